@@ -1,0 +1,67 @@
+"""The command line: one thin file per verb, imported only when it is called.
+
+Results go to stdout, progress and remarks to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from dltune import __version__
+from dltune.errors import DltuneError
+
+# verb -> the one-line help, so that `dltune --help` imports no command
+COMMANDS = {
+    "doctor": "What can be measured and enforced on this machine.",
+    "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
+    "plan": "Decide threads, placement and co-runs from a profile.",
+    "run": "Run an unmodified job with a plan enforced.",
+    "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dltune.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dltune")
+def cli() -> None:
+    """Find out why deep-learning training is slow on CPU nodes, plan what makes it faster, and run
+    the unmodified job with that plan."""
+
+
+def main() -> None:
+    """Console entry: prints what a person must know and exits with the error's own code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except DltuneError as error:
+        click.echo(f"dltune: {error}", err=True)
+        if error.remedy:
+            click.echo(f"        {error.remedy}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("dltune: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

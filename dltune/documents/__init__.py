@@ -1,0 +1,1 @@
+"""Versioned files: everything that passes from one command to the next."""

@@ -1,0 +1,157 @@
+"""Reading a document whole and checked; writing one atomically.
+
+A document is JSON with a `schema` field ("dltune.profile/1": kind and version) first, gzipped when
+its name ends in `.gz`. Reading reports every fault with its path; nothing is used before all is
+checked. Writing goes through a file beside the target, so a reader never sees half a document.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from dltune.errors import UsageError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class _Header(msgspec.Struct):
+    schema: str
+
+
+def read(path: Path, kind: type[T], schema: str, check: Callable[[T], list[str]]) -> T:
+    """The document at `path`, decoded as `kind` and found without fault by `check`.
+
+    `check` returns one sentence per fault, each beginning with the path of the faulty field.
+    Raises UsageError when the file cannot be read, is another kind of file, is of a newer schema,
+    or has faults; the message lists them all.
+    """
+    return decode(_bytes(path), kind, schema, check, str(path))
+
+
+def decode(
+    data: bytes, kind: type[T], schema: str, check: Callable[[T], list[str]], source: str
+) -> T:
+    """As `read`, from bytes; `source` stands for the file in messages."""
+    name, _, version = schema.rpartition("/")
+    try:
+        found = msgspec.json.decode(data, type=_Header).schema
+    except msgspec.DecodeError as error:
+        what = "is empty" if not data.strip() else f"is not a {name} document: {error}"
+        raise UsageError(f"{source} {what}") from None
+    found_name, _, found_version = found.rpartition("/")
+    if found_name != name:
+        raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
+    if found_version != version:
+        newer = found_version.isdigit() and int(found_version) > int(version)
+        raise UsageError(
+            f"{source} has schema {found!r}; this dltune reads {schema!r}",
+            remedy="upgrade dltune" if newer else "make the file again with this dltune",
+        )
+    try:
+        document = msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{source}: {error}") from None
+    faults = check(document)
+    if faults:
+        shown = "\n  ".join(faults[:20])
+        more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
+        raise UsageError(f"{source} is not usable:\n  {shown}{more}")
+    return document
+
+
+def digest(document: msgspec.Struct) -> str:
+    """SHA-256 of the document's content, whatever its file looked like."""
+    return hashlib.sha256(msgspec.json.encode(document)).hexdigest()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error):
+        raise UsageError(f"{path} is a damaged gzip file", remedy="make it again") from None
+
+
+class Output:
+    """A file to be written, claimed before the work begins.
+
+    Made by `claim`. `write` may be called again and again (each time atomically replaces what this
+    output wrote before), so that work cut short leaves its last state.
+    """
+
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self.path = path
+        self._replace = overwrite
+
+    def write(self, document: msgspec.Struct) -> None:
+        data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+        self.write_bytes(gzip.compress(data, mtime=0) if self.path.suffix == ".gz" else data)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Raises UsageError when the disk is full or the file appeared meanwhile."""
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            with open(beside, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if self._replace:
+                os.replace(beside, self.path)
+            else:
+                os.link(beside, self.path)
+                self._replace = True
+        except FileExistsError:
+            raise UsageError(
+                f"{self.path} was written by someone else meanwhile; it is left as it is",
+                remedy="choose another output file",
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
+    """Claim `path` for this process until the block ends.
+
+    Raises UsageError at once, before any work, when the file exists (without `overwrite`), cannot
+    be written, or is claimed by another process that is still alive.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", remedy="name a file")
+    if path.exists() and not overwrite:
+        raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
+    lock = path.with_name(f".{path.name}.claim")
+    try:
+        handle = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise UsageError(
+            f"another dltune is writing {path}", remedy="wait for it, or choose another name"
+        ) from None
+    try:
+        yield Output(path, overwrite)
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)

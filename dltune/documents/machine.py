@@ -1,0 +1,60 @@
+"""The machine document: the cores a job may use and what they share.
+
+A *core* is a physical core and is known by its index in `Machine.cores` everywhere in dltune; the
+operating system's CPU numbers (one per hardware thread) stand in `Core.cpus`. A *tile* is a group
+of cores that share a cache that not all cores of the machine share; where all cores share one last
+level cache and nothing smaller, the whole machine is one tile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+SCHEMA = "dltune.machine/1"
+
+
+class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One physical core. `cpus`: its hardware threads as the system numbers them, allowed ones only."""
+
+    cpus: tuple[int, ...]
+    tile: int
+    socket: int
+    numa: int
+
+
+class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cores a job may use.
+
+    `quota` is the cgroup's CPU time limit in CPUs (None: no limit). `shared_cache` is the size of
+    the cache that a tile shares, `memory` the main memory a job may use, both in bytes.
+    `smt_throughput` is the throughput of a core running two hardware threads, relative to one
+    (None: not known or no SMT).
+    """
+
+    schema: str
+    name: str
+    cores: tuple[Core, ...]
+    quota: float | None = None
+    shared_cache: int | None = None
+    memory: int | None = None
+    smt_throughput: float | None = None
+
+    @property
+    def tiles(self) -> tuple[tuple[int, ...], ...]:
+        """Core indices of each tile, in tile order."""
+        members: dict[int, list[int]] = {}
+        for index, core in enumerate(self.cores):
+            members.setdefault(core.tile, []).append(index)
+        return tuple(tuple(members[tile]) for tile in sorted(members))
+
+    @property
+    def sockets(self) -> int:
+        return len({core.socket for core in self.cores})
+
+    @property
+    def fingerprint(self) -> str:
+        """Short hash of what a plan depends on: name, topology and quota; not the memory size."""
+        facts = (self.name, [(c.cpus, c.tile, c.socket, c.numa) for c in self.cores], self.quota)
+        return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
