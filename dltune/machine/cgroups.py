@@ -1,0 +1,109 @@
+"""What this process's control groups allow, version 1 and 2: CPUs, CPU time, memory.
+
+A limit holds for everything below it, so each hierarchy is walked from the process's own group up
+to the mount. In a container the mount's root is often not the hierarchy's (and the process's group
+path then begins with it), which only `/proc/self/mountinfo` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from dltune.machine import cpulist
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`cpus`: the cpuset (None: no cpuset seen). `quota`: CPU time in CPUs, `memory`: bytes (None:
+    no limit)."""
+
+    cpus: frozenset[int] | None
+    quota: float | None
+    memory: int | None
+
+
+def limits(root: Path = Path("/")) -> Limits:
+    """The tightest of each limit on the way from this process's groups up."""
+    cpusets: list[frozenset[int]] = []
+    quotas: list[float] = []
+    memories: list[int] = []
+    for group in _groups(root, "cpuset"):
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+            if found := _cpus(group / name):
+                cpusets.append(found)
+                break
+    for group in _groups(root, "cpu"):
+        if (quota := _quota(group)) is not None:
+            quotas.append(quota)
+    for group in _groups(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            if (text := _text(group / name)) and text.isdigit():
+                memories.append(int(text))
+    return Limits(
+        cpus=frozenset.intersection(*cpusets) if cpusets else None,
+        quota=min(quotas, default=None),
+        memory=min(memories, default=None),
+    )
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of this process's group and all above it in every hierarchy with the controller."""
+    mounts = list(_mounts(root))
+    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        unified = number == "0" and not controllers
+        if not unified and controller not in controllers.split(","):
+            continue
+        for kind, options, mount_root, point in mounts:
+            if kind == ("cgroup2" if unified else "cgroup") and (unified or controller in options):
+                yield from _upwards(root / point.lstrip("/"), mount_root, path)
+                break
+
+
+def _mounts(root: Path) -> Iterator[tuple[str, list[str], str, str]]:
+    """File system type, super options, root within the hierarchy and mount point."""
+    for line in (_text(root / "proc/self/mountinfo") or "").splitlines():
+        own, _, shared = line.partition(" - ")
+        fields, tail = own.split(), shared.split()
+        if len(fields) >= 5 and len(tail) >= 3 and tail[0] in ("cgroup", "cgroup2"):
+            yield tail[0], tail[2].split(","), fields[3], fields[4]
+
+
+def _upwards(point: Path, mount_root: str, path: str) -> Iterator[Path]:
+    try:
+        below = PurePosixPath(path).relative_to(mount_root).parts
+    except ValueError:  # the group lies outside what is mounted here
+        below = ()
+    if ".." in below:
+        below = ()
+    for depth in range(len(below), -1, -1):
+        yield point.joinpath(*below[:depth])
+
+
+def _quota(group: Path) -> float | None:
+    if text := _text(group / "cpu.max"):
+        quota, _, period = text.partition(" ")
+    else:
+        quota = _text(group / "cpu.cfs_quota_us") or ""
+        period = _text(group / "cpu.cfs_period_us") or ""
+    # "max" and -1 are no limit
+    if quota.isdigit() and period.isdigit() and int(period):
+        return int(quota) / int(period)
+    return None
+
+
+def _cpus(path: Path) -> frozenset[int]:
+    try:
+        return cpulist.parse(_text(path) or "")
+    except ValueError:
+        return frozenset()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None

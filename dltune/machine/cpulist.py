@@ -1,0 +1,28 @@
+"""The kernel's list notation for CPU numbers: "0-3,8,10-11"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def parse(text: str) -> frozenset[int]:
+    """CPU numbers of a list; the empty list is "" (some files hold only a newline).
+
+    Raises ValueError when the text is not such a list.
+    """
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def show(cpus: Iterable[int]) -> str:
+    """The shortest list for these CPUs; `parse` reads it back."""
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and runs[-1][1] == cpu - 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

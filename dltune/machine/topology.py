@@ -1,0 +1,234 @@
+"""The machine at hand: the cores this process may use and what they share, from sysfs.
+
+A tile is made of the cores behind one cache of the largest level that more than one core shares
+and that does not join all the cores allowed: the L2 of a Knights Landing pair, the L3 of an EPYC
+core complex, the L3 of each of two Xeon sockets. Without such a level the tile is the socket.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents.machine import SCHEMA, Core, Machine
+from dltune.machine import cgroups, cpulist
+
+_Cpus = frozenset[int]
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The machine, and where its facts come from.
+
+    `online`: the CPUs that the host runs; `mask`: those of the affinity mask; `cpuset`: those of
+    the control groups (None: no cpuset seen). `host_cores`: physical cores online. `gaps`: one
+    sentence for each fact that the system does not tell, with what is assumed instead.
+    """
+
+    machine: Machine
+    online: frozenset[int]
+    mask: frozenset[int]
+    cpuset: frozenset[int] | None
+    host_cores: int
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Cache:
+    level: int
+    cpus: frozenset[int]
+    size: int | None
+
+
+def local(root: Path = Path("/")) -> Machine:
+    """The cores this process may use: affinity mask within the cgroup cpuset, and the quota.
+
+    `root`: where `proc` and `sys` are found. Cores are in the order socket, tile, CPU number, so
+    consecutive indices share a tile.
+    """
+    return survey(root).machine
+
+
+def survey(root: Path = Path("/")) -> Survey:
+    """As `local`, with the sources and gaps that `dltune doctor` tells."""
+    gaps: list[str] = []
+    limits = cgroups.limits(root)
+    online = _online(root)
+    mask = _mask(root) or online
+    # the kernel enforces the mask; a cpuset that contradicts it is not this process's
+    allowed = (online & mask & (limits.cpus or mask)) or (online & mask) or online
+
+    siblings = {cpu: _siblings(root, cpu) for cpu in online}
+    if any(found is None for found in siblings.values()):
+        gaps.append("the system does not tell which CPUs share a core: each is taken as a core")
+    host_cores = {found or frozenset({cpu}) for cpu, found in siblings.items()}
+    sockets = _sockets(root, host_cores, gaps)
+    nodes = _numa_nodes(root)
+    if not nodes:
+        gaps.append("the system does not tell its NUMA nodes: one is assumed")
+    groups = [group for core in host_cores if (group := core & allowed)]
+    socket_of = {group: sockets[min(group)] for group in groups}
+    caches = {group: _caches(root, min(group)) for group in groups}
+    if not all(caches.values()):
+        gaps.append("the system does not tell which caches are shared: a socket is taken as a tile")
+    level = _tile_level(caches, host_cores)
+    # cores with the same key share a tile; the cache of a level missing for one core is its own
+    tile_of = {
+        group: (
+            socket_of[group],
+            min(_behind(caches[group], level, group)) if level else -1,
+        )
+        for group in groups
+    }
+    ordered = sorted(groups, key=lambda group: (tile_of[group], min(group)))
+    numbers = {key: number for number, key in enumerate(sorted(set(tile_of.values())))}
+    machine = Machine(
+        schema=SCHEMA,
+        name=_name(root),
+        cores=tuple(
+            Core(
+                cpus=tuple(sorted(group)),
+                tile=numbers[tile_of[group]],
+                socket=socket_of[group],
+                numa=nodes.get(min(group), 0),
+            )
+            for group in ordered
+        ),
+        quota=limits.quota,
+        shared_cache=_shared_cache(tile_of, caches, level),
+        memory=_memory(root, limits.memory),
+    )
+    return Survey(machine, online, mask, limits.cpus, len(host_cores), tuple(gaps))
+
+
+def _tile_level(caches: Mapping[_Cpus, list[_Cache]], host_cores: Iterable[_Cpus]) -> int | None:
+    """The cache level that makes the tiles; None when a tile is a socket.
+
+    Whether a level is private is a matter of the host's cores: one core allowed in each of two
+    core complexes makes two tiles.
+    """
+    host_cores = list(host_cores)
+    levels = {cache.level for found in caches.values() for cache in found}
+    for level in sorted(levels, reverse=True):
+        behind = {_behind(found, level, group) for group, found in caches.items()}
+        joining = any(sum(not c.isdisjoint(cpus) for c in host_cores) > 1 for cpus in behind)
+        if joining and len(behind) > 1:
+            return level
+    return None
+
+
+def _behind(found: list[_Cache], level: int, core: _Cpus) -> _Cpus:
+    """CPUs behind a core's cache of a level; the core's own where it has none."""
+    return next((cache.cpus for cache in found if cache.level == level), core)
+
+
+def _shared_cache(
+    tile_of: Mapping[_Cpus, Hashable], caches: Mapping[_Cpus, list[_Cache]], level: int | None
+) -> int | None:
+    """Bytes of the cache of that level (else of the last) that serves a whole tile, the smallest
+    where tiles differ; None when no cache does."""
+    tiles: dict[Hashable, list[_Cpus]] = {}
+    for core, tile in tile_of.items():
+        tiles.setdefault(tile, []).append(core)
+    sizes = []
+    for cores in tiles.values():
+        found = caches[cores[0]]
+        wanted = level or max((cache.level for cache in found), default=0)
+        sizes += [
+            cache.size
+            for cache in found
+            if cache.level == wanted and cache.size and frozenset().union(*cores) <= cache.cpus
+        ]
+    return min(sizes, default=None)
+
+
+def _online(root: Path) -> frozenset[int]:
+    folder = root / "sys/devices/system/cpu"
+    if found := _list(folder / "online"):
+        return found
+    return frozenset(
+        int(match[1])
+        for entry in (folder.iterdir() if folder.is_dir() else ())
+        if (match := re.fullmatch(r"cpu(\d+)", entry.name))
+    )
+
+
+def _mask(root: Path) -> frozenset[int]:
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(root / "proc/self/status"), re.M)
+    return cpulist.parse(match[1]) if match else frozenset()
+
+
+def _siblings(root: Path, cpu: int) -> frozenset[int] | None:
+    folder = _cpu(root, cpu) / "topology"
+    # core_cpus_list is the newer name of thread_siblings_list
+    return _list(folder / "core_cpus_list") or _list(folder / "thread_siblings_list") or None
+
+
+def _sockets(root: Path, cores: set[frozenset[int]], gaps: list[str]) -> dict[int, int]:
+    """Socket of each CPU, one number where the system does not tell."""
+    found = {}
+    for core in cores:
+        text = _text(_cpu(root, min(core)) / "topology/physical_package_id")
+        found[core] = int(text) if text.isdigit() else -1  # some firmwares say -1 themselves
+    if -1 in found.values():
+        gaps.append("the system does not tell its sockets: one is assumed")
+        found = dict.fromkeys(found, 0)
+    elif 1 < len(set(found.values())) == len(cores):
+        # no real machine has had one core per socket for long; hypervisors do this by default
+        gaps.append("the hypervisor shows each core as a socket of its own: one socket is assumed")
+        found = dict.fromkeys(found, 0)
+    return {cpu: socket for core, socket in found.items() for cpu in core}
+
+
+def _numa_nodes(root: Path) -> dict[int, int]:
+    return {
+        cpu: int(folder.name.removeprefix("node"))
+        for folder in sorted((root / "sys/devices/system/node").glob("node[0-9]*"))
+        for cpu in _list(folder / "cpulist")
+    }
+
+
+def _caches(root: Path, cpu: int) -> list[_Cache]:
+    """Data and unified caches of a CPU."""
+    caches = []
+    for folder in sorted((_cpu(root, cpu) / "cache").glob("index[0-9]*")):
+        level, cpus = _text(folder / "level"), _list(folder / "shared_cpu_list")
+        if level.isdigit() and cpus and _text(folder / "type") != "Instruction":
+            size = re.fullmatch(r"(\d+)([KMG]?)", _text(folder / "size"))
+            caches.append(
+                _Cache(int(level), cpus, int(size[1]) * UNITS.get(size[2], 1) if size else None)
+            )
+    return caches
+
+
+def _memory(root: Path, limit: int | None) -> int | None:
+    match = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
+    total = int(match[1]) * 1024 if match else None
+    return min((size for size in (total, limit) if size is not None), default=None)
+
+
+def _name(root: Path) -> str:
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.M)
+    return match[1].strip() if match else platform.machine()
+
+
+def _cpu(root: Path, cpu: int) -> Path:
+    return root / f"sys/devices/system/cpu/cpu{cpu}"
+
+
+def _list(path: Path) -> frozenset[int]:
+    try:
+        return cpulist.parse(_text(path))
+    except ValueError:
+        return frozenset()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
