@@ -9,14 +9,20 @@ level cache and nothing smaller, the whole machine is one tile.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import msgspec
+
+from dltune.documents import files
 
 SCHEMA = "dltune.machine/1"
 
 
 class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One physical core. `cpus`: its hardware threads as the system numbers them, allowed ones only."""
+    """One physical core.
+
+    `cpus`: its hardware threads as the system numbers them, allowed ones only.
+    """
 
     cpus: tuple[int, ...]
     tile: int
@@ -58,3 +64,48 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Short hash of what a plan depends on: name, topology and quota; not the memory size."""
         facts = (self.name, [(c.cpus, c.tile, c.socket, c.numa) for c in self.cores], self.quota)
         return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
+
+
+def load(path: Path) -> Machine:
+    """The machine described in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Machine, SCHEMA, check)
+
+
+def check(machine: Machine) -> list[str]:
+    """All that is impossible in this topology, one sentence each, the field's path first."""
+    faults = []
+    if not machine.cores:
+        faults.append("cores: a machine needs at least one core")
+    owner: dict[int, int] = {}
+    socket_of: dict[int, tuple[int, int]] = {}
+    for index, core in enumerate(machine.cores):
+        here = f"cores[{index}]"
+        for field in ("tile", "socket", "numa"):
+            if getattr(core, field) < 0:
+                faults.append(f"{here}.{field}: {getattr(core, field)} is negative")
+        if not core.cpus:
+            faults.append(f"{here}.cpus: a core needs at least one CPU")
+        for cpu in core.cpus:
+            if cpu < 0:
+                faults.append(f"{here}.cpus: CPU {cpu} is negative")
+            elif cpu in owner:
+                faults.append(f"{here}.cpus: CPU {cpu} already belongs to cores[{owner[cpu]}]")
+            owner.setdefault(cpu, index)
+        first, socket = socket_of.setdefault(core.tile, (index, core.socket))
+        if core.socket != socket:
+            faults.append(
+                f"{here}.tile: tile {core.tile} spans sockets {socket} (cores[{first}]) "
+                f"and {core.socket}"
+            )
+    for field in ("quota", "shared_cache", "memory"):
+        value = getattr(machine, field)
+        if value is not None and value <= 0:
+            faults.append(f"{field}: {value} is not above 0")
+    threads = max((len(core.cpus) for core in machine.cores), default=1)
+    throughput = machine.smt_throughput
+    if throughput is not None and not 0 < throughput <= threads:
+        faults.append(
+            f"smt_throughput: {throughput} is not above 0 and at most {threads}, "
+            "the hardware threads of a core"
+        )
+    return faults

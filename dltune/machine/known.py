@@ -1,0 +1,53 @@
+"""Machines that are planned for without being at hand."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from dltune.documents import machine as document
+from dltune.documents.machine import SCHEMA, Core, Machine
+from dltune.errors import UsageError
+
+
+def _knl_7250() -> Machine:
+    """The paper's machine (section IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that share
+    1 MB of L2, four hardware threads a core, 16 GB of MCDRAM."""
+    cores = 68
+    return Machine(
+        schema=SCHEMA,
+        name="Intel Xeon Phi 7250",
+        cores=tuple(
+            Core(
+                cpus=tuple(range(core, 4 * cores, cores)),
+                tile=core // 2,
+                socket=0,
+                numa=0,
+            )
+            for core in range(cores)
+        ),
+        shared_cache=2**20,
+        memory=16 * 2**30,
+        smt_throughput=1.03,  # Table III: 41.1 s one after the other, 39.9 s on hyper-threads
+    )
+
+
+KNOWN = {"knl-7250": _knl_7250}
+
+
+def find(name_or_path: str) -> Machine:
+    """A known machine, or the one in a machine file.
+
+    Raises UsageError, with near matches, when it is neither.
+    """
+    if name_or_path in KNOWN:
+        return KNOWN[name_or_path]()
+    path = Path(name_or_path)
+    if path.exists() or path.parent != Path() or path.suffix in (".json", ".gz"):
+        return document.load(path)
+    near = difflib.get_close_matches(name_or_path.lower(), KNOWN, n=3, cutoff=0.4)
+    raise UsageError(
+        f"there is no machine {name_or_path!r}, and no file of that name"
+        + (f"; did you mean {' or '.join(near)}?" if near else ""),
+        remedy=f"name a machine file, or one of: {', '.join(sorted(KNOWN))}",
+    )
