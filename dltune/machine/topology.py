@@ -12,11 +12,13 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.machine import cgroups, cpulist
 
-_Cpus = frozenset[int]
+_Cpus: TypeAlias = frozenset[int]
+
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -24,23 +26,23 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 class Survey:
     """The machine, and where its facts come from.
 
-    `online`: the CPUs that the host runs; `mask`: those of the affinity mask; `cpuset`: those of
-    the control groups (None: no cpuset seen). `host_cores`: physical cores online. `gaps`: one
-    sentence for each fact that the system does not tell, with what is assumed instead.
+    `mask`: the online CPUs of the affinity mask; `cpuset`: those of the control groups (None: no
+    cpuset seen). `host_cores`: the physical cores that the host runs, each as its CPUs. `gaps`:
+    for "cores", "sockets", "numa" and "tiles" what the system does not tell and what is assumed
+    instead, where it does not tell.
     """
 
     machine: Machine
-    online: frozenset[int]
-    mask: frozenset[int]
-    cpuset: frozenset[int] | None
-    host_cores: int
-    gaps: tuple[str, ...]
+    mask: _Cpus
+    cpuset: _Cpus | None
+    host_cores: frozenset[_Cpus]
+    gaps: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class _Cache:
     level: int
-    cpus: frozenset[int]
+    cpus: _Cpus
     size: int | None
 
 
@@ -55,7 +57,7 @@ def local(root: Path = Path("/")) -> Machine:
 
 def survey(root: Path = Path("/")) -> Survey:
     """As `local`, with the sources and gaps that `dltune doctor` tells."""
-    gaps: list[str] = []
+    gaps: dict[str, str] = {}
     limits = cgroups.limits(root)
     online = _online(root)
     mask = _mask(root) or online
@@ -64,17 +66,17 @@ def survey(root: Path = Path("/")) -> Survey:
 
     siblings = {cpu: _siblings(root, cpu) for cpu in online}
     if any(found is None for found in siblings.values()):
-        gaps.append("the system does not tell which CPUs share a core: each is taken as a core")
-    host_cores = {found or frozenset({cpu}) for cpu, found in siblings.items()}
+        gaps["cores"] = "which CPUs share a core is not told: each is taken as a core"
+    host_cores = frozenset(found or frozenset({cpu}) for cpu, found in siblings.items())
     sockets = _sockets(root, host_cores, gaps)
     nodes = _numa_nodes(root)
     if not nodes:
-        gaps.append("the system does not tell its NUMA nodes: one is assumed")
+        gaps["numa"] = "the NUMA nodes are not told: one is assumed"
     groups = [group for core in host_cores if (group := core & allowed)]
     socket_of = {group: sockets[min(group)] for group in groups}
     caches = {group: _caches(root, min(group)) for group in groups}
     if not all(caches.values()):
-        gaps.append("the system does not tell which caches are shared: a socket is taken as a tile")
+        gaps["tiles"] = "which cores share a cache is not told: a socket is taken as a tile"
     level = _tile_level(caches, host_cores)
     # cores with the same key share a tile; the cache of a level missing for one core is its own
     tile_of = {
@@ -102,7 +104,7 @@ def survey(root: Path = Path("/")) -> Survey:
         shared_cache=_shared_cache(tile_of, caches, level),
         memory=_memory(root, limits.memory),
     )
-    return Survey(machine, online, mask, limits.cpus, len(host_cores), tuple(gaps))
+    return Survey(machine, mask & online, limits.cpus, host_cores, gaps)
 
 
 def _tile_level(caches: Mapping[_Cpus, list[_Cache]], host_cores: Iterable[_Cpus]) -> int | None:
@@ -146,7 +148,7 @@ def _shared_cache(
     return min(sizes, default=None)
 
 
-def _online(root: Path) -> frozenset[int]:
+def _online(root: Path) -> _Cpus:
     folder = root / "sys/devices/system/cpu"
     if found := _list(folder / "online"):
         return found
@@ -157,29 +159,29 @@ def _online(root: Path) -> frozenset[int]:
     )
 
 
-def _mask(root: Path) -> frozenset[int]:
+def _mask(root: Path) -> _Cpus:
     match = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(root / "proc/self/status"), re.M)
     return cpulist.parse(match[1]) if match else frozenset()
 
 
-def _siblings(root: Path, cpu: int) -> frozenset[int] | None:
+def _siblings(root: Path, cpu: int) -> _Cpus | None:
     folder = _cpu(root, cpu) / "topology"
     # core_cpus_list is the newer name of thread_siblings_list
     return _list(folder / "core_cpus_list") or _list(folder / "thread_siblings_list") or None
 
 
-def _sockets(root: Path, cores: set[frozenset[int]], gaps: list[str]) -> dict[int, int]:
+def _sockets(root: Path, cores: frozenset[_Cpus], gaps: dict[str, str]) -> dict[int, int]:
     """Socket of each CPU, one number where the system does not tell."""
     found = {}
     for core in cores:
         text = _text(_cpu(root, min(core)) / "topology/physical_package_id")
         found[core] = int(text) if text.isdigit() else -1  # some firmwares say -1 themselves
     if -1 in found.values():
-        gaps.append("the system does not tell its sockets: one is assumed")
+        gaps["sockets"] = "the sockets are not told: one is assumed"
         found = dict.fromkeys(found, 0)
     elif 1 < len(set(found.values())) == len(cores):
         # no real machine has had one core per socket for long; hypervisors do this by default
-        gaps.append("the hypervisor shows each core as a socket of its own: one socket is assumed")
+        gaps["sockets"] = "each core is shown as a socket of its own: one socket is assumed"
         found = dict.fromkeys(found, 0)
     return {cpu: socket for core, socket in found.items() for cpu in core}
 
@@ -220,7 +222,7 @@ def _cpu(root: Path, cpu: int) -> Path:
     return root / f"sys/devices/system/cpu/cpu{cpu}"
 
 
-def _list(path: Path) -> frozenset[int]:
+def _list(path: Path) -> _Cpus:
     try:
         return cpulist.parse(_text(path))
     except ValueError:

@@ -1,0 +1,87 @@
+"""`dltune doctor`: what can be measured and enforced on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from dltune.machine.checks import Check
+
+SCHEMA = "dltune.doctor/1"
+COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(as_json: bool) -> None:
+    """What can be measured and enforced on this machine.
+
+    Each line is ok, limited or missing, says what was found and the one thing to do about it. Exit
+    code 1 when something is missing that neither profile nor run can do without.
+    """
+    checks = examine()
+    if as_json:
+        click.echo(document(checks))
+    elif sys.stdout.isatty():
+        _table(checks)
+    else:
+        click.echo(lines(checks))
+    if any(check.required and check.state == "missing" for check in checks):
+        sys.exit(1)
+
+
+def examine() -> list[Check]:
+    """Every check, on the machine at hand."""
+    from dltune.machine import perf_events, topology
+    from dltune.machine.checks import compiler, cores, events, pages, py_spy, tensorflow
+
+    survey = topology.survey()
+    found = tensorflow.installed()
+    return [
+        cores.allowed(survey),
+        cores.quota(survey),
+        cores.smt(survey),
+        cores.tiles(survey),
+        cores.numa(survey),
+        pages.huge_pages(),
+        *events.perf_events(perf_events.available()),
+        compiler.compiler(),
+        tensorflow.tensorflow(found),
+        py_spy.py_spy(),
+    ]
+
+
+def document(checks: list[Check]) -> str:
+    """The report as JSON."""
+    rows = [
+        {"name": c.name, "state": c.state, "found": c.found, "remedy": c.remedy} for c in checks
+    ]
+    return json.dumps({"schema": SCHEMA, "checks": rows}, indent=1)
+
+
+def lines(checks: list[Check]) -> str:
+    """The report as aligned lines; a remedy stands on a line of its own below its check."""
+    names = max(len(check.name) for check in checks)
+    states = max(len(check.state) for check in checks)
+    rows = []
+    for check in checks:
+        rows.append(f"{check.name:<{names}}  {check.state:<{states}}  {check.found}")
+        if check.remedy:
+            rows.append(f"{'':<{names}}  {'':<{states}}  -> {check.remedy}")
+    return "\n".join(rows)
+
+
+def _table(checks: list[Check]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold")
+    for heading in ("check", "state", "found", "what to do"):
+        table.add_column(heading, no_wrap=heading in ("check", "state"), overflow="fold")
+    for check in checks:
+        state = Text(check.state, style=COLOURS[check.state])
+        table.add_row(check.name, state, Text(check.found), Text(check.remedy or ""))
+    Console().print(table)

@@ -1,0 +1,24 @@
+"""What `dltune doctor` looks at, one file per subject. Nothing is changed, nothing is imported
+that is looked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "limited", "missing"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report.
+
+    `found`: what is there. `remedy`: the one thing to do, None when all is well. `required`:
+    neither profile nor run works while this is missing.
+    """
+
+    name: str
+    state: State
+    found: str
+    remedy: str | None = None
+    required: bool = False

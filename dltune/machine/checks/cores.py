@@ -1,0 +1,116 @@
+"""The cores a job may use here, and what they share."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from dltune.machine import cpulist
+from dltune.machine.checks import Check
+from dltune.machine.topology import Survey
+
+TELL_TOPOLOGY = "let the hypervisor pass the host's topology and caches on to its guest"
+
+
+def allowed(survey: Survey) -> Check:
+    """How many cores, of how many, and by whose leave."""
+    cores = survey.machine.cores
+    cpus = cpulist.show(cpu for core in cores for cpu in core.cpus)
+    cpuset = "none" if survey.cpuset is None else cpulist.show(survey.cpuset)
+    found = (
+        f"{_count(len(cores), 'core')} (CPU {cpus}) of {len(survey.host_cores)} on "
+        f"{survey.machine.name}; affinity mask {cpulist.show(survey.mask)}, cgroup cpuset {cpuset}"
+    )
+    if gap := survey.gaps.get("cores"):
+        return Check("cores", "limited", f"{found}; {gap}", TELL_TOPOLOGY)
+    if len(cores) == 1:
+        return Check(
+            "cores",
+            "limited",
+            f"{found}; on one core there are no thread counts to choose between",
+            "allow the job more cores"
+            if len(survey.host_cores) > 1
+            else "use a machine with more cores",
+        )
+    return Check("cores", "ok", found)
+
+
+def quota(survey: Survey) -> Check:
+    """The cgroup's limit on CPU time, which no CPU count shows."""
+    limit, cores = survey.machine.quota, len(survey.machine.cores)
+    if limit is None:
+        return Check("CPU quota", "ok", "no limit on CPU time")
+    found = f"{limit:g} CPUs of time for {_count(cores, 'core')}"
+    if limit >= cores:
+        return Check("CPU quota", "ok", found)
+    whole = max(1, math.floor(limit))
+    return Check(
+        "CPU quota",
+        "limited",
+        f"{found}: more threads than that are stopped in turn",
+        f"raise the container's CPU limit to {cores}, or plan for {_count(whole, 'core')} "
+        f"(dltune plan --cores {cpulist.show(range(whole))})",
+    )
+
+
+def smt(survey: Survey, root: Path = Path("/")) -> Check:
+    """Hardware threads, which strategy 4 uses."""
+    cores = survey.machine.cores
+    several = [core for core in cores if len(core.cpus) > 1]
+    mine = {cpu for core in cores for cpu in core.cpus}
+    denied = frozenset().union(*(c for c in survey.host_cores if not c.isdisjoint(mine))) - mine
+    if several:
+        threads = max(len(core.cpus) for core in several)
+        found = f"{threads} hardware threads a core on {_count(len(several), 'core')}"
+        if not denied:
+            return Check("SMT", "ok", found)
+    else:
+        found = "one hardware thread a core"
+    if denied:
+        return Check(
+            "SMT",
+            "limited",
+            f"{found}; their siblings (CPU {cpulist.show(denied)}) are not allowed and may run "
+            "other work",
+            f"allow CPU {cpulist.show(denied)} too",
+        )
+    control = root / "sys/devices/system/cpu/smt/control"
+    if control.is_file() and control.read_text().strip() == "off":
+        return Check(
+            "SMT",
+            "limited",
+            f"{found}; SMT is switched off, so strategy 4 has nothing to use",
+            "as root: echo on > /sys/devices/system/cpu/smt/control",
+        )
+    return Check("SMT", "ok", f"{found}; strategy 4 does not apply")
+
+
+def tiles(survey: Survey) -> Check:
+    """Which cores share a cache: what shared and spread placement differ in."""
+    machine = survey.machine
+    sizes = sorted({len(tile) for tile in machine.tiles})
+    each = "-".join(str(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
+    found = f"{_count(len(machine.tiles), 'tile')} of {each} {'core' if each == '1' else 'cores'}"
+    if machine.shared_cache is not None and sizes[-1] > 1:
+        found += f" sharing {_size(machine.shared_cache)}"
+    found += f" on {_count(machine.sockets, 'socket')}"
+    gaps = [survey.gaps[key] for key in ("sockets", "tiles") if key in survey.gaps]
+    if gaps:
+        return Check("tiles", "limited", "; ".join((found, *gaps)), TELL_TOPOLOGY)
+    return Check("tiles", "ok", found)
+
+
+def numa(survey: Survey) -> Check:
+    """The memory nodes of the allowed cores."""
+    nodes = sorted({core.numa for core in survey.machine.cores})
+    if gap := survey.gaps.get("numa"):
+        return Check("NUMA", "limited", gap, TELL_TOPOLOGY)
+    return Check("NUMA", "ok", f"{_count(len(nodes), 'node')} ({cpulist.show(nodes)})")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size / 2**10:g} KiB"

@@ -1,0 +1,37 @@
+"""Transparent huge pages, which spare large tensors most of their page faults and TLB misses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dltune.machine.checks import Check
+
+
+def huge_pages(root: Path = Path("/")) -> Check:
+    """The mode of transparent huge pages."""
+    try:
+        text = (root / "sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return Check(
+            "huge pages",
+            "missing",
+            "the kernel has no transparent huge pages",
+            "use a kernel built with CONFIG_TRANSPARENT_HUGEPAGE",
+        )
+    mode = next(iter(re.findall(r"\[(\w+)\]", text)), text.strip())
+    if mode == "always":
+        return Check("huge pages", "ok", "transparent huge pages: always")
+    if mode == "madvise":
+        return Check(
+            "huge pages",
+            "limited",
+            "transparent huge pages: madvise, which TensorFlow's allocator does not ask for",
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in the job's environment makes malloc ask",
+        )
+    return Check(
+        "huge pages",
+        "limited",
+        f"transparent huge pages: {mode}",
+        "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    )
