@@ -141,7 +141,8 @@ class Picker {
     for (std::size_t i = 0; i < order_.size() && n > 0; ++i) {
       int t = order_[i];
       if (free_[t] > n)  // the last tile: the smallest that holds what is left to take
-        for (std::size_t j = i + 1; j < order_.size() && free_[order_[j]] >= n; ++j) t = order_[j];
+        for (std::size_t j = i + 1; j < order_.size() && free_[order_[j]] >= n; ++j)
+          if (free_[order_[j]] < free_[t]) t = order_[j];
       int k = std::min(n, free_[t]);
       take(idle, t, 0, k, out);
       n -= k;
@@ -209,8 +210,11 @@ class Interference {
       int n = std::min(count, kRemembered);
       if (n == 0) return 1;
       double sorted[kRemembered];
-      std::copy_n(latest, n, sorted);
-      std::sort(sorted, sorted + n);
+      for (int i = 0; i < n; ++i) {  // by insertion: nine at most
+        int j = i;
+        for (; j > 0 && sorted[j - 1] > latest[i]; --j) sorted[j] = sorted[j - 1];
+        sorted[j] = latest[i];
+      }
       return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
     }
   };

@@ -1,0 +1,123 @@
+// The simulator's one engine: a DAG of tasks, each with a duration, dispatched by a policy.
+//
+// Event-driven and rate-based. A policy says which ready tasks start and how fast each running one
+// advances (1: as fast as its duration says; less where tasks share what they run on). Resources
+// are the policy's own business: cores, a network channel, devices, a copy engine.
+//
+// Deterministic: tasks become ready in the order in which their last inputs ended, and those of one
+// end in the order of the edges; tasks that end together do so in the order they were started.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace dltune::sim {
+
+// Work left below this, in seconds, is done: far below any clock, far above rounding.
+constexpr double kDone = 1e-12;
+
+// Successors of task t: edges[offsets[t]] .. edges[offsets[t + 1] - 1].
+struct Graph {
+  int tasks;
+  const std::int32_t* offsets;
+  const std::int32_t* edges;
+};
+
+// `seconds`: the task's time at rate 1. `counted`: it is an op in flight for Fig. 4.
+struct Start {
+  int task;
+  double seconds;
+  bool counted;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual void ready(int task) = 0;
+  virtual void finished(int task, double now) = 0;
+  // Appends what starts at `now`. Called again after tasks without duration have ended.
+  virtual void dispatch(double now, std::vector<Start>* out) = 0;
+  // rate[i] is for running[i], in the order of their starts.
+  virtual void rates(const std::vector<int>& running, std::vector<double>* rate) = 0;
+};
+
+// Where the results go: per task its start and end in seconds, NaN-free when `done` equals tasks.
+struct Timeline {
+  double* start;
+  double* end;
+  double makespan = 0;
+  double corunning = 0;  // mean ops in flight over the events (an op starts or ends)
+  int done = 0;          // fewer than tasks: a cycle
+};
+
+inline void run(const Graph& graph, Policy& policy, Timeline* out) {
+  std::vector<int> waits(graph.tasks, 0);
+  for (int e = 0; e < graph.offsets[graph.tasks]; ++e) ++waits[graph.edges[e]];
+
+  std::vector<int> running;
+  std::vector<double> left, rate;
+  std::vector<char> counted(graph.tasks, 0);
+  std::vector<Start> starts;
+  double now = 0, sampled = 0;
+  long events = 0, flying = 0;
+
+  auto sample = [&] {
+    ++events;
+    sampled += static_cast<double>(flying);
+  };
+  auto end = [&](int task) {
+    out->end[task] = now;
+    ++out->done;
+    if (counted[task]) --flying, sample();
+    policy.finished(task, now);
+    for (int e = graph.offsets[task]; e < graph.offsets[task + 1]; ++e)
+      if (--waits[graph.edges[e]] == 0) policy.ready(graph.edges[e]);
+  };
+
+  for (int t = 0; t < graph.tasks; ++t)
+    if (waits[t] == 0) policy.ready(t);
+  for (;;) {
+    for (bool again = true; again;) {
+      again = false;
+      starts.clear();
+      policy.dispatch(now, &starts);
+      for (const Start& s : starts) {
+        out->start[s.task] = now;
+        counted[s.task] = s.counted;
+        if (s.counted) ++flying, sample();
+        if (s.seconds > kDone) {
+          running.push_back(s.task);
+          left.push_back(s.seconds);
+        }
+      }
+      for (const Start& s : starts)
+        if (!(s.seconds > kDone)) end(s.task), again = true;
+    }
+    if (running.empty()) break;
+
+    rate.resize(running.size());
+    policy.rates(running, &rate);
+    double step = left[0] / rate[0];
+    for (std::size_t i = 1; i < running.size(); ++i) step = std::min(step, left[i] / rate[i]);
+    now += step;
+    std::size_t kept = 0;
+    starts.clear();
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      const double remaining = left[i] - step * rate[i];
+      if (remaining <= kDone) {
+        starts.push_back({running[i], 0, false});  // ends once all have advanced
+      } else {
+        running[kept] = running[i];
+        left[kept++] = remaining;
+      }
+    }
+    running.resize(kept);
+    left.resize(kept);
+    for (const Start& s : starts) end(s.task);
+  }
+  out->makespan = now;
+  out->corunning = events ? sampled / static_cast<double>(events) : 0;
+}
+
+}  // namespace dltune::sim

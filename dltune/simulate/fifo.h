@@ -1,0 +1,78 @@
+// TensorFlow's own scheduling: ready ops run first in, first out in `inter` executor slots, each
+// divided among intra-op threads that the operating system places.
+#pragma once
+
+#include <vector>
+
+#include "engine.h"
+
+namespace dltune::sim {
+
+// Per op: its seconds, how many cores it keeps busy on average (0: it holds neither a core nor a
+// slot, like an asynchronous kernel), and its threads.
+struct FifoOp {
+  double seconds;
+  double busy;
+  std::int32_t threads;
+};
+
+// Ops whose busy cores exceed the machine's share it (processor sharing). `oversubscription`: the
+// further slow-down per thread above the number of cores, relative to that number.
+class Fifo : public Policy {
+ public:
+  Fifo(const std::int32_t* op, const double* runs, const FifoOp* ops, int cores, int inter,
+       double overhead, double oversubscription)
+      : op_(op), runs_(runs), ops_(ops), cores_(cores), inter_(inter), overhead_(overhead),
+        oversubscription_(oversubscription) {}
+
+  void ready(int task) override {
+    (detached(task) ? free_ : queue_).push_back(task);
+  }
+
+  void finished(int task, double) override {
+    if (!detached(task)) --running_;
+  }
+
+  void dispatch(double, std::vector<Start>* out) override {
+    for (int task : free_)
+      out->push_back({task, op_[task] < 0 ? 0 : ops_[op_[task]].seconds * runs_[task], false});
+    free_.clear();
+    while (running_ < inter_ && head_ < queue_.size()) {
+      const int task = queue_[head_++];
+      const FifoOp& op = ops_[op_[task]];
+      ++running_;
+      out->push_back({task, (op.seconds + overhead_) * runs_[task], true});
+    }
+  }
+
+  void rates(const std::vector<int>& running, std::vector<double>* rate) override {
+    double busy = 0;
+    long threads = 0;
+    for (int task : running)
+      if (!detached(task)) {
+        busy += ops_[op_[task]].busy;
+        threads += ops_[op_[task]].threads;
+      }
+    const double excess = std::max(0.0, static_cast<double>(threads) / cores_ - 1);
+    const double all = std::min(1.0, busy > 0 ? cores_ / busy : 1.0) /
+                       (1 + oversubscription_ * excess);
+    for (std::size_t i = 0; i < running.size(); ++i)
+      (*rate)[i] = detached(running[i]) ? 1 : all;
+  }
+
+ private:
+  bool detached(int task) const {
+    return op_[task] < 0 || ops_[op_[task]].busy <= 0 || runs_[task] <= 0;
+  }
+
+  const std::int32_t* op_;
+  const double* runs_;
+  const FifoOp* ops_;
+  int cores_, inter_;
+  double overhead_, oversubscription_;
+  std::vector<int> queue_, free_;
+  std::size_t head_ = 0;
+  int running_ = 0;
+};
+
+}  // namespace dltune::sim

@@ -1,0 +1,79 @@
+"""What a policy knows about an op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Candidate
+from dltune.errors import UsageError
+from dltune.simulate import library
+
+MAX_CORES = 1024  # corun.h's kMaxCores
+
+
+@dataclass(frozen=True)
+class FifoWork:
+    """An op under TensorFlow's own scheduling.
+
+    `seconds` on `threads` threads, which keep `busy` cores busy on average. `busy` 0: it holds
+    neither a core nor an executor slot, like an asynchronous kernel.
+    """
+
+    seconds: float
+    busy: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class CorunWork:
+    """An op under strategies 3 and 4.
+
+    `choice` is strategy 2's, `candidates` (three at most) strategy 3's, best first. `serial`:
+    seconds on one thread. An op that is not `admitted` is small: it runs serially, at once, on the
+    least loaded core. A `detached` one takes `serial` seconds and holds neither core nor slot.
+    `op` names its key for interference (negative: none is noted).
+    """
+
+    serial: float
+    choice: Candidate
+    candidates: tuple[Candidate, ...] = ()
+    admitted: bool = True
+    detached: bool = False
+    op: int = -1
+
+    def native(self) -> library.Work:
+        work = library.Work(
+            op=self.op,
+            count=len(self.candidates),
+            serial=self.serial,
+            admitted=self.admitted,
+            detached=self.detached,
+        )
+        for k, candidate in enumerate((self.choice, *self.candidates)):
+            work.seconds[k] = candidate.seconds
+            work.threads[k] = candidate.threads
+            work.shared[k] = candidate.placement == "shared"
+        return work
+
+
+def topology(machine: Machine) -> tuple[Sequence[int], Sequence[int]]:
+    """Per core: its tile counted from 0, and its hardware threads.
+
+    Raises UsageError when the machine has more cores than the scheduler can name.
+    """
+    if len(machine.cores) > MAX_CORES:
+        raise UsageError(f"{machine.name} has {len(machine.cores)} cores; at most {MAX_CORES}")
+    index = {tile: i for i, tile in enumerate(sorted({core.tile for core in machine.cores}))}
+    return (
+        [index[core.tile] for core in machine.cores],
+        [max(1, len(core.cpus)) for core in machine.cores],
+    )
+
+
+def bits(words: Sequence[int]) -> tuple[int, ...]:
+    """The core indices in a bit set of 64-bit words."""
+    return tuple(
+        64 * i + b for i, word in enumerate(words) if word for b in range(64) if word >> b & 1
+    )
