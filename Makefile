@@ -1,0 +1,59 @@
+# make demo: profile, plan and compare a bundled ResNet-50.  make test: everything that is checked.
+PYTHON ?= python3
+VENV := .venv
+TF216 := .venv-tf216
+DLTUNE := $(VENV)/bin/dltune
+DEMO := $(VENV)/bin/python scripts/train_resnet50.py
+PIP := -m pip --disable-pip-version-check --quiet
+PYTHON_FILES := dltune tests scripts
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint clean
+
+help:
+	@echo "make demo    install into $(VENV), then profile, plan and compare a bundled ResNet-50"
+	@echo "make test    install, then the linters and the whole test suite"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make venv    the environment alone ($(VENV))"
+	@echo "make clean   remove the environments, the demo's files and all caches here"
+
+venv: $(VENV)/.installed
+
+# a stamp, not the folder: an installation cut short is done again
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "dltune needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + \
+	    "; call make PYTHON=...")'
+	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP) install --editable '.[dev]'
+	@touch $@
+
+# another environment than dltune's own, with another TensorFlow, for the tests
+$(TF216)/.installed: Makefile
+	@echo "installing TensorFlow 2.16.2 into $(TF216) for the tests"
+	@$(PYTHON) -m venv $(TF216)
+	@$(TF216)/bin/python $(PIP) install 'tensorflow-cpu==2.16.2' 'numpy<2'
+	@touch $@
+
+$(TF216): $(TF216)/.installed
+
+demo: venv
+	@mkdir -p demo
+	$(DLTUNE) profile --overwrite -o demo/profile.json -- $(DEMO)
+	$(DLTUNE) plan --overwrite demo/profile.json -o demo/plan.json
+	$(DLTUNE) bench --overwrite --plan demo/plan.json -o demo/bench.json -- $(DEMO)
+
+lint: venv
+	$(VENV)/bin/ruff check $(PYTHON_FILES)
+	$(VENV)/bin/ruff format --check $(PYTHON_FILES)
+	$(VENV)/bin/mypy dltune
+
+test: lint $(TF216)
+	$(VENV)/bin/pytest
+
+clean:
+	rm -rf $(VENV) $(TF216) demo build *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(PYTHON_FILES) -name __pycache__ -type d -prune -exec rm -rf {} +
