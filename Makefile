@@ -31,7 +31,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 # another environment than dltune's own, with another TensorFlow, for the tests
-$(TF216)/.installed: Makefile
+$(TF216)/.installed:
 	@echo "installing TensorFlow 2.16.2 into $(TF216) for the tests"
 	@$(PYTHON) -m venv $(TF216)
 	@$(TF216)/bin/python $(PIP) install 'tensorflow-cpu==2.16.2' 'numpy<2'

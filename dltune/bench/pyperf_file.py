@@ -1,0 +1,76 @@
+"""Measured step times in pyperf's file format, so that its tools show and compare them.
+
+One benchmark per setting, one run per turn (one process), one value per step in seconds. Read with
+`python -m pyperf show FILE`, compare two files with `python -m pyperf compare_to A B`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dltune import __version__
+from dltune.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the times were measured on. `plan` is the plan file's name; `cores` those allowed."""
+
+    cpu_model: str
+    cores: int
+    tensorflow: str
+    plan: str
+    command: Sequence[str]
+
+
+def require_pyperf() -> None:
+    """Raises UsageError when pyperf is not installed: call it before anything is measured."""
+    if importlib.util.find_spec("pyperf") is None:
+        raise UsageError(
+            "raw step times are written with pyperf, which is not installed",
+            remedy="pip install 'dltune[bench]', or leave the output file out",
+        )
+
+
+def encode(
+    settings: Mapping[str, Sequence[Sequence[float]]], circumstances: Circumstances
+) -> bytes:
+    """The bytes of a pyperf suite.
+
+    `settings`: setting -> turns -> the seconds of each step, at least one setting with at least one
+    step each. Turns without a step are left out.
+
+    Raises UsageError when pyperf is not installed, ValueError when a setting has no step or a time
+    is not positive.
+    """
+    require_pyperf()
+    import pyperf  # type: ignore[import-untyped]
+
+    metadata = {
+        "cpu_model_name": circumstances.cpu_model,
+        "cpu_count": circumstances.cores,
+        "command": shlex.join(circumstances.command),
+        "plan": circumstances.plan,
+        "tensorflow_version": circumstances.tensorflow,
+        "dltune_version": __version__,
+        "unit": "second",
+        "loops": 1,
+    }
+    benchmarks = []
+    for setting, turns in settings.items():
+        # pyperf would describe this process; the times are the job's
+        runs = [
+            pyperf.Run(tuple(turn), metadata={**metadata, "name": setting}, collect_metadata=False)
+            for turn in turns
+            if turn
+        ]
+        if not runs:
+            raise ValueError(f"setting {setting!r} has no step")
+        benchmarks.append(pyperf.Benchmark(runs))
+    file = io.StringIO()
+    pyperf.BenchmarkSuite(benchmarks).dump(file)
+    return file.getvalue().encode()
