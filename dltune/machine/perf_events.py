@@ -34,15 +34,23 @@ USER_LEVEL = 2
 
 
 @dataclass(frozen=True)
+class Refused:
+    """Why a counter cannot be used, in one sentence, and what would change that."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class PerfEvents:
     """What can be counted in this process's own user space.
 
-    `hardware` and `software`: None when such a counter can be opened, else why not, in a sentence.
+    `hardware` and `software`: None when such a counter can be opened and counts.
     `paranoid`: the level of kernel.perf_event_paranoid; None when the kernel has no perf events.
     """
 
-    hardware: str | None
-    software: str | None
+    hardware: Refused | None
+    software: Refused | None
     paranoid: int | None
 
 
@@ -59,27 +67,44 @@ def available(root: Path = Path("/")) -> PerfEvents:
     )
 
 
-def refusal(code: int, paranoid: int | None) -> str:
-    """Why `perf_event_open` gave that errno, in one sentence."""
+def refusal(code: int, paranoid: int | None) -> Refused:
+    """What an errno of `perf_event_open` means at that paranoid level."""
     if code in (errno.EACCES, errno.EPERM):
         if paranoid is not None and paranoid > USER_LEVEL:
-            return f"kernel.perf_event_paranoid is {paranoid}, which bars users without privilege"
-        return "the container's seccomp filter or a security policy bars perf_event_open"
+            return Refused(
+                f"kernel.perf_event_paranoid is {paranoid}, which bars users without privilege",
+                f"as root: sysctl kernel.perf_event_paranoid={USER_LEVEL}",
+            )
+        return Refused(
+            "the container's seccomp filter or a security policy bars perf_event_open",
+            "start the container with perf_event_open allowed (--cap-add PERFMON)",
+        )
     if code == errno.ENOSYS:
         if paranoid is None:
-            return "the kernel is built without perf events"
-        return "the container's seccomp filter hides perf_event_open"
+            return Refused("the kernel is built without perf events", "use a kernel with them")
+        return Refused(
+            "the container's seccomp filter hides perf_event_open",
+            "start the container with perf_event_open allowed (--cap-add PERFMON)",
+        )
     if code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO):
-        return "there is no performance monitoring unit here, as in most virtual machines"
+        return Refused(
+            "there is no performance monitoring unit here, as in most virtual machines",
+            "nothing, if times are enough; else measure on bare metal or with a virtual PMU",
+        )
     if code == errno.EBUSY:
-        return "another tool holds the counters"
-    return f"perf_event_open failed: {os.strerror(code)}"
+        return Refused("another tool holds the counters", "end the other tool")
+    return Refused(
+        f"perf_event_open failed: {os.strerror(code)}", "see perf_event_open(2) for this error"
+    )
 
 
-def _probe(kind: int, event: int, paranoid: int | None) -> str | None:
+def _probe(kind: int, event: int, paranoid: int | None) -> Refused | None:
     number = SYSCALL_NUMBERS.get(platform.machine())
     if number is None:
-        return f"the number of perf_event_open is not known for {platform.machine()}"
+        return Refused(
+            f"the number of perf_event_open is not known for {platform.machine()}",
+            "measure on another architecture",
+        )
     # type, size, config, sample_period, sample_type, read_format, flags, then zeros
     fields = struct.pack(
         "=IIQQQQQ", kind, PERF_ATTR_SIZE_VER0, event, 0, 0, 0, EXCLUDE_KERNEL | EXCLUDE_HV
@@ -103,5 +128,8 @@ def _probe(kind: int, event: int, paranoid: int | None) -> str | None:
         os.close(handle)
     # some hypervisors accept a hardware counter and never count
     if kind == PERF_TYPE_HARDWARE and counted == 0:
-        return "the counter opens but does not count, as under some hypervisors"
+        return Refused(
+            "the counter opens but does not count, as under some hypervisors",
+            "nothing, if times are enough; else measure on bare metal",
+        )
     return None

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from dltune.machine.checks import Check
-from dltune.machine.perf_events import USER_LEVEL, PerfEvents
+from dltune.machine.perf_events import USER_LEVEL, PerfEvents, Refused
 
 
 def perf_events(found: PerfEvents) -> list[Check]:
     """Hardware counters, software counters and the level of kernel.perf_event_paranoid."""
     return [
-        _counters("hardware events", found.hardware, found.paranoid),
-        _counters("software events", found.software, found.paranoid),
+        _counters("hardware events", found.hardware),
+        _counters("software events", found.software),
         _paranoid(found),
     ]
 
 
-def _counters(name: str, reason: str | None, paranoid: int | None) -> Check:
-    if reason is None:
+def _counters(name: str, refused: Refused | None) -> Check:
+    if refused is None:
         return Check(name, "ok", "can be counted")
-    if paranoid is not None and paranoid > USER_LEVEL:
-        remedy = f"as root: sysctl kernel.perf_event_paranoid={USER_LEVEL}"
-    elif "seccomp" in reason:
-        remedy = "start the container with perf_event_open allowed (--cap-add PERFMON)"
-    elif name == "hardware events":
-        remedy = "nothing, if times are enough; else measure on bare metal or with a virtual PMU"
-    else:
-        remedy = "use a kernel with perf events"
-    return Check(name, "missing", reason, remedy)
+    return Check(name, "missing", refused.reason, refused.remedy)
 
 
 def _paranoid(found: PerfEvents) -> Check:
@@ -45,4 +37,6 @@ def _paranoid(found: PerfEvents) -> Check:
             f"level {level}: users without privilege may count nothing",
             f"as root: sysctl kernel.perf_event_paranoid={USER_LEVEL}",
         )
-    return Check("perf paranoid", "ok", f"level {level}: a process may count its own user space")
+    return Check(
+        "perf paranoid", "ok", f"level {level}, which does not bar counting one's own user space"
+    )

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from dltune.documents.machine import SCHEMA, Core, Machine, check, load
+from dltune.errors import UsageError
+
+GOOD = Machine(
+    SCHEMA,
+    "a machine",
+    (Core((0, 4), 0, 0, 0), Core((1, 5), 0, 0, 0), Core((2,), 1, 1, 1)),
+    quota=1.5,
+    smt_throughput=1.2,
+)
+
+
+def changed(**fields: object) -> Machine:
+    return msgspec.structs.replace(GOOD, **fields)
+
+
+def test_a_possible_machine():
+    assert check(GOOD) == []
+    assert GOOD.tiles == ((0, 1), (2,))
+    assert GOOD.sockets == 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "fault"),
+    [
+        (changed(cores=(), smt_throughput=None), "cores: "),
+        (changed(cores=(Core((), 0, 0, 0),), smt_throughput=None), "cores[0].cpus: "),
+        (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus: CPU -1"),
+        (changed(cores=(Core((0, 0), 0, 0, 0),)), "cores[0].cpus: CPU 0 already"),
+        (
+            changed(cores=(Core((0, 1), 0, 0, 0), Core((2, 1), 0, 0, 0))),
+            "cores[1].cpus: CPU 1 already belongs to cores[0]",
+        ),
+        (changed(cores=(Core((0, 1), -2, 0, 0),)), "cores[0].tile: -2"),
+        (changed(cores=(Core((0, 1), 0, -1, 0),)), "cores[0].socket: -1"),
+        (changed(cores=(Core((0, 1), 0, 0, -1),)), "cores[0].numa: -1"),
+        (
+            changed(cores=(Core((0, 1), 3, 0, 0), Core((2,), 3, 1, 0))),
+            "cores[1].tile: tile 3 spans sockets 0",
+        ),
+        (changed(quota=0.0), "quota: "),
+        (changed(quota=-1.0), "quota: "),
+        (changed(shared_cache=0), "shared_cache: "),
+        (changed(memory=-5), "memory: "),
+        (changed(smt_throughput=0.0), "smt_throughput: "),
+        (changed(smt_throughput=2.1), "smt_throughput: "),
+        (changed(cores=(Core((0,), 0, 0, 0),)), "smt_throughput: 1.2"),
+    ],
+)
+def test_each_impossibility_is_named_by_its_field(machine, fault):
+    faults = check(machine)
+    assert len(faults) == 1
+    assert faults[0].startswith(fault)
+
+
+def test_a_file_with_many_faults_tells_them_all(tmp_path):
+    path = tmp_path / "machine.json"
+    content = msgspec.to_builtins(changed(quota=0.0, memory=0, smt_throughput=9.0))
+    content["cores"] = [{**core, "cpus": [7]} for core in content["cores"]]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError) as error:
+        load(path)
+    for field in ("cores[1].cpus", "cores[2].cpus", "quota", "memory", "smt_throughput"):
+        assert f"\n  {field}: " in str(error.value)
+
+
+def test_a_good_file(tmp_path):
+    path = tmp_path / "machine.json"
+    path.write_bytes(msgspec.json.encode(GOOD))
+    assert load(path) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "is empty"),
+        ("{", "is not a dltune.machine document"),
+        ('{"schema": "dltune.profile/1"}', "'dltune.profile/1' document"),
+        ('{"schema": "dltune.machine/9"}', "this dltune reads 'dltune.machine/1'"),
+        ('{"schema": "dltune.machine/1", "name": "x", "cores": [], "speed": 1}', "speed"),
+    ],
+)
+def test_files_that_are_not_machines(tmp_path, text, what):
+    path = tmp_path / "machine.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=what):
+        load(path)
+
+
+def test_the_fingerprint_is_that_of_the_topology():
+    assert changed(memory=1).fingerprint == GOOD.fingerprint
+    assert changed(quota=None).fingerprint != GOOD.fingerprint
+    assert changed(cores=GOOD.cores[:2]).fingerprint != GOOD.fingerprint

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from dltune.machine.cgroups import limits
+
+TWO = "sys/fs/cgroup"
+
+
+def test_version_2_takes_the_tightest_limit_on_the_way_up(tree):
+    tree.cgroup2("/kubepods/pod1/box")
+    tree.write(f"{TWO}/kubepods/cpu.max", "max 100000")
+    tree.write(f"{TWO}/kubepods/pod1/cpu.max", "150000 100000")
+    tree.write(f"{TWO}/kubepods/pod1/box/cpu.max", "400000 100000")
+    tree.write(f"{TWO}/kubepods/memory.max", 8 * 2**30)
+    tree.write(f"{TWO}/kubepods/pod1/box/memory.max", "max")
+    tree.write(f"{TWO}/cpuset.cpus.effective", "0-7")
+    tree.write(f"{TWO}/kubepods/pod1/box/cpuset.cpus.effective", "2-3")
+    found = limits(tree.root)
+    assert found.quota == 1.5
+    assert found.memory == 8 * 2**30
+    assert found.cpus == {2, 3}
+
+
+def test_version_1_takes_the_tightest_limit_on_the_way_up(tree):
+    tree.cgroup1("/docker/box")
+    cpu, cpuset = f"{TWO}/cpu,cpuacct", f"{TWO}/cpuset"
+    tree.write(f"{cpu}/cpu.cfs_quota_us", -1)
+    tree.write(f"{cpu}/cpu.cfs_period_us", 100000)
+    tree.write(f"{cpu}/docker/cpu.cfs_quota_us", 50000)
+    tree.write(f"{cpu}/docker/cpu.cfs_period_us", 20000)
+    tree.write(f"{cpu}/docker/box/cpu.cfs_quota_us", 300000)
+    tree.write(f"{cpu}/docker/box/cpu.cfs_period_us", 100000)
+    tree.write(f"{cpuset}/cpuset.cpus", "0-15")
+    tree.write(f"{cpuset}/docker/cpuset.cpus", "0-3")
+    tree.write(f"{cpuset}/docker/box/cpuset.effective_cpus", "1,3")
+    tree.write(f"{TWO}/memory/docker/box/memory.limit_in_bytes", 2**30)
+    found = limits(tree.root)
+    assert found.quota == 2.5
+    assert found.cpus == {1, 3}
+    assert found.memory == 2**30
+
+
+def test_a_container_that_sees_its_own_group_as_the_mount(tree):
+    """Without a cgroup namespace the path is the host's, and the mount begins at the container."""
+    tree.cgroup1("/docker/box/inner", mount_root="/docker/box")
+    tree.write(f"{TWO}/cpu,cpuacct/inner/cpu.cfs_quota_us", 200000)
+    tree.write(f"{TWO}/cpu,cpuacct/inner/cpu.cfs_period_us", 100000)
+    assert limits(tree.root).quota == 2.0
+
+
+def test_a_group_outside_what_is_mounted_counts_from_the_mount(tree):
+    tree.cgroup2("/../elsewhere")
+    tree.write(f"{TWO}/cpu.max", "100000 100000")
+    tree.write("sys/fs/elsewhere/cpu.max", "1000 100000")
+    assert limits(tree.root).quota == 1.0
+
+
+def test_no_groups_no_limits(tree):
+    found = limits(tree.root)
+    assert (found.cpus, found.quota, found.memory) == (None, None, None)
