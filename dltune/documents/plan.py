@@ -5,11 +5,18 @@ Each planner owns one section; a plan may hold several. A person can read, edit 
 
 from __future__ import annotations
 
+import collections
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
 
+from dltune.documents import files
 from dltune.documents.profile import Placement
 
 SCHEMA = "dltune.plan/1"
+CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,3 +98,70 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensorflow: str
     signatures: tuple[str, ...]
     threads: Threads | None = None
+
+
+def load(path: Path) -> Plan:
+    """The plan in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Plan, SCHEMA, check)
+
+
+def check(plan: Plan) -> list[str]:
+    """All that cannot be done in a plan, one sentence each, the field's path first.
+
+    Whether it fits a machine and a graph is for those who have these at hand.
+    """
+    faults = []
+    if plan.cores < 1:
+        faults.append(f"cores: {plan.cores} is below 1")
+    if plan.threads is not None:
+        faults += _threads_faults(plan.threads, plan.cores)
+    return faults
+
+
+def _threads_faults(threads: Threads, cores: int) -> Iterator[str]:
+    for field in ("intra", "inter"):
+        if getattr(threads.uniform, field) < 1:
+            yield f"threads.uniform.{field}: {getattr(threads.uniform, field)} is below 1"
+    if threads.hyperthreads and not threads.corun:
+        yield "threads.hyperthreads: strategy 4 needs strategy 3 (corun)"
+    if not _is_time(threads.small):
+        yield f"threads.small: {threads.small} is negative or not finite"
+    keys = collections.Counter(op.key for op in threads.ops)
+    yield from (f"threads.ops: the key {k!r} is there {n} times" for k, n in keys.items() if n > 1)
+    for index, op in enumerate(threads.ops):
+        yield from _op_faults(f"threads.ops[{index}] ({op.key})", op, cores)
+    if threads.strategy not in {prediction.setting for prediction in threads.predictions}:
+        yield f"threads.strategy: {threads.strategy!r} is none of the settings in predictions"
+    for index, prediction in enumerate(threads.predictions):
+        for field in ("seconds", "speedup", "corunning"):
+            if not _is_time(getattr(prediction, field)):
+                value = getattr(prediction, field)
+                yield f"threads.predictions[{index}].{field}: {value} is negative or not finite"
+
+
+def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
+    if op.threads < 1:
+        yield f"{here}.threads: {op.threads} is below 1"
+    for field in ("seconds", "serial"):
+        if not _is_time(getattr(op, field)):
+            yield f"{here}.{field}: {getattr(op, field)} is negative or not finite"
+    if op.cores is not None:
+        if not op.cores:
+            yield f"{here}.cores: an op needs at least one core"
+        if len(set(op.cores)) < len(op.cores):
+            yield f"{here}.cores: a core is named twice"
+        for core in op.cores:
+            if not 0 <= core < cores:
+                yield f"{here}.cores: there is no core {core} among {cores}"
+    if len(op.candidates) > CANDIDATES:
+        yield f"{here}.candidates: {len(op.candidates)} of them; at most {CANDIDATES}"
+    for index, candidate in enumerate(op.candidates):
+        if candidate.threads < 1:
+            yield f"{here}.candidates[{index}].threads: {candidate.threads} is below 1"
+        if not _is_time(candidate.seconds):
+            value = candidate.seconds
+            yield f"{here}.candidates[{index}].seconds: {value} is negative or not finite"
+
+
+def _is_time(value: float) -> bool:
+    return math.isfinite(value) and value >= 0

@@ -6,10 +6,16 @@ attributes that change the work); a *node* is one place in a graph that runs an 
 
 from __future__ import annotations
 
+import collections
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from dltune.documents import files
+from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
 
 SCHEMA = "dltune.profile/1"
@@ -129,3 +135,85 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ops: tuple[Op, ...]
     memory: Memory | None
     notes: tuple[str, ...]
+
+
+def load(path: Path) -> Profile:
+    """The profile in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Profile, SCHEMA, check)
+
+
+def check(profile: Profile) -> list[str]:
+    """All that cannot be true of a profile, one sentence each, the field's path first."""
+    faults = [f"machine.{fault}" for fault in machine_document.check(profile.machine)]
+    for field in ("intra", "inter"):
+        if getattr(profile.settings, field) < 1:
+            faults.append(f"settings.{field}: {getattr(profile.settings, field)} is below 1")
+    if profile.interval < 1:
+        faults.append(f"interval: {profile.interval} is below 1")
+    faults += _repeated("ops", "key", (op.key for op in profile.ops))
+    for index, op in enumerate(profile.ops):
+        faults += _op_faults(f"ops[{index}] ({op.key})", op)
+    faults += _repeated("steps", "signature", (step.signature for step in profile.steps))
+    for index, step in enumerate(profile.steps):
+        faults += _step_faults(f"steps[{index}]", step, len(profile.ops))
+    if profile.memory is not None and min(profile.memory.live, profile.memory.peak) < 0:
+        faults.append("memory: bytes below 0")
+    return faults
+
+
+def _op_faults(here: str, op: Op) -> Iterator[str]:
+    if op.count < 0:
+        yield f"{here}.count: {op.count} is negative"
+    if op.output_bytes < 0:
+        yield f"{here}.output_bytes: {op.output_bytes} is negative"
+    if op.own is not None and not _is_time(op.own):
+        yield f"{here}.own: {op.own} is not a time"
+    cases = (f"{time.threads} threads {time.placement}" for time in op.times)
+    yield from _repeated(f"{here}.times", "case", cases)
+    for index, time in enumerate(op.times):
+        at = f"{here}.times[{index}]"
+        if time.threads < 1:
+            yield f"{at}.threads: {time.threads} is below 1"
+        yield from _measured(at, time)
+
+
+def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
+    if step.executions < 0:
+        yield f"{here}.executions: {step.executions} is negative"
+    if not 0 <= step.share <= 1 + 1e-9:
+        yield f"{here}.share: {step.share} is not between 0 and 1"
+    yield from _measured(f"{here}.wall", step.wall)
+    yield from _measured(f"{here}.span", step.span)
+    for index, node in enumerate(step.nodes):
+        at = f"{here}.nodes[{index}] ({node.name})"
+        if node.op is not None and not 0 <= node.op < ops:
+            yield f"{at}.op: there is no ops[{node.op}]"
+        for field in ("inputs", "control"):
+            for other in getattr(node, field):
+                if not 0 <= other < len(step.nodes):
+                    yield f"{at}.{field}: there is no nodes[{other}]"
+        if not _is_time(node.repeats):
+            yield f"{at}.repeats: {node.repeats} is negative or not finite"
+        if node.output_bytes < 0:
+            yield f"{at}.output_bytes: {node.output_bytes} is negative"
+        if node.start is not None and node.end is not None and node.start > node.end:
+            yield f"{at}: it ends at {node.end}, before its start at {node.start}"
+
+
+def _measured(here: str, found: OpTime | Samples) -> Iterator[str]:
+    if found.samples < 0:
+        yield f"{here}.samples: {found.samples} is negative"
+    for field in ("min", "median", "spread"):
+        if not _is_time(getattr(found, field)):
+            yield f"{here}.{field}: {getattr(found, field)} is negative or not finite"
+    if found.min > found.median:
+        yield f"{here}: the minimum {found.min} is above the median {found.median}"
+
+
+def _is_time(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+def _repeated(here: str, what: str, values: Iterable[str]) -> list[str]:
+    counts = collections.Counter(values)
+    return [f"{here}: the {what} {v!r} is there {n} times" for v, n in counts.items() if n > 1]

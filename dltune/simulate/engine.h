@@ -47,7 +47,9 @@ struct Timeline {
   double* start;
   double* end;
   double makespan = 0;
-  double corunning = 0;  // mean ops in flight over the events (an op starts or ends)
+  // Mean ops in flight over the events (an op starts or ends), each counted when all that happens
+  // at its moment has happened: ops that follow one another are one in flight.
+  double corunning = 0;
   int done = 0;          // fewer than tasks: a cycle
 };
 
@@ -60,16 +62,11 @@ inline void run(const Graph& graph, Policy& policy, Timeline* out) {
   std::vector<char> counted(graph.tasks, 0);
   std::vector<Start> starts;
   double now = 0, sampled = 0;
-  long events = 0, flying = 0;
-
-  auto sample = [&] {
-    ++events;
-    sampled += static_cast<double>(flying);
-  };
+  long events = 0, flying = 0, fresh = 0;
   auto end = [&](int task) {
     out->end[task] = now;
     ++out->done;
-    if (counted[task]) --flying, sample();
+    if (counted[task]) --flying, ++fresh;
     policy.finished(task, now);
     for (int e = graph.offsets[task]; e < graph.offsets[task + 1]; ++e)
       if (--waits[graph.edges[e]] == 0) policy.ready(graph.edges[e]);
@@ -85,7 +82,7 @@ inline void run(const Graph& graph, Policy& policy, Timeline* out) {
       for (const Start& s : starts) {
         out->start[s.task] = now;
         counted[s.task] = s.counted;
-        if (s.counted) ++flying, sample();
+        if (s.counted) ++flying, ++fresh;
         if (s.seconds > kDone) {
           running.push_back(s.task);
           left.push_back(s.seconds);
@@ -94,6 +91,9 @@ inline void run(const Graph& graph, Policy& policy, Timeline* out) {
       for (const Start& s : starts)
         if (!(s.seconds > kDone)) end(s.task), again = true;
     }
+    events += fresh;
+    sampled += static_cast<double>(fresh * flying);
+    fresh = 0;
     if (running.empty()) break;
 
     rate.resize(running.size());

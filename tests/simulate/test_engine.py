@@ -83,6 +83,8 @@ class Oracle:
     overhead: float
     now: float = 0.0
     events: int = 0
+    flying: int = 0
+    moment: list[float] = field(default_factory=list)
     sampled: int = 0
     start: dict[int, float] = field(default_factory=dict)
     end: dict[int, float] = field(default_factory=dict)
@@ -107,22 +109,20 @@ class Oracle:
     def ready(self, task: int) -> None:
         (self.free if self.detached(task) else self.queue).append(task)
 
-    def sample(self, change: int) -> None:
+    def event(self, change: int) -> None:
         self.flying += change
-        self.events += 1
-        self.sampled += self.flying
+        self.moment.append(self.now)
 
     def finish(self, task: int, counted: bool) -> None:
         self.end[task] = self.now
         if counted:
-            self.sample(-1)
+            self.event(-1)
         self.ended(task)
         for other in range(len(self.inputs)):
             if task in self.inputs[other] and all(i in self.end for i in self.inputs[other]):
                 self.ready(other)
 
     def run(self) -> Timeline:
-        self.flying = 0
         for task in range(len(self.inputs)):
             if not self.inputs[task]:
                 self.ready(task)
@@ -132,7 +132,7 @@ class Oracle:
                 for task, seconds, counted in starts:
                     self.start[task] = self.now
                     if counted:
-                        self.sample(1)
+                        self.event(1)
                     if seconds > 1e-12:
                         self.flights.append(Flight(task, seconds, counted))
                 empty = [(t, counted) for t, seconds, counted in starts if seconds <= 1e-12]
@@ -140,6 +140,9 @@ class Oracle:
                     self.finish(task, counted)
                 if not empty:
                     break
+            self.sampled += len(self.moment) * self.flying
+            self.events += len(self.moment)
+            self.moment.clear()
             if not self.flights:
                 break
             rates = {f.task: self.rate(f.task) for f in self.flights}
@@ -489,9 +492,15 @@ def test_a_cycle_is_told() -> None:
 
 
 def test_mean_ops_in_flight_is_sampled_at_each_event() -> None:
-    # two ops start together (1, 2 in flight), one ends (1), the other ends (0)
+    # two ops start together (2 in flight, twice), one ends (1), the other ends (0)
     ops = [FifoWork(1.0, 1.0, 1), FifoWork(2.0, 1.0, 1)]
-    assert Graph([[], []], [0, 1], None).fifo(ops, cores=2, inter=2).corunning == 1.0
+    assert Graph([[], []], [0, 1], None).fifo(ops, cores=2, inter=2).corunning == 1.25
+
+
+def test_ops_that_follow_one_another_are_one_in_flight() -> None:
+    ops = [FifoWork(1.0, 1.0, 1)]
+    found = Graph([[], [0], [1]], [0, 0, 0], None).fifo(ops, cores=1, inter=1)
+    assert found.corunning == pytest.approx(5 / 6)  # all but the last end
 
 
 def test_an_empty_graph_takes_no_time() -> None:

@@ -1,0 +1,167 @@
+"""`dltune plan`: decide from a profile. One planner each under it; `threads` when none is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.documents import plan as plan_document
+from dltune.documents import profile as profile_document
+from dltune.documents.files import claim
+from dltune.errors import UsageError
+from dltune.plan import emit as emit_formats
+from dltune.plan.choose import STRATEGIES
+
+if TYPE_CHECKING:
+    from dltune.documents.machine import Machine
+    from dltune.documents.plan import Plan
+    from dltune.documents.profile import Profile
+    from dltune.plan.anchor import Anchor
+    from dltune.plan.choose import Decision
+    from dltune.plan.workload import Workload
+
+DEFAULT = "threads"
+
+
+class _Planners(click.Group):
+    """The planners; the default one when the first argument names none."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        helps = ctx.help_option_names
+        if args and args[0] not in self.commands and args[0] not in helps:
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Planners)
+def command() -> None:
+    """Decide from a profile. Without a planner's name: threads."""
+
+
+@command.command(DEFAULT)
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="[plan.json beside PROFILE]")
+@click.option("--into", type=click.Path(path_type=Path), help="Put the section into this plan.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), default="auto", show_default=True)
+@click.option("--machine", metavar="FILE|NAME", help="Plan for this machine, such as knl-7250.")
+@click.option("--cores", metavar="N|LIST", help="Plan for N cores, or for these (0-3,8).")
+@click.option("--bitwise", is_flag=True, help="Keep every op's thread count, so results stay.")
+@click.option("--explain", metavar="OP", help="Why an op (key, part of it, or type) got its plan.")
+@click.option("--emit", type=click.Choice(emit_formats.FORMATS), help="Settings for plain jobs.")
+@click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+def threads(
+    profile: Path,
+    output: Path | None,
+    into: Path | None,
+    strategy: str,
+    machine: str | None,
+    cores: str | None,
+    bitwise: bool,
+    explain: str | None,
+    emit: str | None,
+    as_json: bool,
+    overwrite: bool,
+) -> None:
+    """Threads, placement and co-runs of each op.
+
+    Simulates TensorFlow's own settings and the strategies on the profile's graph, prints what each
+    is predicted to take, and writes the fastest.
+    """
+    if output and into:
+        raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")
+    if as_json and emit:
+        raise UsageError("--json and --emit both print to stdout", remedy="give one of them")
+    found = profile_document.load(profile)
+    existing = plan_document.load(into) if into else None
+    target = into or output or profile.with_name("plan.json")
+    if target.resolve() == profile.resolve():
+        raise UsageError(f"{target} is the profile itself", remedy="choose another output")
+    with claim(target, overwrite=overwrite or into is not None) as file:
+        there, made, anchored, decision, plan = _plan(found, machine, cores, strategy, bitwise)
+        if existing:
+            from dltune.plan.document import put_into
+
+            plan = put_into(existing, plan)
+        told = _explained(made, decision, explain)
+        file.write(plan)
+    if emit:
+        click.echo(emit_formats.emit(emit, decision.best_uniform.uniform, there), nl=False)
+    elif as_json:
+        click.echo(_json(plan, anchored, target))
+    _show(found, made, anchored, decision, target, err=bool(emit or as_json))
+    for line in told:
+        click.echo(line, err=bool(emit or as_json))
+
+
+def _plan(
+    profile: Profile, name: str | None, cores: str | None, strategy: str, bitwise: bool
+) -> tuple[Machine, Workload, Anchor, Decision, Plan]:
+    from dltune.machine.known import find
+    from dltune.plan.anchor import anchored
+    from dltune.plan.choose import choose
+    from dltune.plan.document import document
+    from dltune.plan.target import restricted
+    from dltune.plan.transfer import transferred
+
+    elsewhere = find(name) if name else None
+    there = restricted(elsewhere or profile.machine, cores)
+    made, anchor = anchored(profile)
+    made = transferred(made, there)
+    decision = choose(made, strategy, bitwise=bitwise)
+    return there, made, anchor, decision, document(profile, there, decision.threads(made))
+
+
+def _explained(workload: Workload, decision: Decision, wanted: str | None) -> list[str]:
+    from dltune.plan.explain import explain
+
+    return ["", *explain(workload, decision, wanted)] if wanted else []
+
+
+def _json(plan: Plan, anchor: Anchor, target: Path) -> str:
+    import msgspec
+
+    section = plan.threads
+    assert section is not None  # made above
+    table = {
+        "output": str(target),
+        "machine": plan.machine_name,
+        "cores": plan.cores,
+        "strategy": section.strategy,
+        "uniform": section.uniform,
+        "ops": len(section.ops),
+        "overhead": anchor.overhead,
+        "scale": anchor.scale,
+        "predictions": section.predictions,
+    }
+    return msgspec.json.format(msgspec.json.encode(table), indent=2).decode()
+
+
+def _show(
+    profile: Profile,
+    workload: Workload,
+    anchor: Anchor,
+    decision: Decision,
+    target: Path,
+    *,
+    err: bool,
+) -> None:
+    from dltune.cli.predictions import show
+
+    if profile.partial:
+        click.echo(f"The profile is partial: {profile.partial}. What it has is planned.", err=True)
+    show(decision.threads(workload), err=err)
+    own, scale = profile.settings, anchor.scale
+    click.echo(
+        f"Tied to the job's own run (intra {own.intra}, inter {own.inter}: {anchor.span:.4g} s "
+        f"a round within the steps, {workload.between:.3g} s between them) by "
+        f"{anchor.overhead * 1e6:.2f} us an op and a factor of {scale:.3f} on op times.",
+        err=err,
+    )
+    for remark in (*workload.remarks, *decision.remarks):
+        click.echo(f"{remark[0].upper()}{remark[1:]}.", err=err)
+    chosen = decision.chosen
+    ops = f", {sum(c is not None for c in chosen.choices)} ops" if chosen.choices else ""
+    click.echo(f"Wrote {target}: {chosen.setting}{ops}.", err=err)

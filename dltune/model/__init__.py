@@ -1,0 +1,1 @@
+"""Predict what was not measured."""

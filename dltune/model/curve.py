@@ -1,0 +1,101 @@
+"""An op's predicted time at any thread count and placement (section III-C).
+
+Between two measured counts of one placement: linear interpolation, as in the paper. The paper says
+nothing of the ends, so here are the rules:
+
+- One thread has no placement; its time begins both curves.
+- Above the highest measured count, climbing stopped because the time rose, so it goes on rising as
+  steeply as in the last measured stretch; where the time did not rise, it stays as it was.
+- Below the lowest measured count, when one thread was not measured, the time of the lowest holds.
+- A placement without any sample of more than one thread takes the other one's curve.
+
+Interpolation by lines puts every minimum on a measured count, so the best choice is a measured one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dltune.documents.plan import Candidate
+from dltune.documents.profile import OpTime, Placement
+
+Case = tuple[int, Placement]
+
+_OTHER: dict[Placement, Placement] = {"spread": "shared", "shared": "spread"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """`points`: per placement its measured (threads, seconds), by rising threads."""
+
+    points: Mapping[Placement, tuple[tuple[int, float], ...]]
+
+    @classmethod
+    def measured(cls, times: Iterable[OpTime]) -> Curve:
+        """From an op's measurements; the median of each case counts.
+
+        Raises ValueError when there are none.
+        """
+        return cls.of({(time.threads, time.placement): time.median for time in times})
+
+    @classmethod
+    def of(cls, samples: Mapping[Case, float]) -> Curve:
+        """From seconds per (threads, placement). Raises ValueError when there are none."""
+        if not samples:
+            raise ValueError("an op without measurements has no curve")
+        one = min((s for (n, _), s in samples.items() if n == 1), default=None)
+        start = [] if one is None else [(1, one)]
+        found: dict[Placement, tuple[tuple[int, float], ...]] = {}
+        for placement in _OTHER:
+            more = sorted((n, s) for (n, p), s in samples.items() if p == placement and n > 1)
+            found[placement] = (*start, *more)
+        for placement, other in _OTHER.items():
+            if len(found[placement]) <= len(start):
+                found[placement] = found[other]
+        return cls(found)
+
+    @property
+    def serial(self) -> float:
+        """Seconds on one thread."""
+        return self.seconds(1, "spread")
+
+    def seconds(self, threads: int, placement: Placement) -> float:
+        """Predicted seconds; `threads` is at least 1."""
+        points = self.points[placement]
+        index = bisect.bisect_left(points, threads, key=lambda point: point[0])
+        if index < len(points) and points[index][0] == threads:
+            return points[index][1]
+        if index == 0:
+            return points[0][1]
+        if index == len(points):
+            if len(points) == 1:
+                return points[0][1]
+            (n0, s0), (n1, s1) = points[-2:]
+            return s1 + max(0.0, (s1 - s0) / (n1 - n0)) * (threads - n1)
+        (n0, s0), (n1, s1) = points[index - 1 : index + 1]
+        return s0 + (s1 - s0) * (threads - n0) / (n1 - n0)
+
+    def best(self, cases: Iterable[Case]) -> Candidate:
+        """The fastest of `cases`; the fewest threads where several are.
+
+        Raises ValueError when `cases` is empty.
+        """
+        return min(
+            (Candidate(n, placement, self.seconds(n, placement)) for n, placement in cases),
+            key=lambda candidate: (candidate.seconds, candidate.threads),
+        )
+
+
+def accuracy(predicted: Mapping[Case, float], measured: Mapping[Case, float]) -> float:
+    """1 - mean(|predicted - measured| / measured) over the measured cases (Table V).
+
+    The paper's formula is lost in its text; this is the usual one. Raises ValueError when nothing
+    was measured, KeyError when a measured case was not predicted.
+    """
+    if not measured:
+        raise ValueError("no measured case to compare with")
+    errors = [abs(predicted[case] - seconds) / seconds for case, seconds in measured.items()]
+    return 1 - statistics.fmean(errors)

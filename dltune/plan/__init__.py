@@ -1,0 +1,1 @@
+"""Decide: one planner each for what a plan may hold."""

@@ -1,0 +1,23 @@
+"""Strategy 1: each op instance on the threads that run it fastest (section III-D)."""
+
+from __future__ import annotations
+
+from dltune.documents.plan import Candidate
+from dltune.plan.workload import Workload
+
+
+def choices(workload: Workload) -> list[Candidate | None]:
+    """Per op the fastest thread count and placement; None for ops that are not controlled.
+
+    Ops whose count is held keep it.
+    """
+    cases = workload.cases()
+    found: list[Candidate | None] = []
+    for index, curve in enumerate(workload.curves):
+        if curve is None:
+            found.append(None)
+        elif index in workload.held:
+            found.append(workload.placed(curve, workload.held[index]))
+        else:
+            found.append(curve.best(cases))
+    return found

@@ -1,0 +1,259 @@
+"""A profile made ready for simulation: graphs of tasks, a curve for each op, a machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Candidate
+from dltune.documents.profile import Node, Op, Profile, Settings, Step
+from dltune.errors import UsageError
+from dltune.machine.placement import placements
+from dltune.model.curve import Case, Curve
+from dltune.simulate.engine import Graph, Timeline
+from dltune.simulate.work import CorunWork, FifoWork
+
+# Ops whose serial time is below this, in seconds, stay in TensorFlow's own pool: moving an op's
+# executor thread to other cores takes about 6 us, which an op of five times that hardly notices.
+SMALL = 30e-6
+# What admitting an op and moving its thread costs, in seconds: the same 6 us.
+HANDOVER = 6e-6
+# The node type through which a loop's values flow back; its edges close the graph's only cycles.
+BACK = ("NextIteration", "RefNextIteration")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Simulated round of the steps: one execution of each, one after the other.
+
+    `seconds` includes what lies between executions; `corunning` is the mean number of ops in
+    flight over the events of all steps (Fig. 4).
+    """
+
+    seconds: float
+    corunning: float
+    timelines: tuple[Timeline, ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the strategies plan for.
+
+    `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve but a
+    fixed time, in which it holds no core (it waits, for data or for another op). `between`: seconds
+    of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`: the
+    factor by which all ops are slower in the job than one by one (`anchor` finds both). `spinning`:
+    an op keeps all its threads' cores busy, as OpenMP does, rather than what its speed-up accounts
+    for. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an op whose
+    count must stay as it is. `remarks`: sentences on what all this rests on.
+    """
+
+    machine: Machine
+    ops: tuple[Op, ...]
+    curves: tuple[Curve | None, ...]
+    fixed: tuple[float, ...]
+    graphs: tuple[Graph, ...]
+    steps: tuple[Step, ...]
+    own: Settings
+    between: float
+    overhead: float = 0.0
+    scale: float = 1.0
+    spinning: bool = False
+    oversubscription: float = 0.0
+    held: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        return len(self.machine.cores)
+
+    def unpinned(self, curve: Curve, threads: int) -> Candidate:
+        """An op on `threads` threads that the operating system places: it spreads them."""
+        return self.placed(curve, threads, places=1)
+
+    def placed(self, curve: Curve, threads: int, places: int = 2) -> Candidate:
+        """An op divided into `threads` parts, in the better of its first `places` placements.
+
+        More parts than cores take the time of as many as there are cores.
+        """
+        n = min(threads, self.cores)
+        offered = placements(self.machine, n)[:places] or ("spread",)
+        best = curve.best((n, placement) for placement in offered)
+        return Candidate(threads, best.placement, best.seconds)
+
+    def uniform(self, intra: int, inter: int) -> Outcome:
+        """All ops on `intra` threads in `inter` executor slots: TensorFlow's own scheduling."""
+        return self.fifo(self.alike(intra), inter, threads=intra)
+
+    def alike(self, intra: int) -> list[Candidate | None]:
+        """Per op how it runs on `intra` threads; None for ops that are not controlled."""
+        return [None if c is None else self.unpinned(c, intra) for c in self.curves]
+
+    def fifo(
+        self, choices: Sequence[Candidate | None], inter: int, threads: int | None = None
+    ) -> Outcome:
+        """Each op as in `choices`, first in first out in `inter` slots.
+
+        `threads`: how many an op starts, when that differs from the cores it can use.
+        """
+        works = [
+            self._detached(index) if choice is None else self._sharing(index, choice, threads)
+            for index, choice in enumerate(choices)
+        ]
+        return self._simulate(
+            lambda graph: graph.fifo(
+                works,
+                cores=self.cores,
+                inter=inter,
+                overhead=self.overhead,
+                oversubscription=self.oversubscription,
+            )
+        )
+
+    def corun(
+        self,
+        choices: Sequence[Candidate | None],
+        candidates: Mapping[int, tuple[Candidate, ...]],
+        inter: int,
+        *,
+        hyperthreads: bool,
+        with_cores: bool = False,
+    ) -> Outcome:
+        """Strategies 3 and 4: strategy 2's `choices` per op, `candidates` by op index."""
+        works = [
+            CorunWork(serial=self.fixed[index], choice=Candidate(1, "spread", 0.0), detached=True)
+            if choice is None
+            else CorunWork(
+                serial=self.serial(index),
+                choice=self._admitted(choice),
+                candidates=tuple(map(self._admitted, candidates[index])),
+                admitted=not self.small(index),
+            )
+            for index, choice in enumerate(choices)
+        ]
+        return self._simulate(
+            lambda graph: graph.corun(
+                works,
+                self.machine,
+                inter=inter,
+                overhead=self.overhead,
+                hyperthreads=hyperthreads,
+                with_cores=with_cores,
+            )
+        )
+
+    def serial(self, index: int) -> float:
+        """Seconds of that op on one thread, in the job."""
+        curve = self.curves[index]
+        return self.fixed[index] if curve is None else curve.serial * self.scale
+
+    def small(self, index: int) -> bool:
+        """Too short to be admitted one by one."""
+        return self.serial(index) < SMALL
+
+    def cases(self) -> list[Case]:
+        """Every thread count and placement that the machine offers an op."""
+        return [(n, p) for n in range(1, self.cores + 1) for p in placements(self.machine, n)]
+
+    def with_anchor(self, overhead: float, scale: float) -> Workload:
+        return dataclasses.replace(self, overhead=overhead, scale=scale)
+
+    def _detached(self, index: int) -> FifoWork:
+        return FifoWork(self.fixed[index], 0.0, 1)
+
+    def _sharing(self, index: int, choice: Candidate, threads: int | None) -> FifoWork:
+        used = float(min(choice.threads, self.cores))
+        if not self.spinning and choice.seconds > 0:
+            curve = self.curves[index]
+            speedup = curve.serial / choice.seconds if curve else 1.0
+            used = min(used, max(1.0, speedup))
+        return FifoWork(choice.seconds * self.scale, used, threads or choice.threads)
+
+    def _admitted(self, candidate: Candidate) -> Candidate:
+        seconds = candidate.seconds * self.scale + HANDOVER
+        return Candidate(candidate.threads, candidate.placement, seconds)
+
+    def _simulate(self, execute: Callable[[Graph], Timeline]) -> Outcome:
+        timelines = tuple(execute(graph) for graph in self.graphs)
+        events = [sum(e > s for s, e in zip(t.start, t.end, strict=True)) for t in timelines]
+        flights = sum(t.corunning * n for t, n in zip(timelines, events, strict=True))
+        return Outcome(
+            seconds=self.between + sum(timeline.makespan for timeline in timelines),
+            corunning=flights / sum(events) if sum(events) else 0.0,
+            timelines=timelines,
+        )
+
+
+def workload(profile: Profile) -> Workload:
+    """The profile's steps and ops on its own machine.
+
+    Raises UsageError when the profile has no step, no thread samples, or a graph with a cycle.
+    """
+    if not profile.steps:
+        raise UsageError(
+            "this profile has no training step" + _why(profile),
+            remedy="profile the job again, for long enough to see a step repeat",
+        )
+    if not any(op.times for op in profile.ops):
+        raise UsageError(
+            "this profile has no thread samples: no op was measured at any thread count"
+            + _why(profile),
+            remedy="profile the job again and let the climb begin",
+        )
+    return Workload(
+        machine=profile.machine,
+        ops=profile.ops,
+        curves=tuple(Curve.measured(op.times) if op.times else None for op in profile.ops),
+        fixed=tuple(op.own or 0.0 for op in profile.ops),
+        graphs=tuple(map(_graph, profile.steps)),
+        steps=profile.steps,
+        own=profile.settings,
+        between=sum(max(0.0, step.wall.median - step.span.median) for step in profile.steps),
+    )
+
+
+def measured_span(profile: Profile) -> float:
+    """Seconds from first op to last of a round, as the job itself ran."""
+    return sum(step.span.median for step in profile.steps)
+
+
+def _why(profile: Profile) -> str:
+    return f" (it is partial: {profile.partial})" if profile.partial else ""
+
+
+def _graph(step: Step) -> Graph:
+    inputs = [
+        [i for i in (*node.inputs, *node.control) if step.nodes[i].type not in BACK]
+        for node in step.nodes
+    ]
+    cyclic = _cycle(inputs)
+    if cyclic:
+        names = ", ".join(step.nodes[i].name for i in cyclic[:3])
+        raise UsageError(f"in step {step.name}, {len(cyclic)} ops wait for each other: {names}, …")
+    return Graph(
+        inputs,
+        [-1 if node.op is None else node.op for node in step.nodes],
+        [_runs(node) for node in step.nodes],
+    )
+
+
+def _runs(node: Node) -> float:
+    return 0.0 if node.op is None else node.repeats
+
+
+def _cycle(inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The tasks that can never start."""
+    waits = [len(set(before)) for before in inputs]
+    after: list[list[int]] = [[] for _ in inputs]
+    for task, before in enumerate(inputs):
+        for other in set(before):
+            after[other].append(task)
+    ready = [task for task, count in enumerate(waits) if count == 0]
+    for task in ready:
+        for other in after[task]:
+            waits[other] -= 1
+            if waits[other] == 0:
+                ready.append(other)
+    return sorted(set(range(len(inputs))) - set(ready))
