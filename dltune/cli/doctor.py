@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from dltune.machine.checks import Check
+
+if TYPE_CHECKING:
+    from dltune.machine.checks.tensorflow import Installed
 
 SCHEMA = "dltune.doctor/1"
 COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
@@ -49,8 +53,22 @@ def examine() -> list[Check]:
         *events.perf_events(perf_events.available()),
         compiler.compiler(),
         tensorflow.tensorflow(found),
+        _plugin(found),
         py_spy.py_spy(),
     ]
+
+
+def _plugin(found: Installed | None) -> Check:
+    from dltune.machine.checks import plugin
+    from dltune.tensorflow.inject import _dltune_plugin
+
+    if found is None:
+        return plugin.impossible("no TensorFlow here to build it for; the job's own is looked for")
+    try:
+        sources, flags, salt = _dltune_plugin.arguments(found.folder)
+    except RuntimeError as error:
+        return plugin.impossible(str(error))
+    return plugin.plugin(sources, flags, salt)
 
 
 def document(checks: list[Check]) -> str:

@@ -1,0 +1,48 @@
+"""The native plugin: built, to be built on first use, or impossible."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from dltune.machine.checks import Check
+from dltune.native import build
+
+NAME = "native plugin"
+
+
+def plugin(sources: Sequence[Path], flags: Sequence[str], salt: str) -> Check:
+    """State of the plugin for the TensorFlow whose build arguments these are."""
+    try:
+        path = build.library_path("plugin", sources, flags, salt)
+    except build.BuildError as error:
+        return Check(NAME, "missing", str(error), "install g++, or set CXX", required=True)
+    if path.is_file():
+        return Check(NAME, "ok", f"built: {path}", required=True)
+    existing = next(folder for folder in path.parents if folder.exists())
+    try:  # permission bits do not tell; leaves nothing behind
+        tempfile.TemporaryDirectory(dir=existing).cleanup()
+    except OSError as error:
+        return Check(
+            NAME,
+            "missing",
+            f"cannot be built: no writing to the cache folder {path.parent}: {error.strerror}",
+            "set DLTUNE_CACHE to a folder that can",
+            required=True,
+        )
+    log = path.with_suffix(".log")
+    if log.is_file():
+        return Check(
+            NAME,
+            "missing",
+            "the last attempt to build it failed",
+            f"see {log}; the next profile or run tries again",
+            required=True,
+        )
+    return Check(NAME, "ok", "not built yet; the first profile or run builds it", required=True)
+
+
+def impossible(reason: str) -> Check:
+    """There is no TensorFlow here that can carry it; the job may bring its own."""
+    return Check(NAME, "limited", reason, "call dltune doctor in the job's environment")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dltune.cli import doctor
+from dltune.machine.checks import Check
+
+CHECKS = [
+    Check("cores", "ok", "2 cores"),
+    Check("CPU quota", "limited", "1.5 CPUs of time", "raise it"),
+    Check("compiler", "missing", "none", "install one"),
+]
+
+
+@pytest.fixture
+def found(monkeypatch):
+    def pretend(*checks: Check) -> None:
+        monkeypatch.setattr(doctor, "examine", lambda: list(checks))
+
+    return pretend
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(doctor.command, arguments)
+
+
+def test_plain_lines_are_aligned_and_the_remedy_stands_below(found):
+    found(*CHECKS)
+    result = run()
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "cores      ok       2 cores\n"
+        "CPU quota  limited  1.5 CPUs of time\n"
+        "                    -> raise it\n"
+        "compiler   missing  none\n"
+        "                    -> install one\n"
+    )
+
+
+def test_json(found):
+    found(*CHECKS)
+    result = run("--json")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report["schema"] == "dltune.doctor/1"
+    assert report["checks"][0] == {
+        "name": "cores",
+        "state": "ok",
+        "found": "2 cores",
+        "remedy": None,
+    }
+    assert [check["state"] for check in report["checks"]] == ["ok", "limited", "missing"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_something_required_that_is_missing_is_exit_code_1(found, arguments):
+    found(Check("compiler", "missing", "none", "install one", required=True))
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert "install one" in result.stdout
+
+
+def test_something_required_that_is_limited_is_not(found):
+    found(Check("compiler", "limited", "old", "renew it", required=True))
+    assert run().exit_code == 0
+
+
+def doctor_process(*prefix: str, **environment: str) -> dict[str, dict[str, str]]:
+    done = subprocess.run(
+        [*prefix, sys.executable, "-m", "dltune", "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert "Traceback" not in done.stderr
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_this_machine():
+    checks = doctor_process()
+    assert list(checks) == [
+        "cores",
+        "CPU quota",
+        "SMT",
+        "tiles",
+        "NUMA",
+        "huge pages",
+        "hardware events",
+        "software events",
+        "perf paranoid",
+        "compiler",
+        "TensorFlow",
+        "native plugin",
+        "py-spy",
+    ]
+    for check in checks.values():
+        assert check["state"] in ("ok", "limited", "missing")
+        assert check["found"]
+        assert (check["remedy"] is None) == (check["state"] == "ok")
+
+
+def test_under_an_affinity_mask():
+    cpu = min(os.sched_getaffinity(0))
+    checks = doctor_process("taskset", "-c", str(cpu))
+    assert checks["cores"]["found"].startswith(f"1 core (CPU {cpu})")
+    assert checks["cores"]["state"] == "limited"
+
+
+def test_without_a_compiler(tmp_path):
+    checks = doctor_process(PATH=str(tmp_path), CXX="")
+    assert checks["compiler"]["state"] == "missing"
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys; from dltune.cli import doctor; doctor.examine(); "
+        "print([m for m in ('tensorflow', 'numpy', 'rich', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
