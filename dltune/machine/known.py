@@ -11,8 +11,8 @@ from dltune.errors import UsageError
 
 
 def _knl_7250() -> Machine:
-    """The paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that share
-    1 MB of L2, four hardware threads a core, 16 GB of MCDRAM."""
+    """The paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that
+    share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode."""
     cores = 68
     return Machine(
         schema=SCHEMA,
