@@ -27,7 +27,7 @@ def huge_pages(root: Path = Path("/")) -> Check:
             "huge pages",
             "limited",
             "transparent huge pages: madvise, which TensorFlow's allocator does not ask for",
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in the job's environment makes malloc ask (glibc 2.35+)",
+            "set GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for the job (glibc 2.35 or newer)",
         )
     return Check(
         "huge pages",
