@@ -56,8 +56,9 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulated time of a round of the steps under a setting.
 
     `setting`: "default", "recommended", "uniform AxB" (intra A, inter B), "s1+s2", "s1+s2+s3",
-    "s1+s2+s3+s4". `speedup` is over "recommended"; `corunning` is the mean number of ops in flight
-    over the events of Fig. 4 (an op starts or ends).
+    "s1+s2+s3+s4" (with "@N": no op on more than N threads), "bitwise+s3". `speedup` is over
+    "recommended"; `corunning` is the mean number of ops in flight over the events of Fig. 4 (an op
+    starts or ends).
     """
 
     setting: str

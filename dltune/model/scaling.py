@@ -37,6 +37,14 @@ class Law:
         return Curve.of({(n, placement): self.seconds(n) for n, placement in cases})
 
 
+# By how many counts were measured, which parts (by index) may stand in a law, the simplest first.
+_SHAPES: dict[int, tuple[tuple[int, ...], ...]] = {
+    1: ((1,),),
+    2: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)),
+    3: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)),
+}
+
+
 def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     """The law nearest to (threads, seconds) samples: least relative squares, no negative part.
 
@@ -46,12 +54,8 @@ def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     if not samples or any(seconds <= 0 for _, seconds in samples):
         raise ValueError("a law needs samples with times above 0")
     counts = len({n for n, _ in samples})
-    shapes = {
-        1: [(1,)],
-        2: [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)],
-    }.get(counts, [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
     best: tuple[float, Law] | None = None
-    for shape in shapes:
+    for shape in _SHAPES[min(counts, 3)]:
         parts = _least_squares(samples, shape)
         if parts is None or min(parts) < 0:
             continue

@@ -27,6 +27,8 @@ SLOTS = (2, 4, 8, 16)
 # A per-op plan must be predicted faster than the best uniform setting by this part: enforcing it
 # costs up to 1 % ("limited overhead (less than 1%)", section IV-A).
 ENFORCEMENT = 0.01
+# Joins a strategy's name and the thread count it is capped at: "s1+s2+s3@16".
+CAP = "@"
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     if strategy == "uniform":
         chosen = best_uniform
     elif strategy == "auto":
-        fastest = _best([o for o in strategies if not o.setting.startswith("s1+s3")] or options)
+        fastest = _best(strategies)
         faster = fastest.seconds <= best_uniform.seconds * (1 - ENFORCEMENT)
         chosen = fastest if faster else best_uniform
     else:
@@ -142,7 +144,33 @@ def _strategies(workload: Workload, asked: str) -> list[Option]:
         names.append("s1+s2+s3+s4")
     if asked in STRATEGIES[2:] and asked not in names:
         names.append(asked)
-    return [planned(workload, name, per_type if "s2" in name else per_instance) for name in names]
+    found = [planned(workload, name, per_type if "s2" in name else per_instance) for name in names]
+    if asked == "auto":
+        found += _capped(workload, found)
+    return found
+
+
+def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
+    """Strategies 1 to 3 (and 4) where no op may have more than some number of threads.
+
+    An op at its fastest can hold cores that would do more for its neighbours. The paper's strategy
+    3 stays within two threads of strategy 2, so it cannot give them up; a cap, the same for all
+    ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
+    """
+    caps = sorted({u.intra for u in uniform.grid(workload.machine)} - {workload.cores})
+    chosen = {}
+    for cap in caps:
+        per_instance = strategy1.choices(workload, cap)
+        chosen[cap] = strategy2.choices(workload, per_instance)
+    found = []
+    for option in uncapped:
+        if not option.candidates or not caps:
+            continue
+        name = option.setting
+        best = _best(planned(workload, f"{name}{CAP}{cap}", chosen[cap]) for cap in caps)
+        if best.seconds < option.seconds:
+            found.append(best)
+    return found
 
 
 def _bitwise(workload: Workload) -> list[Option]:
@@ -174,7 +202,7 @@ def planned(
         ]
         return Option(name, base, workload.fifo(enforced, base.inter), choices)
     near = strategy3.candidates(workload, choices)
-    second = name.endswith("s4")
+    second = "s4" in name
     return _best(
         Option(
             name,

@@ -6,12 +6,12 @@ from dltune.documents.plan import Candidate
 from dltune.plan.workload import Workload
 
 
-def choices(workload: Workload) -> list[Candidate | None]:
+def choices(workload: Workload, most: int | None = None) -> list[Candidate | None]:
     """Per op the fastest thread count and placement; None for ops that are not controlled.
 
-    Ops whose count is held keep it.
+    Ops whose count is held keep it. `most`: the threads an op may have at most.
     """
-    cases = workload.cases()
+    cases = [case for case in workload.cases() if most is None or case[0] <= most]
     found: list[Candidate | None] = []
     for index, curve in enumerate(workload.curves):
         if curve is None:

@@ -22,7 +22,7 @@ class Timeline:
     `start` and `end` per task; `cores` the core indices a task held (empty for `fifo`, where the
     operating system moves threads, and for tasks without work), `second` the tasks that ran on a
     second hardware thread. `corunning`: the mean number of ops in flight over the events (an op
-    starts or ends; Fig. 4).
+    starts or ends; Fig. 4), each counted when all that happens at its moment has happened.
     """
 
     start: Sequence[float]

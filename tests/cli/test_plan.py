@@ -1,0 +1,200 @@
+"""`dltune plan` as a person meets it: exit codes, what is printed, what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.documents import plan as plan_document
+from dltune.documents.profile import Profile
+
+
+def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", "plan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def write(folder: Path, profile: Profile | None = None) -> Path:
+    path = folder / "profile.json"
+    profile = profile or synthetic.network(synthetic.machine(2), layers=3, span=0.02)
+    path.write_bytes(msgspec.json.encode(profile))
+    return path
+
+
+def refused(done: subprocess.CompletedProcess[str], *told: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    for part in told:
+        assert part in done.stderr
+
+
+def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
+    done = dltune(write(tmp_path))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["setting", "step", "speed-up", "co-running"]
+    assert [line.split()[0] for line in lines[1:4]] == ["default", "recommended", "uniform"]
+    assert sum(line.endswith("planned") for line in lines) == 1
+    assert "Tied to the job's own run" in done.stdout
+    assert "Strategy 4 does not apply" in done.stdout
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.threads is not None
+    assert plan.cores == 2
+    assert plan.signatures == ("signature-train",)
+
+
+def test_the_planner_s_name_may_be_given(tmp_path: Path) -> None:
+    done = dltune("threads", write(tmp_path), "-o", tmp_path / "mine.json")
+    assert done.returncode == 0, done.stderr
+    assert plan_document.load(tmp_path / "mine.json").threads
+
+
+def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "plan.json").write_text("mine")
+    refused(dltune(path), "plan.json exists")
+    assert (tmp_path / "plan.json").read_text() == "mine"
+    assert dltune(path, "--overwrite").returncode == 0
+
+
+def test_into_a_plan_that_exists(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert dltune(path).returncode == 0
+    done = dltune(path, "--into", tmp_path / "plan.json", "--strategy", "s1+s2+s3")
+    assert done.returncode == 0, done.stderr
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.threads is not None
+    assert plan.threads.strategy == "s1+s2+s3"
+    assert plan.threads.ops
+
+
+def test_json_is_all_of_stdout(tmp_path: Path) -> None:
+    done = dltune(write(tmp_path), "--json")
+    table = json.loads(done.stdout)
+    assert table["strategy"] in [row["setting"] for row in table["predictions"]]
+    assert "recommended" in done.stderr
+
+
+@pytest.mark.parametrize("strategy", ["s1", "s1+s2", "s1+s3", "s1+s2+s3", "uniform"])
+def test_a_strategy_can_be_asked_for(tmp_path: Path, strategy: str) -> None:
+    done = dltune(write(tmp_path), "--strategy", strategy)
+    assert done.returncode == 0, done.stderr
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.threads is not None
+    assert plan.threads.strategy.startswith(strategy)
+    assert plan.threads.corun == ("s3" in strategy)
+
+
+def test_settings_for_plain_jobs(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    shell = dltune(path, "--emit", "env", "--overwrite").stdout
+    shown = subprocess.run(
+        ["bash", "-c", f"{shell}\necho $TF_NUM_INTRAOP_THREADS"], capture_output=True, text=True
+    )
+    assert shown.stdout.strip() in ("1", "2")
+    compile(dltune(path, "--emit", "tf.config", "--overwrite").stdout, "snippet", "exec")
+    yaml = dltune(path, "--emit", "yaml", "--overwrite").stdout
+    assert 'cpus: "0-1"' in yaml
+
+
+def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    told = dltune(path, "--explain", "Conv2D", "--strategy", "s1+s2+s3", "--overwrite").stdout
+    for part in ("strategy 1:", "strategy 2:", "plan (s1+s2+s3):", "strategy 3 may also choose"):
+        assert part in told
+    assert "left to TensorFlow's own pool" in (
+        dltune(path, "--explain", "mul(", "--strategy", "s1+s2", "--overwrite").stdout
+    )
+    assert "not controlled" in dltune(path, "--explain", "IteratorGetNext", "--overwrite").stdout
+    refused(
+        dltune(path, "--explain", "Conv9D", "-o", tmp_path / "other.json"),
+        "no op's key or type contains 'Conv9D'",
+    )
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_bitwise_keeps_the_job_s_own_threads(tmp_path: Path) -> None:
+    done = dltune(write(tmp_path), "--bitwise")
+    assert done.returncode == 0, done.stderr
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.threads is not None
+    assert plan.threads.uniform.intra == 2
+    assert {op.threads for op in plan.threads.ops} <= {2}
+
+
+def test_cores_can_be_fewer(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    for cores in ("1", "0,", "0-0"):
+        done = dltune(path, "--cores", cores, "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert plan_document.load(tmp_path / "plan.json").cores == 1
+
+
+def test_a_machine_that_is_not_at_hand(tmp_path: Path) -> None:
+    done = dltune(write(tmp_path), "--machine", "knl-7250")
+    assert done.returncode == 0, done.stderr
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.cores == 68
+    machine = tmp_path / "machine.json"
+    machine.write_bytes(msgspec.json.encode(synthetic.machine(8, name="eight")))
+    done = dltune(tmp_path / "profile.json", "--machine", machine, "--overwrite")
+    assert done.returncode == 0, done.stderr
+    assert "a core of eight is taken to be as fast" in done.stdout
+
+
+def test_a_partial_profile_is_planned_with_a_sentence(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=2, partial="the job was killed")
+    done = dltune(write(tmp_path, profile))
+    assert done.returncode == 0
+    assert "The profile is partial: the job was killed" in done.stderr
+
+
+def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    refused(dltune(tmp_path / "missing.json"), "cannot read", "No such file")
+    refused(dltune(path, "--cores", "0"), "--cores 0", "offers 2 cores")
+    refused(dltune(path, "--cores", "3"), "--cores 3", "offers 2 cores")
+    refused(dltune(path, "--cores", "0-5"), "core 2-5 is not there")
+    refused(dltune(path, "--cores", "x"), "neither a count nor a list")
+    refused(dltune(path, "--machine", "knl-725"), "did you mean knl-7250")
+    refused(dltune(path, "--strategy", "s9"), "s9")
+    refused(dltune(path, "--strategy", "s1+s2+s3+s4"), "strategy 4 does not apply")
+    refused(dltune(path, "--bitwise", "--strategy", "s1+s2"), "--bitwise forbids")
+    refused(dltune(path, "-o", path), "is the profile itself")
+    refused(dltune(path, "-o", tmp_path / "no" / "plan.json"), "cannot write")
+    refused(dltune(path, "-o", "a", "--into", "b"), "-o and --into")
+    refused(dltune(path, "--emit", "env", "--json"), "--json and --emit")
+    refused(dltune(path, "--into", path), "is a 'dltune.profile/1' document")
+    refused(dltune(), "Usage")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["profile.json"]
+
+
+def test_a_profile_without_thread_samples_is_refused(tmp_path: Path) -> None:
+    there = synthetic.machine(2)
+    ops = [synthetic.op("Conv2D", None, there)]
+    profile = synthetic.profile(there, ops, {"train": [synthetic.node("a_0", 0)]})
+    refused(dltune(write(tmp_path, profile)), "no thread samples", "profile the job again")
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_without_a_compiler_planning_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune", "plan", str(write(tmp_path))],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CXX": "/bin/false", "DLTUNE_CACHE": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 1
+    assert "the simulator could not be built" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "plan.json").exists()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.documents.profile import Settings, check, load
+from dltune.errors import UsageError
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=2)
+    assert check(profile) == []
+    path = tmp_path / "profile.json"
+    path.write_bytes(msgspec.json.encode(profile))
+    assert load(path) == profile
+
+
+def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=1)
+    replace = msgspec.structs.replace
+    ops = list(profile.ops)
+    ops[0] = replace(ops[0], count=-1, times=(replace(ops[0].times[0], threads=0, median=0.0),))
+    ops[1] = replace(ops[1], key=ops[0].key, own=-1.0)
+    step = profile.steps[0]
+    nodes = list(step.nodes)
+    nodes[0] = replace(nodes[0], op=99, inputs=(1000,), repeats=-1.0, start=2.0, end=1.0)
+    broken = replace(
+        profile,
+        settings=Settings(0, 1),
+        interval=0,
+        ops=tuple(ops),
+        steps=(replace(step, nodes=tuple(nodes), share=2.0), replace(step, executions=-1)),
+    )
+    path = tmp_path / "profile.json"
+    path.write_bytes(msgspec.json.encode(broken))
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    told = str(caught.value)
+    for part in (
+        "settings.intra: 0 is below 1",
+        "interval: 0 is below 1",
+        "count: -1 is negative",
+        "times[0].threads: 0 is below 1",
+        "is above the median",
+        "is not a time",
+        "is there 2 times",
+        "there is no ops[99]",
+        "there is no nodes[1000]",
+        "repeats: -1.0",
+        "before its start",
+        "share: 2.0",
+        "executions: -1",
+    ):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "is empty"),
+        (b"{", "is not a dltune.profile document"),
+        (b'{"schema": "dltune.profile/2"}', "this dltune reads"),
+        (b'{"schema": "dltune.plan/1"}', "is a 'dltune.plan/1' document"),
+        (b'{"schema": "dltune.profile/1"}', "missing required field"),
+        (b"\x1f\x8bxx", "damaged gzip"),
+    ],
+)
+def test_files_that_are_no_profile_are_refused(tmp_path: Path, data: bytes, told: str) -> None:
+    path = tmp_path / "profile.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=told):
+        load(path)
+
+
+def test_a_machine_that_cannot_be_is_told_of() -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=1)
+    empty = msgspec.structs.replace(profile.machine, cores=())
+    faults = check(msgspec.structs.replace(profile, machine=empty))
+    assert faults == ["machine.cores: a machine needs at least one core"]
