@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 
-# TensorFlow leaves oneDNN's kernels off by default on CPUs without AVX-512
+# TensorFlow leaves oneDNN's kernels off by default on some CPUs, such as AMD's with AVX2 only
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
