@@ -1,0 +1,107 @@
+"""`dltune profile`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+from dltune.errors import UsageError
+
+
+@click.command("profile", context_settings={"ignore_unknown_options": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("profile.json"),
+    show_default=True,
+    help="Where the profile goes; gzipped when the name ends in .gz.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing output file.")
+@click.option(
+    "--interval",
+    type=click.IntRange(min=1),
+    help="Threads between two samples of the climb [default: cores/16, at least 1].",
+)
+@click.option(
+    "--steps",
+    "cap",
+    type=click.IntRange(min=3),
+    default=8,
+    show_default=True,
+    help="Most repeats of one case; fewer are run when an op's times agree.",
+)
+@click.option("--keep-running", is_flag=True, help="Let the job go on when all is measured.")
+@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Ops shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    output: Path,
+    overwrite: bool,
+    interval: int | None,
+    cap: int,
+    keep_running: bool,
+    top: int,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Measure an unmodified TensorFlow training job, op by op and thread count by thread count.
+
+    The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
+    the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
+    """
+    from dltune.cli import progress
+    from dltune.cli.tables import show_profile
+    from dltune.documents.files import claim
+    from dltune.job.launch import Job
+    from dltune.machine import topology
+    from dltune.machine.placement import default_interval
+    from dltune.profile.session import Session
+
+    if not job:
+        raise UsageError(
+            "no command to profile", remedy="give it after --: dltune profile -- python train.py"
+        )
+    machine = topology.local()
+    if interval is not None and interval > len(machine.cores):
+        raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill keeps the profile too
+    with claim(output, overwrite=overwrite) as file, progress.line() as line:
+        session = Session(
+            machine,
+            job,
+            interval=interval or default_interval(machine),
+            cap=cap,
+            tell=line.tell,
+            keep=file.write,
+        )
+        # the job's own output goes to stderr: results have stdout for themselves
+        with Job(job, greet=session.greet, stdout=2) as running:
+            try:
+                profile = session.run(running)
+            except KeyboardInterrupt:
+                session.interrupted()
+                kept = (
+                    "what was measured is kept" if session.profile else "nothing was measured yet"
+                )
+                line.say(f"interrupted; {kept}")
+                raise
+            if keep_running and running.exit_code is None:
+                line.say("all is measured; the job goes on")
+                for _ in running.events(1.0):
+                    pass
+            code = running.exit_code
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(profile).decode())
+    else:
+        show_profile(profile, output, top)
+    if code and (profile.partial or keep_running):
+        from dltune.errors import JobFailed
+
+        raise JobFailed(
+            f"the job ended with exit code {code}; {output} holds what was measured", code
+        )

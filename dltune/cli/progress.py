@@ -1,0 +1,66 @@
+"""The progress line on stderr: one live line on a terminal, a line per change elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from dltune.profile.session import Progress
+
+# without a terminal, the same phase is told again after so many seconds
+QUIET_SECONDS = 15.0
+
+
+class Line:
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+        self._told: tuple[object, ...] = ()
+        self._when = 0.0
+
+    def tell(self, progress: Progress) -> None:
+        """Show where a profiling session is."""
+        text = progress.phase
+        if progress.step:
+            text += f", step {progress.step}"
+        if progress.case:
+            threads, placement = progress.case
+            text += f", {threads} thread{'s' * (threads > 1)} {placement}"
+            text += f", {progress.climbing} ops climbing"
+        if progress.left is not None:
+            text += f", about {progress.left:.0f} s left"
+        self.show(text, (progress.phase, progress.case))
+
+    def show(self, text: str, same: tuple[object, ...]) -> None:
+        """Show `text`; elsewhere than on a terminal only when `same` has changed or time passed."""
+        if self._status is not None:
+            self._status.update(text)
+            return
+        now = time.monotonic()
+        if same != self._told or now - self._when >= QUIET_SECONDS:
+            self._told, self._when = same, now
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._status is not None:
+            self._status.console.print(f"dltune: {text}", markup=False, highlight=False)
+        else:
+            print(f"dltune: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def line() -> Iterator[Line]:
+    """The progress line for the time of a block."""
+    if not sys.stderr.isatty():
+        yield Line(None)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting the job") as status:
+        yield Line(status)

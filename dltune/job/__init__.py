@@ -1,0 +1,1 @@
+"""Starting an unmodified job, hearing from its processes, and ending it."""

@@ -1,0 +1,217 @@
+"""Start a command in a process group of its own, hear from its processes, end it.
+
+The job is not edited: the bootstrap comes to its Python interpreters through PYTHONPATH, and finds
+dltune through the socket named in DLTUNE_SOCKET.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from dltune.errors import UsageError
+from dltune.job import messages
+
+INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
+# how long the processes of a job may take to end after SIGTERM before they are killed
+GRACE_SECONDS = 10.0
+
+
+class Process:
+    """One process of the job in which the plugin reported in."""
+
+    def __init__(self, connection: socket.socket, hello: messages.Plugin) -> None:
+        self.hello = hello
+        self.pid = hello.pid
+        self._connection = connection
+
+    def order(self, lines: Sequence[str]) -> None:
+        """Send lines of orders; a process that has ended meanwhile does not mind."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall("".join(f"{line}\n" for line in lines).encode())
+
+
+@dataclass(frozen=True)
+class Event:
+    """A message, and the process it came from (None before its plugin greeted)."""
+
+    process: Process | None
+    message: messages.Message
+
+
+class Job:
+    """A running job. Use as a context manager: leaving the block ends what is still running."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
+        greet: Callable[[Process], list[str]] = lambda _: [],
+        environment: dict[str, str] | None = None,
+        stdout: int | None = None,
+    ) -> None:
+        """`answer` replies to an interpreter that starts; `greet` gives a plugin its first orders.
+
+        `stdout` is the descriptor that becomes the job's standard output (None: inherited).
+        Raises UsageError when there is no command or it cannot be started.
+        """
+        if not command:
+            raise UsageError(
+                "no command to run", remedy="give it after --, as in: -- python train.py"
+            )
+        if shutil.which(command[0]) is None:
+            raise UsageError(f"command not found: {command[0]}")
+        self.command = tuple(command)
+        self._answer = answer
+        self._greet = greet
+        self._folder = Path(tempfile.mkdtemp(prefix="dltune-"))
+        self._selector = selectors.DefaultSelector()
+        self._buffers: dict[socket.socket, bytearray] = {}
+        self._processes: dict[socket.socket, Process] = {}
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self._folder / "socket"))
+        self._listener.listen(64)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        try:
+            self._child = subprocess.Popen(
+                self.command,
+                env=self._environment(environment or {}),
+                stdout=stdout,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._clean_up()
+            raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
+
+    def _environment(self, extra: dict[str, str]) -> dict[str, str]:
+        environment = {**os.environ, **extra}
+        paths = [str(INJECTED), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
+        environment["DLTUNE_SOCKET"] = str(self._folder / "socket")
+        return environment
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._child.poll() is None:
+            self.end()
+        self._clean_up()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The job's exit code as a shell tells it (128 + signal); None while it runs."""
+        code = self._child.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def events(self, tick: float) -> Iterator[Event | None]:
+        """Messages as they come, and None whenever `tick` seconds have passed without any.
+
+        Ends when the job has ended and nothing is left to read.
+        """
+        while True:
+            ended = self._child.poll() is not None
+            ready = self._selector.select(0.05 if ended else tick)
+            for key, _ in ready:
+                yield from self._read(key.fileobj)
+            if not ready:
+                if ended:
+                    return
+                yield None
+
+    def _read(self, source: object) -> Iterator[Event]:
+        assert isinstance(source, socket.socket)
+        if source is self._listener:
+            connection, _ = self._listener.accept()
+            self._buffers[connection] = bytearray()
+            self._selector.register(connection, selectors.EVENT_READ)
+            return
+        try:
+            data = source.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            self._forget(source)
+            return
+        buffer = self._buffers[source]
+        buffer += data
+        if b"\n" not in data:
+            return
+        *lines, rest = bytes(buffer).split(b"\n")
+        self._buffers[source] = bytearray(rest)
+        for line in lines:
+            message = messages.decode(line)
+            if isinstance(message, messages.Plugin):
+                process = Process(source, message)
+                self._processes[source] = process
+                process.order([*self._greet(process), "ready"])
+            elif source not in self._processes:
+                reply = self._answer(message) if isinstance(message, messages.Python) else {}
+                with contextlib.suppress(OSError):
+                    source.sendall(msgspec.json.encode(reply) + b"\n")
+            yield Event(self._processes.get(source), message)
+
+    def _forget(self, source: socket.socket) -> None:
+        self._selector.unregister(source)
+        del self._buffers[source]
+        self._processes.pop(source, None)
+        source.close()
+
+    def end(self) -> None:
+        """End the whole process group: SIGTERM, a grace period, then SIGKILL.
+
+        What a job writes while it is ended this way is as whole as its own handling of SIGTERM
+        makes it; TensorFlow's checkpoints are renamed into place when complete.
+        """
+        self._signal(signal.SIGTERM)
+        until = time.monotonic() + GRACE_SECONDS
+        while self._group_alive() and time.monotonic() < until:
+            for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
+                for _ in self._read(key.fileobj):
+                    pass
+        self._signal(signal.SIGKILL)
+        self._child.wait()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, number)
+
+    def _group_alive(self) -> bool:
+        self._child.poll()
+        try:
+            os.killpg(self._child.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def _clean_up(self) -> None:
+        for source in list(self._buffers):
+            self._forget(source)
+        self._selector.close()
+        self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

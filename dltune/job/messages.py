@@ -1,0 +1,138 @@
+"""What a job's processes tell dltune, one JSON object a line.
+
+`Python`, `Building` and `Failed` come from the bootstrap, on connections of their own that are
+answered once; the rest come from the native plugin after its `Plugin` greeting. Times are
+CLOCK_MONOTONIC nanoseconds as the plugin counts them; whoever reads them converts to seconds.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Python(msgspec.Struct, tag="python", frozen=True):
+    """An interpreter has started."""
+
+    pid: int
+    argv: list[str]
+    python: str
+    environment: dict[str, str]
+
+
+class Building(msgspec.Struct, tag="building", frozen=True):
+    """The plugin is being built for the job's TensorFlow, once."""
+
+    pid: int
+    version: str
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    """TensorFlow was imported, but the plugin could not be built or loaded."""
+
+    pid: int
+    version: str
+    reason: str
+
+
+class Plugin(msgspec.Struct, tag="plugin", frozen=True):
+    """The plugin is loaded and waits for its first orders."""
+
+    pid: int
+    version: str
+    git: str
+    python: str
+
+
+class Device(msgspec.Struct, tag="device", frozen=True):
+    """TensorFlow made its CPU devices: threads as resolved, and as the script asked (0: not)."""
+
+    intra: int
+    inter: int
+    asked_intra: int
+    asked_inter: int
+
+
+class Graph(msgspec.Struct, tag="graph", frozen=True):
+    """A graph is about to run: nodes are (name, type, data inputs, control inputs, waits)."""
+
+    id: int
+    signature: str
+    name: str
+    device: str
+    xla: bool
+    nodes: list[tuple[str, str, list[int], list[int], bool]]
+
+
+class Key(msgspec.Struct, tag="key", frozen=True):
+    """An op key was seen for the first time; others name it by `id`."""
+
+    id: int
+    key: str
+    op: str
+    inputs: str
+
+
+class OutputBytes(msgspec.Struct, tag="output", frozen=True):
+    key: int
+    bytes: int
+
+
+class Execution(msgspec.Struct, tag="execution", frozen=True):
+    """One run of a graph under the orders `version`.
+
+    `start` is absolute; events are (node, key, threads, executor thread, start, end, cores used)
+    with times relative to it; threads is 0 for TensorFlow's own pool and -1 for an asynchronous
+    kernel; cores used is a hexadecimal bit set of slots (core, or core count + core for the
+    second hardware thread). `live` and `peak` are bytes of the CPU allocator.
+    """
+
+    graph: int
+    number: int
+    version: int
+    start: int
+    live: int
+    peak: int
+    events: list[tuple[int, int, int, int, int, int, str]]
+
+
+class Waiting(msgspec.Struct, tag="waiting", frozen=True):
+    """An execution of a step stands at the turnstile."""
+
+    at: int
+
+
+class Gate(msgspec.Struct, frozen=True):
+    admitted: int
+    second_threads: int
+    in_flight: float
+    avoided: list[tuple[str, str]]
+
+
+class Report(msgspec.Struct, tag="report", frozen=True):
+    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops."""
+
+    why: str
+    xla: float
+    unmarked: float
+    gate: Gate
+
+
+class Complaint(msgspec.Struct, tag="complaint", frozen=True):
+    text: str
+
+
+Message = (
+    Python
+    | Building
+    | Failed
+    | Plugin
+    | Device
+    | Graph
+    | Key
+    | OutputBytes
+    | Execution
+    | Waiting
+    | Report
+    | Complaint
+)
+decode = msgspec.json.Decoder(Message).decode

@@ -1,0 +1,94 @@
+"""The language in which dltune tells the plugin what to do (read by plugin/orders.cc).
+
+Fields of a line are separated by tabs. A set of orders stands between `begin` and `end` and is
+obeyed as a whole, from the start of a graph's next execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dltune.documents.machine import Core, Machine
+from dltune.documents.plan import Candidate
+
+
+def machine_lines(machine: Machine) -> list[str]:
+    """The cores, once, before anything else."""
+    lines = [
+        f"core\t{core.tile}\t{','.join(map(str, core.cpus))}" for core in _with_dense_tiles(machine)
+    ]
+    return [*lines, "cores"]
+
+
+def uniform_line(intra: int, inter: int) -> str:
+    """TensorFlow's own settings to impose on devices not yet made; 0 leaves the job's."""
+    return f"uniform\t{intra}\t{inter}"
+
+
+def alternate_line(versions: Sequence[int]) -> str:
+    """Let the executions of each graph take turns between sets of orders sent before."""
+    return "\t".join(["alternate", *map(str, versions)])
+
+
+def grant_line(count: int) -> str:
+    """Let `count` more executions pass the turnstile."""
+    return f"grant\t{count}"
+
+
+@dataclass
+class Orders:
+    """One set of orders. `targets` are the signatures of the graphs they are for.
+
+    `ops` maps a key to (threads, cores); `corun` maps a key to (serial seconds, strategy 2's
+    choice, strategy 3's candidates) for the admission gate; keys in neither obey `fallback`, or
+    TensorFlow's own pool.
+    """
+
+    version: int
+    targets: Iterable[str] = ()
+    events: bool = False
+    discover: bool = False
+    serial: bool = False
+    turnstile: bool = False
+    hyperthreads: bool = False
+    small: float = 0.0
+    fallback: tuple[int, tuple[int, ...]] | None = None
+    ops: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    corun: dict[str, tuple[float, Candidate, tuple[Candidate, ...]]] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        lines = [f"begin\t{self.version}"]
+        flags = {
+            "events": self.events,
+            "discover": self.discover,
+            "serial": self.serial,
+            "turnstile": self.turnstile,
+            "gate": bool(self.corun),
+            "hyperthreads": self.hyperthreads,
+        }
+        lines += [f"{name}\t1" for name, on in flags.items() if on]
+        lines += [f"target\t{signature}" for signature in self.targets]
+        lines.append(f"small\t{self.small!r}")
+        if self.fallback:
+            lines.append(f"default\t{self.fallback[0]}\t{_slots(self.fallback[1])}")
+        lines += [f"op\t{key}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()]
+        for key, (serial, choice, candidates) in self.corun.items():
+            ways = "\t".join(map(_way, (choice, *candidates)))
+            lines.append(f"corun\t{key}\t{serial!r}\t{ways}")
+        return [*lines, "end"]
+
+
+def _slots(cores: tuple[int, ...]) -> str:
+    return ",".join(map(str, cores))
+
+
+def _way(candidate: Candidate) -> str:
+    return f"{candidate.threads}:{int(candidate.placement == 'shared')}:{candidate.seconds!r}"
+
+
+def _with_dense_tiles(machine: Machine) -> list[Core]:
+    import msgspec
+
+    numbers = {tile: i for i, tile in enumerate(sorted({c.tile for c in machine.cores}))}
+    return [msgspec.structs.replace(core, tile=numbers[core.tile]) for core in machine.cores]

@@ -1,0 +1,1 @@
+"""Measure: drive a job through thread counts and record what its ops take."""

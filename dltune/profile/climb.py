@@ -1,0 +1,105 @@
+"""Hill climbing over intra-op threads (section III-C of the paper), for all ops at once.
+
+All ops still climbing run at the same case in a step, as the paper does: one thread, then up the
+ladder of thread counts, each count in every placement it has, while an op's time falls. An op stops
+at the first count that is slower than the count before; from then on it keeps its best case.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dltune.documents.profile import Placement
+
+Case = tuple[int, Placement]
+
+
+class Climb:
+    """The state of the climb; knows nothing of jobs or clocks.
+
+    `cases` are all (threads, placement) in the order they are tried: rising thread counts, the
+    placements of a count one after the other.
+    """
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._cases = tuple(cases)
+        self._position = 0
+        self._samples: dict[str, dict[Case, list[float]]] = {}
+        self._stopped: dict[str, Case] = {}
+
+    @property
+    def case(self) -> Case | None:
+        """The case to run now; None when the climb is over."""
+        if self._position >= len(self._cases):
+            return None
+        return self._cases[self._position]
+
+    @property
+    def cases_left(self) -> int:
+        """Cases still to run if nothing stops before the top of the ladder."""
+        return len(self._cases) - self._position
+
+    @property
+    def climbing(self) -> int:
+        """How many ops have not found their best yet."""
+        return len(self._samples) - len(self._stopped)
+
+    def wanted(self, key: str) -> Case | None:
+        """The case in which `key` runs now: the climb's, or its own best once it has stopped."""
+        return self._stopped.get(key, self.case)
+
+    def stopped(self) -> dict[str, Case]:
+        """The best case of each op that has stopped climbing."""
+        return dict(self._stopped)
+
+    def add(self, key: str, seconds: float) -> None:
+        """One measurement of `key` at the case that it is `wanted` at."""
+        case = self.wanted(key)
+        assert case is not None, "the climb is over"
+        self._samples.setdefault(key, {}).setdefault(case, []).append(seconds)
+
+    def spread(self, key: str) -> float:
+        """Spread of `key`'s samples at its present case; infinite below three samples."""
+        case = self.wanted(key)
+        samples = self._samples.get(key, {}).get(case, []) if case else []
+        return relative_spread(samples) if len(samples) >= 3 else float("inf")
+
+    def advance(self) -> None:
+        """End the present case. At the end of a thread count, ops that got slower stop."""
+        assert self.case is not None, "the climb is over"
+        count = self.case[0]
+        self._position += 1
+        if self.case is not None and self.case[0] == count:
+            return
+        before = max((n for n, _ in self._cases if n < count), default=None)
+        for key, cases in self._samples.items():
+            if key in self._stopped:
+                continue
+            now = _best(cases, count)
+            last = _best(cases, before) if before is not None else None
+            if now is not None and last is not None and now[1] > last[1]:
+                self._stopped[key] = last[0]
+        if self._samples and self.climbing == 0:
+            self._position = len(self._cases)
+
+    def samples(self) -> Iterator[tuple[str, Case, list[float]]]:
+        """Everything measured: (key, case, seconds)."""
+        for key, cases in self._samples.items():
+            for case, seconds in cases.items():
+                yield key, case, seconds
+
+
+def relative_spread(samples: Sequence[float]) -> float:
+    """Half the interquartile range over the median; 0 for a single sample."""
+    if len(samples) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return (high - low) / 2 / middle if middle > 0 else 0.0
+
+
+def _best(cases: dict[Case, list[float]], count: int) -> tuple[Case, float] | None:
+    medians = [
+        (case, statistics.median(seconds)) for case, seconds in cases.items() if case[0] == count
+    ]
+    return min(medians, key=lambda item: item[1], default=None)

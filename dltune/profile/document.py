@@ -1,0 +1,204 @@
+"""Put together the profile document from what a process told and the climb measured."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune import __version__
+from dltune.documents import profile as doc
+from dltune.documents.machine import Machine
+from dltune.job import messages
+from dltune.job.record import NANOSECOND, Record, op_seconds, span
+from dltune.profile.climb import Climb, relative_spread
+
+
+@dataclass(frozen=True)
+class Own:
+    """The steps under the job's own settings, before anything was changed."""
+
+    targets: tuple[int, ...]
+    executions: dict[int, list[messages.Execution]]
+    walls: dict[int, list[float]]
+    seconds: dict[str, list[float]]  # by key, each run of it
+
+    @classmethod
+    def of(cls, record: Record, targets: Sequence[int], warm_up: int) -> Own:
+        """From all that `record` holds now; the first `warm_up` executions of each are left out."""
+        executions: dict[int, list[messages.Execution]] = {}
+        walls: dict[int, list[float]] = {}
+        seconds: dict[str, list[float]] = defaultdict(list)
+        for graph in targets:
+            every = record.executions[graph]
+            kept = every[min(warm_up, max(len(every) - 1, 0)) :]
+            executions[graph] = kept
+            starts = [e.start for e in kept]
+            walls[graph] = [(b - a) * NANOSECOND for a, b in zip(starts, starts[1:], strict=False)]
+            walls[graph] = walls[graph] or [span(e) for e in kept]
+            for execution in kept:
+                for _, key, _, _, start, end, _ in execution.events:
+                    seconds[record.keys[key].key].append((end - start) * NANOSECOND)
+        return cls(tuple(targets), executions, walls, dict(seconds))
+
+    @property
+    def longest_wall(self) -> float:
+        return max(statistics.median(walls) for walls in self.walls.values())
+
+    def heaviest(self, share: float) -> list[str]:
+        """The fewest keys that make up `share` of all op time."""
+        totals = sorted(((sum(s), key) for key, s in self.seconds.items()), reverse=True)
+        wanted = share * sum(total for total, _ in totals)
+        found = []
+        for total, key in totals:
+            if wanted <= 0:
+                break
+            found.append(key)
+            wanted -= total
+        return found
+
+
+def assemble(
+    record: Record,
+    own: Own,
+    climb: Climb,
+    *,
+    machine: Machine,
+    command: Sequence[str],
+    interval: int,
+    partial: str | None,
+    notes: Sequence[str],
+) -> doc.Profile:
+    """The profile document."""
+    times: dict[str, list[doc.OpTime]] = defaultdict(list)
+    for key, (threads, placement), samples in climb.samples():
+        times[key].append(
+            doc.OpTime(
+                threads=threads,
+                placement=placement,
+                samples=len(samples),
+                min=min(samples),
+                median=statistics.median(samples),
+                spread=relative_spread(samples),
+            )
+        )
+    index: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    steps = []
+    total = sum(sum(map(op_seconds, es)) for es in own.executions.values())
+    for graph in own.targets:
+        steps.append(_step(record, own, graph, total, index, counts))
+    by_text = {key.key: key for key in record.keys.values()}
+    ops = tuple(
+        doc.Op(
+            key=text,
+            type=by_text[text].op,
+            inputs=_inputs(by_text[text].inputs),
+            count=counts[text],
+            output_bytes=record.output_bytes.get(by_text[text].id, 0),
+            own=statistics.median(own.seconds[text]) if text in own.seconds else None,
+            times=tuple(sorted(times.get(text, ()), key=lambda t: (t.threads, t.placement))),
+        )
+        for text in index
+    )
+    settings = record.settings()
+    kept = [e for es in own.executions.values() for e in es]
+    return doc.Profile(
+        schema=doc.SCHEMA,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dltune=__version__,
+        partial=partial,
+        command=tuple(command),
+        machine=machine,
+        tensorflow=doc.TensorFlowBuild(
+            version=record.process.version, git=record.process.git, python=record.process.python
+        ),
+        settings=doc.Settings(
+            intra=settings.intra if settings else len(machine.cores),
+            inter=settings.inter if settings else len(machine.cores),
+        ),
+        interval=interval,
+        steps=tuple(steps),
+        ops=ops,
+        memory=doc.Memory(
+            live=round(statistics.median(e.live for e in kept)), peak=max(e.peak for e in kept)
+        )
+        if kept
+        else None,
+        notes=(*notes, *record.complaints),
+    )
+
+
+def _step(
+    record: Record,
+    own: Own,
+    graph: int,
+    total: float,
+    index: dict[str, int],
+    counts: Counter[str],
+) -> doc.Step:
+    told = record.graphs[graph]
+    bytes_of = {k.key: record.output_bytes.get(k.id, 0) for k in record.keys.values()}
+    executions = own.executions[graph]
+    # the execution whose span is the median one stands for all
+    sampled = sorted(executions, key=span)[len(executions) // 2]
+    keys: dict[int, Counter[str]] = defaultdict(Counter)
+    for execution in executions:
+        for node, key, *_ in execution.events:
+            keys[node][record.keys[key].key] += 1
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for node, _, _, _, start, end, _ in sampled.events:
+        first[node] = min(start, first.get(node, start))
+        last[node] = max(end, last.get(node, end))
+    nodes = []
+    for number, (name, kind, inputs, control, _) in enumerate(told.nodes):
+        op = None
+        repeats = 0.0
+        output = 0
+        if number in keys:
+            key = keys[number].most_common(1)[0][0]
+            op = index.setdefault(key, len(index))
+            repeats = keys[number].total() / len(executions)
+            counts[key] += round(repeats)
+            output = bytes_of[key]
+        nodes.append(
+            doc.Node(
+                name=name,
+                type=kind,
+                op=op,
+                inputs=tuple(inputs),
+                control=tuple(control),
+                output_bytes=output,
+                repeats=repeats,
+                start=first[number] * NANOSECOND if number in first else None,
+                end=last[number] * NANOSECOND if number in last else None,
+            )
+        )
+    return doc.Step(
+        signature=told.signature,
+        name=told.name,
+        executions=len(executions),
+        share=sum(map(op_seconds, executions)) / total if total > 0 else 0.0,
+        wall=_samples(own.walls[graph]),
+        span=_samples([span(e) for e in executions]),
+        nodes=tuple(nodes),
+    )
+
+
+def _samples(values: Sequence[float]) -> doc.Samples:
+    return doc.Samples(
+        samples=len(values),
+        min=min(values),
+        median=statistics.median(values),
+        spread=relative_spread(values),
+    )
+
+
+def _inputs(text: str) -> tuple[str, ...]:
+    """The inputs of a key, "float[64,8],int32[2]" as ("float[64,8]", "int32[2]")."""
+    parts = text.split("],")
+    closed = (part if part.endswith("]") else part + "]" for part in parts if part)
+    return tuple(closed)

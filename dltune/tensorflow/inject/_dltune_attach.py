@@ -1,0 +1,116 @@
+"""Inside the job's Python: report in, wait for TensorFlow, load the plugin after it.
+
+Only the standard library is used; `dltune` itself may not exist in this environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import _dltune_plugin
+
+# what tells the ranks of a node apart; dltune knows what each means
+_RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
+_plugin = None  # keeps the library loaded
+
+
+def start(path: str) -> None:
+    """Report this process, take its share of the cores, and watch for TensorFlow."""
+    answer = _tell(
+        path,
+        {
+            "type": "python",
+            "pid": os.getpid(),
+            "argv": list(sys.orig_argv),
+            "python": sys.version.split()[0],
+            "environment": {k: v for k, v in os.environ.items() if k.startswith(_RANK_VARIABLES)},
+        },
+    )
+    if cpus := answer.get("cpus"):
+        os.sched_setaffinity(0, cpus)
+    sys.meta_path.insert(0, _Watch(path))
+
+
+def attach(path: str) -> None:
+    """Build (once) and load the plugin for the TensorFlow that has just been imported."""
+    global _plugin
+    import tensorflow as tf
+
+    facts = {
+        "pid": os.getpid(),
+        "version": tf.__version__,
+        "git": getattr(tf.version, "GIT_VERSION", ""),
+        "python": sys.version.split()[0],
+    }
+    try:
+        folder = Path(tf.__file__).parent
+        library = _dltune_plugin.library(
+            folder, on_build=lambda: _tell(path, {"type": "building", **facts})
+        )
+        _plugin = ctypes.CDLL(str(library))
+        _plugin.dltune_open.restype = ctypes.c_char_p
+        hello = json.dumps({"type": "plugin", **facts})
+        complaint = _plugin.dltune_open(path.encode(), hello.encode())
+    except Exception as error:
+        _tell(path, {"type": "failed", **facts, "reason": str(error)})
+        return
+    if complaint:
+        _tell(path, {"type": "failed", **facts, "reason": complaint.decode()})
+        return
+    owner = os.getpid()
+    atexit.register(lambda: _plugin.dltune_close() if os.getpid() == owner else None)
+
+
+def _tell(path: str, message: dict) -> dict:
+    """Send one message to dltune and return its answer ({} when dltune is gone)."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(path)
+            connection.sendall(json.dumps(message).encode() + b"\n")
+            answer = connection.makefile("rb").readline()
+        return json.loads(answer or b"{}")
+    except (OSError, ValueError):
+        return {}
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Lets TensorFlow be imported as ever, and acts once its module has run."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        spec.loader = _Loader(spec.loader, self._path)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, inner: importlib.abc.Loader, path: str) -> None:
+        self._inner = inner
+        self._path = path
+
+    def create_module(self, spec):
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module):
+        self._inner.exec_module(module)
+        attach(self._path)
+
+    def __getattr__(self, name):  # loaders have optional parts, such as get_source
+        return getattr(self._inner, name)

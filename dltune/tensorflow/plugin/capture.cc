@@ -1,0 +1,233 @@
+#include "capture.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "channel.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/graph/algorithm.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace dltune {
+namespace {
+
+using namespace tensorflow;
+
+constexpr char kMark[] = "_dltune";  // graph id << 32 | node index
+
+uint64_t Mix(uint64_t h, uint64_t x) {
+  h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdull;
+}
+uint64_t HashText(const std::string& text) {
+  uint64_t h = 1469598103934665603ull;  // FNV-1a: stable between processes and machines
+  for (unsigned char c : text) h = (h ^ c) * 1099511628211ull;
+  return h;
+}
+
+bool Contains(const std::string& text, std::initializer_list<const char*> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const char* part) { return text.find(part) != std::string::npos; });
+}
+
+// Kernels that can wait for another kernel, for Python or for another process. Holding them up, or
+// others behind them, could deadlock the job.
+bool MayWait(const std::string& type) {
+  return Contains(type, {"Iterator", "Dataset", "Queue", "PyFunc", "Optional", "Barrier", "Reader",
+                         "Staging", "Stage", "Unstage", "Collective", "Horovod", "Nccl", "Mutex",
+                         "Save", "Restore", "_Send", "_Recv", "HostSend", "HostRecv", "Remote",
+                         "Rpc", "PartitionedCall", "While", "Print", "Summary"});
+}
+
+std::string Short(const AttrValue& value) {
+  auto list = [](const auto& items) {
+    std::string out = "[";
+    for (const auto& item : items) out += (out.size() > 1 ? "," : "") + std::to_string(item);
+    return out + "]";
+  };
+  switch (value.value_case()) {
+    case AttrValue::kI:
+      return std::to_string(value.i());
+    case AttrValue::kF:
+      return std::to_string(value.f());
+    case AttrValue::kB:
+      return value.b() ? "true" : "false";
+    case AttrValue::kS:
+      return value.s().size() <= 32 ? std::string(value.s()) : "";
+    case AttrValue::kType:
+      return DataTypeString(value.type());
+    case AttrValue::kList:
+      if (value.list().i_size()) return list(value.list().i());
+      if (value.list().b_size()) return list(value.list().b());
+      if (value.list().s_size()) {
+        std::string out = "[";
+        for (const auto& s : value.list().s()) out += (out.size() > 1 ? "," : "") + std::string(s);
+        return out + "]";
+      }
+      return "";
+    default:
+      return "";  // functions, constants' values, shapes: other work shows in the inputs
+  }
+}
+
+// The attributes that change the work, in a fixed order. Names of resources do not.
+std::string Attributes(const NodeDef& def) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : def.attr()) {
+    if (name[0] == '_' || name == "T" || name == "dtype" || name == "N" || name == "container" ||
+        name == "shared_name" || name == "debug_name" || name == "allowed_devices" ||
+        name == "seed" || name == "seed2" || name == "Index" || name == "index" ||
+        name == "use_locking" || name == "is_filter_const" || name == "validate_shape")
+      continue;
+    std::string text = Short(value);
+    if (!text.empty() && text != "[]")
+      parts.push_back(std::string(name) + "=" + text);
+  }
+  std::sort(parts.begin(), parts.end());
+  std::string out;
+  for (auto& part : parts) out += (out.empty() ? "{" : ", ") + part;
+  return out.empty() ? out : out + "}";
+}
+
+// The graph's structure without its names, which change between runs of a script.
+std::string Signature(const tensorflow::Graph& graph) {
+  std::vector<tensorflow::Node*> order;
+  GetReversePostOrder(graph, &order, [](const tensorflow::Node* a, const tensorflow::Node* b) {
+    return a->id() < b->id();
+  });
+  std::vector<uint64_t> hash(graph.num_node_ids(), 0);
+  std::vector<uint64_t> all;
+  for (const tensorflow::Node* node : order) {
+    if (!node->IsOp()) continue;
+    uint64_t h = Mix(HashText(node->type_string()), HashText(Attributes(node->def())));
+    std::vector<std::pair<int, uint64_t>> inputs;
+    for (const Edge* edge : node->in_edges())
+      if (edge->src()->IsOp())
+        inputs.emplace_back(edge->dst_input(), Mix(hash[edge->src()->id()], edge->src_output()));
+    std::sort(inputs.begin(), inputs.end());
+    for (auto& [port, from] : inputs) h = Mix(Mix(h, port), from);
+    hash[node->id()] = h;
+    all.push_back(h);
+  }
+  std::sort(all.begin(), all.end());
+  uint64_t sum = all.size();
+  for (uint64_t h : all) sum = Mix(sum, h);
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
+  return text;
+}
+
+void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
+  auto mine = std::make_unique<dltune::Graph>();
+  mine->signature = Signature(*graph);
+  std::unordered_map<int, int> index;  // node id -> index
+  bool xla = false;
+  for (tensorflow::Node* node : graph->op_nodes()) {
+    auto copy = std::make_unique<dltune::Node>();
+    copy->graph = mine.get();
+    copy->index = static_cast<int>(mine->nodes.size());
+    copy->name = node->name();
+    copy->type = node->type_string();
+    copy->attributes = Attributes(node->def());
+    copy->waits = MayWait(copy->type);
+    xla = xla || Contains(copy->type, {"Xla"}) || node->attrs().Find("_XlaMustCompile");
+    index[node->id()] = copy->index;
+    mine->nodes.push_back(std::move(copy));
+  }
+  dltune::Graph* kept = AddGraph(std::move(mine));
+  if (!kept) return;
+  std::string nodes;
+  for (tensorflow::Node* node : graph->op_nodes()) {
+    const int i = index[node->id()];
+    node->AddAttr(kMark, static_cast<int64_t>(kept->id) << 32 | i);
+    std::vector<int> data, control;
+    for (const Edge* edge : node->in_edges()) {
+      if (!edge->src()->IsOp()) continue;
+      if (edge->src()->IsNextIteration()) continue;  // the way back in a loop
+      (edge->IsControlEdge() ? control : data).push_back(index[edge->src()->id()]);
+    }
+    auto list = [](const std::vector<int>& items) {
+      std::string out = "[";
+      for (int item : items) out += (out.size() > 1 ? "," : "") + std::to_string(item);
+      return out + "]";
+    };
+    nodes += std::string(i ? ",[" : "[") + Quote(node->name()) + "," + Quote(node->type_string()) +
+             "," + list(data) + "," + list(control) + "," +
+             (kept->nodes[i]->waits ? "true" : "false") + "]";
+  }
+  const int id = kept->id;
+  const std::string signature = kept->signature;
+  Send([=] {
+    return "{\"type\":\"graph\",\"id\":" + std::to_string(id) +
+           ",\"signature\":" + Quote(signature) + ",\"name\":" + Quote(function) +
+           ",\"device\":" + Quote(device) + ",\"xla\":" + (xla ? "true" : "false") +
+           ",\"nodes\":[" + nodes + "]}";
+  });
+}
+
+bool IsBoundary(const tensorflow::Node& node) {
+  return node.IsArg() || node.IsRetval() || node.IsConstant() || node.IsSend() || node.IsRecv();
+}
+
+// Runs last: what it sees is what the executor will run, after Grappler, oneDNN and partitioning.
+class CapturePass : public GraphOptimizationPass {
+ public:
+  absl::Status Run(const GraphOptimizationPassOptions& options) override {
+    if (!options.partition_graphs) return absl::OkStatus();
+    std::string function;
+    if (options.function_def) function = options.function_def->signature().name();
+    for (auto& [device, graph] : *options.partition_graphs) {
+      // an eager op comes as a graph of its own, with only its arguments and results around it
+      int ops = 0;
+      for (const tensorflow::Node* node : graph->op_nodes()) ops += !IsBoundary(*node);
+      if (ops > 1) Capture(device, function, graph.get());
+    }
+    return absl::OkStatus();
+  }
+};
+REGISTER_OPTIMIZATION(OptimizationPassRegistry::POST_PARTITIONING, 1 << 20, CapturePass);
+
+}  // namespace
+
+Node* NodeOf(const OpKernel& kernel) {
+  const auto& attributes = kernel.def().attr();
+  auto found = attributes.find(kMark);
+  if (found == attributes.end()) return nullptr;
+  const int64_t mark = found->second.i();
+  Graph* graph = FindGraph(static_cast<int>(mark >> 32));
+  const size_t index = static_cast<size_t>(mark & 0xffffffff);
+  return graph && index < graph->nodes.size() ? graph->nodes[index].get() : nullptr;
+}
+
+uint64_t HashInputs(OpKernelContext* context) {
+  uint64_t h = context->num_inputs();
+  for (int i = 0; i < context->num_inputs(); i++) {
+    if (!context->has_input(i) || context->input_is_ref(i)) continue;
+    const TensorShape& shape = context->input(i).shape();
+    h = Mix(h, context->input_dtype(i) << 8 | shape.dims());
+    for (int d = 0; d < shape.dims(); d++) h = Mix(h, shape.dim_size(d));
+  }
+  return h;
+}
+
+std::string DescribeInputs(OpKernelContext* context) {
+  std::string out;
+  for (int i = 0; i < context->num_inputs(); i++) {
+    if (i) out += ",";
+    if (!context->has_input(i)) {
+      out += "none";
+      continue;
+    }
+    out += DataTypeString(context->input_dtype(i));
+    if (context->input_is_ref(i)) {
+      const Tensor tensor = context->mutable_input(i, /*lock_held=*/false);
+      out += tensor.IsInitialized() ? tensor.shape().DebugString() : "[?]";
+    } else {
+      out += context->input(i).shape().DebugString();
+    }
+  }
+  return out;
+}
+
+}  // namespace dltune

@@ -1,0 +1,150 @@
+#include "channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "orders.h"
+
+namespace dltune {
+namespace {
+
+constexpr size_t kMaxQueued = 4096;  // a dltune that stopped reading must not eat the job's memory
+
+int g_socket = -1;
+// What threads use is never destroyed: they run on while the process exits.
+std::mutex g_mu;
+auto& g_queued = *new std::condition_variable;
+auto& g_sent = *new std::condition_variable;
+auto& g_queue = *new std::deque<std::function<std::string()>>;
+bool g_busy = false, g_closed = false;
+
+bool SendAll(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    ssize_t n = send(g_socket, text.data() + done, text.size() - done, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += n;
+  }
+  return true;
+}
+
+void SendLoop() {
+  for (;;) {
+    std::function<std::string()> make;
+    {
+      std::unique_lock<std::mutex> lock(g_mu);
+      g_busy = false;
+      g_sent.notify_all();
+      g_queued.wait(lock, [] { return !g_queue.empty(); });
+      make = std::move(g_queue.front());
+      g_queue.pop_front();
+      g_busy = true;
+    }
+    if (!SendAll(make() + "\n")) {
+      std::lock_guard<std::mutex> lock(g_mu);
+      g_closed = true;  // dltune is gone: the job goes on under its last orders
+      g_queue.clear();
+      g_busy = false;
+      g_sent.notify_all();
+      return;
+    }
+  }
+}
+
+// Reads lines and obeys them until "ready" (then returns true), an error, or the time is up.
+bool ObeyUntilReady(std::string* complaint, int timeout_ms) {
+  static auto& rest = *new std::string;
+  char buffer[65536];
+  for (;;) {
+    size_t end;
+    while ((end = rest.find('\n')) != std::string::npos) {
+      std::string line = rest.substr(0, end);
+      rest.erase(0, end + 1);
+      if (line == "ready") return true;
+      std::string trouble = Obey(line);
+      if (!trouble.empty())
+        Send([trouble] { return "{\"type\":\"complaint\",\"text\":" + Quote(trouble) + "}"; });
+    }
+    pollfd wait{g_socket, POLLIN, 0};
+    int got = poll(&wait, 1, timeout_ms);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) {
+      *complaint = "dltune did not answer";
+      return false;
+    }
+    ssize_t n = recv(g_socket, buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      *complaint = "dltune closed the connection";
+      return false;
+    }
+    rest.append(buffer, n);
+  }
+}
+
+}  // namespace
+
+std::string OpenChannel(const std::string& path, const std::string& hello) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return "socket path too long: " + path;
+  strcpy(address.sun_path, path.c_str());
+  g_socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (g_socket < 0 || connect(g_socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return "cannot connect to dltune: " + std::string(strerror(errno));
+  if (!SendAll(hello + "\n")) return "dltune closed the connection";
+  std::string complaint;
+  if (!ObeyUntilReady(&complaint, 30000)) return complaint;
+  std::thread(SendLoop).detach();
+  std::thread([] {
+    std::string ignored;
+    while (ObeyUntilReady(&ignored, -1)) {
+    }
+  }).detach();
+  return "";
+}
+
+void Send(std::function<std::string()> make) {
+  {
+    std::lock_guard<std::mutex> lock(g_mu);
+    if (g_closed || g_queue.size() >= kMaxQueued) return;
+    g_queue.push_back(std::move(make));
+  }
+  g_queued.notify_one();
+}
+
+void Flush() {
+  std::unique_lock<std::mutex> lock(g_mu);
+  g_sent.wait_for(lock, std::chrono::seconds(1),
+                  [] { return g_closed || (g_queue.empty() && !g_busy); });
+}
+
+std::string Quote(const std::string& text) {
+  std::string out = "\"";
+  char escape[8];
+  for (unsigned char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c < 0x20 || c >= 0x7f) {  // op names may hold any byte; ASCII stays valid JSON
+      snprintf(escape, sizeof escape, "\\u%04x", c);
+      out += escape;
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace dltune

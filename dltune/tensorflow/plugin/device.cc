@@ -1,0 +1,313 @@
+// The CPU device of the job: TensorFlow's own, with each op's thread pool, place and time in
+// dltune's hands.
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+
+#include "capture.h"
+#include "channel.h"
+#include "gate.h"
+#include "tensorflow/core/common_runtime/device_factory.h"
+#include "tensorflow/core/common_runtime/threadpool_device.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/platform/threadpool.h"
+#include "tensorflow/core/public/session_options.h"
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace dltune {
+namespace {
+
+using namespace tensorflow;
+
+// A view in the forms in which kernels ask for a thread pool.
+struct Pool {
+  View* view;
+  std::unique_ptr<tsl::thread::ThreadPool> threads;
+  std::unique_ptr<Eigen::ThreadPoolDevice> eigen;
+  DeviceBase::CpuWorkerThreads workers;
+};
+
+Pool* PoolOf(View* view) {
+  static auto* mu = new std::mutex;
+  static auto* pools = new std::unordered_map<View*, std::unique_ptr<Pool>>;
+  thread_local View* last_view = nullptr;
+  thread_local Pool* last_pool = nullptr;
+  if (view == last_view) return last_pool;
+  std::lock_guard<std::mutex> lock(*mu);
+  auto& pool = (*pools)[view];
+  if (!pool) {
+    pool = std::make_unique<Pool>();
+    pool->view = view;
+    pool->threads = std::make_unique<tsl::thread::ThreadPool>(view);
+    pool->workers.num_threads = view->NumThreads();
+    pool->workers.workers = pool->threads.get();
+    pool->eigen = std::make_unique<Eigen::ThreadPoolDevice>(pool->threads->AsEigenThreadPool(),
+                                                            view->NumThreads());
+  }
+  last_view = view;
+  return last_pool = pool.get();
+}
+
+thread_local Pool* tl_pool = nullptr;  // of the op that this thread runs now
+
+int ThreadNumber() {
+  static std::atomic<int> count{0};
+  thread_local const int number = count++;
+  return number;
+}
+
+// One op at a time. A kernel that turns out to wait for another must not stop the job: who waited
+// too long goes on beside it, and says so once.
+std::timed_mutex g_serial;
+constexpr std::chrono::seconds kSerialPatience{10};
+
+class Serially {
+ public:
+  explicit Serially(bool wanted) {
+    if (!wanted) return;
+    held_ = g_serial.try_lock_for(kSerialPatience);
+    if (!held_) Send([] { return "{\"type\":\"complaint\",\"text\":\"an op ran for over 10 s; "
+                                 "ops beside it were not serialised\"}"; });
+  }
+  ~Serially() {
+    if (held_) g_serial.unlock();
+  }
+
+ private:
+  bool held_ = false;
+};
+
+// Counts live bytes exactly: a size stands before each block.
+class CountingAllocator : public Allocator {
+ public:
+  explicit CountingAllocator(Allocator* base) : base_(base) {}
+  std::string Name() override { return base_->Name(); }
+  void* AllocateRaw(size_t alignment, size_t bytes) override {
+    alignment = std::max(alignment, kHeader);
+    auto* block = static_cast<char*>(base_->AllocateRaw(alignment, bytes + alignment));
+    if (!block) return nullptr;
+    auto* header = reinterpret_cast<Header*>(block + alignment - sizeof(Header));
+    header->bytes = bytes;
+    header->block = block;
+    const int64_t live = g_live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
+    while (live > peak && !g_peak_bytes.compare_exchange_weak(peak, live)) {
+    }
+    return block + alignment;
+  }
+  void DeallocateRaw(void* pointer) override {
+    if (!pointer) return;
+    auto* header = reinterpret_cast<Header*>(static_cast<char*>(pointer) - sizeof(Header));
+    g_live_bytes.fetch_sub(header->bytes, std::memory_order_relaxed);
+    base_->DeallocateRaw(header->block);
+  }
+  AllocatorMemoryType GetMemoryType() const override { return base_->GetMemoryType(); }
+
+ private:
+  struct Header {
+    size_t bytes;
+    void* block;
+  };
+  static constexpr size_t kHeader = 64;  // keeps TensorFlow's own alignment
+  Allocator* base_;
+};
+
+std::atomic<int64_t> g_xla_ns{0}, g_unmarked_ns{0};
+
+class TunedDevice : public ThreadPoolDevice {
+ public:
+  TunedDevice(const SessionOptions& options, const std::string& name, Allocator* allocator)
+      : ThreadPoolDevice(options, name, Bytes(256 << 20), DeviceLocality(), allocator) {}
+
+  const Eigen::ThreadPoolDevice* eigen_cpu_device() override {
+    return tl_pool ? tl_pool->eigen.get() : ThreadPoolDevice::eigen_cpu_device();
+  }
+  const CpuWorkerThreads* tensorflow_cpu_worker_threads() const override {
+    return tl_pool ? &tl_pool->workers : ThreadPoolDevice::tensorflow_cpu_worker_threads();
+  }
+
+  void Compute(OpKernel* kernel, OpKernelContext* context) override {
+    dltune::Node* node = NodeOf(*kernel);
+    if (!node) {
+      NoteUnmarked(kernel, context);
+      return;
+    }
+    Execution* execution = node->graph->Enter(context->step_id());
+    const Orders& orders = *execution->orders;
+    const bool records = execution->records();
+    if (!records && !(execution->target && orders.steers())) {
+      ThreadPoolDevice::Compute(kernel, context);
+      return;
+    }
+    Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
+    const OpOrder* order =
+        execution->target && orders.steers() && !node->waits ? OrderFor(key, &orders) : nullptr;
+    if (order && order->gated && orders.gate && order->work.serial >= orders.small) {
+      Admitted admitted(orders, *order);
+      RunOn(admitted.view(), kernel, context, node, key, execution, records);
+    } else {
+      Serially alone(orders.serial && execution->target && !node->waits);
+      RunOn(order ? order->view : nullptr, kernel, context, node, key, execution, records);
+    }
+    if (records && key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
+  }
+
+  void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
+                    AsyncOpKernel::DoneCallback done) override {
+    dltune::Node* node = NodeOf(*kernel);
+    Execution* execution = node ? node->graph->Enter(context->step_id()) : nullptr;
+    if (!execution || !execution->records()) {
+      ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
+      return;
+    }
+    Event event{};
+    event.node = node->index;
+    event.key =
+        FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key->id;
+    event.threads = -1;
+    event.thread = ThreadNumber();
+    event.start = NowNs();
+    ThreadPoolDevice::ComputeAsync(kernel, context, [event, execution, done]() mutable {
+      event.end = NowNs();
+      execution->Add(event);
+      done();
+    });
+  }
+
+ private:
+  void RunOn(View* view, OpKernel* kernel, OpKernelContext* context, dltune::Node* node, Key* key,
+             Execution* execution, bool records) {
+    Pool* const outer = tl_pool;
+    Event event{};
+    if (view) {
+      Stand stand(*view);
+      tl_pool = PoolOf(view);
+      if (records) {
+        view->TakeUsed(event.used);
+        event.start = NowNs();
+      }
+      ThreadPoolDevice::Compute(kernel, context);
+      if (records) {
+        event.end = NowNs();
+        const int slot = TheCores().SlotOfCpu(sched_getcpu());
+        if (slot >= 0 && slot < kMaxSlots) view->Mark(slot);
+        view->TakeUsed(event.used);
+        event.threads = view->NumThreads();
+      }
+      tl_pool = outer;
+    } else {
+      if (records) event.start = NowNs();
+      ThreadPoolDevice::Compute(kernel, context);
+      if (records) event.end = NowNs();
+    }
+    if (records) {
+      event.node = node->index;
+      event.key = key->id;
+      event.thread = ThreadNumber();
+      execution->Add(event);
+    }
+  }
+
+  static int64_t OutputBytes(OpKernelContext* context) {
+    int64_t bytes = 0;
+    for (int i = 0; i < context->num_outputs(); i++) {
+      // outputs that are references, or not set on a dead branch, hold no memory of their own
+      if (context->expected_output_dtype(i) > DT_FLOAT_REF) continue;
+      if (const Tensor* output = context->mutable_output(i)) bytes += output->TotalBytes();
+    }
+    return bytes;
+  }
+
+  // Kernels outside captured graphs: eager ops, and whole XLA clusters.
+  void NoteUnmarked(OpKernel* kernel, OpKernelContext* context) {
+    const int64_t start = NowNs();
+    ThreadPoolDevice::Compute(kernel, context);
+    const int64_t took = NowNs() - start;
+    const bool xla = kernel->type_string_view().find("Xla") != absl::string_view::npos;
+    (xla ? g_xla_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
+  }
+};
+
+Allocator* CpuAllocator() {
+  if (!g_count_bytes) return cpu_allocator();
+  static auto* counting = new CountingAllocator(cpu_allocator());
+  return counting;
+}
+
+// TensorFlow makes devices hundreds of times, for constant folding among others; each kind of
+// setting is told once.
+void Announce(const std::string& device) {
+  static auto& told = *new std::set<std::string>;
+  static std::mutex mu;
+  std::lock_guard<std::mutex> lock(mu);
+  if (told.insert(device).second) Send([device] { return device; });
+}
+
+class TunedFactory : public DeviceFactory {
+ public:
+  absl::Status ListPhysicalDevices(std::vector<std::string>* devices) override {
+    devices->push_back("/physical_device:CPU:0");
+    return absl::OkStatus();
+  }
+
+  absl::Status CreateDevices(const SessionOptions& options, const std::string& prefix,
+                             std::vector<std::unique_ptr<Device>>* devices) override {
+    const int asked_intra = options.config.intra_op_parallelism_threads();
+    const int asked_inter = options.config.inter_op_parallelism_threads();
+    // The caller makes its inter-op pool from these same options after the devices, and never
+    // from a constant object: this is the one place through which eager contexts and sessions
+    // both pass, whatever the script has set.
+    auto& config = const_cast<SessionOptions&>(options).config;
+    if (g_intra > 0) config.set_intra_op_parallelism_threads(g_intra);
+    if (g_inter > 0) config.set_inter_op_parallelism_threads(g_inter);
+    int count = 1;
+    auto found = options.config.device_count().find("CPU");
+    if (found != options.config.device_count().end()) count = found->second;
+    int intra = 0;
+    for (int i = 0; i < count; i++) {
+      devices->push_back(std::make_unique<TunedDevice>(
+          options, prefix + "/device:CPU:" + std::to_string(i), CpuAllocator()));
+      intra = devices->back()->tensorflow_cpu_worker_threads()->num_threads;
+    }
+    int inter = options.config.inter_op_parallelism_threads();
+    if (inter == 0) inter = tsl::port::MaxParallelism();
+    Announce("{\"type\":\"device\",\"intra\":" + std::to_string(intra) +
+             ",\"inter\":" + std::to_string(inter) +
+             ",\"asked_intra\":" + std::to_string(asked_intra) +
+             ",\"asked_inter\":" + std::to_string(asked_inter) + "}");
+    return absl::OkStatus();
+  }
+};
+REGISTER_LOCAL_DEVICE_FACTORY("CPU", TunedFactory, 90);  // TensorFlow's own has 60 and 70
+
+}  // namespace
+
+void Report(const char* why) {
+  const std::string reason = why;
+  Send([reason] {
+    return "{\"type\":\"report\",\"why\":" + Quote(reason) +
+           ",\"xla\":" + std::to_string(g_xla_ns * 1e-9) +
+           ",\"unmarked\":" + std::to_string(g_unmarked_ns * 1e-9) + ",\"gate\":" + GateReport() +
+           "}";
+  });
+}
+
+}  // namespace dltune
+
+#define DLTUNE_API extern "C" __attribute__((visibility("default")))
+
+// Connects to dltune at `socket` with `hello` (a JSON object in one line) and obeys its first
+// orders. Returns nothing, or a complaint that stays valid.
+DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
+  static std::string complaint;
+  complaint = dltune::OpenChannel(socket, hello);
+  return complaint.c_str();
+}
+
+// Sends what is still held; for the end of the process.
+DLTUNE_API void dltune_close() {
+  dltune::CloseAll();
+  dltune::Report("exit");
+  dltune::Flush();
+}

@@ -1,0 +1,25 @@
+// The admission gate of strategies 3 and 4 inside the job: executor threads bring ready ops, wait
+// until the scheduler of corun.h admits them, and run them on the cores it gave.
+#pragma once
+
+#include "orders.h"
+
+namespace dltune {
+
+class Admitted {
+ public:
+  // Blocks until the op may run. Nothing it runs may wait for another gated op.
+  Admitted(const Orders& orders, const OpOrder& order);
+  ~Admitted();
+  View* view() const { return view_; }
+
+ private:
+  uint64_t ticket_;
+  View* view_ = nullptr;
+};
+
+// What the gate saw, as JSON: ops admitted, mean ops in flight over its events (Fig. 4 of the
+// paper), pairs that disturb each other.
+std::string GateReport();
+
+}  // namespace dltune

@@ -1,0 +1,128 @@
+// Intra-op thread pools as views over fixed, pinned workers: one worker per core, and a view per
+// (thread count, core set). Eigen and oneDNN kernels see a view as their thread pool.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define EIGEN_USE_THREADS
+#include "tsl/platform/threadpool_interface.h"
+
+namespace dltune {
+
+inline int64_t NowNs() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+class View;
+
+// One thread pinned to one logical CPU, which runs the tasks of the views that it is attached to.
+class Worker {
+ public:
+  explicit Worker(int cpu, int name);
+  void Attach(View* view, int index);
+  int tid() const { return tid_.load(); }
+
+ private:
+  struct Token {
+    View* view;
+    int index;
+  };
+  void Run();
+
+  const int cpu_;
+  std::mutex mu_;
+  std::condition_variable wake_;
+  std::deque<Token> tokens_;
+  std::atomic<int> waiting_{0};  // tokens not yet taken; read while spinning
+  bool asleep_ = false;
+  std::atomic<int> tid_{0};
+};
+
+// The cores of the process: their CPUs and workers. Set once, before the first view.
+class Cores {
+ public:
+  // cpus[i] are the hardware threads of core i; worker i runs on the first, worker count+i on the
+  // second where there is one (strategy 4).
+  void Set(std::vector<std::vector<int>> cpus);
+  int count() const { return static_cast<int>(cpus_.size()); }
+  const std::vector<std::vector<int>>& cpus() const { return cpus_; }
+  Worker* worker(int slot);             // a slot is a core, or count + core for its second thread
+  int cpu(int slot) const;
+  int SlotOfCpu(int cpu) const { return cpu < static_cast<int>(slots_.size()) ? slots_[cpu] : -1; }
+
+ private:
+  std::vector<std::vector<int>> cpus_;
+  std::vector<int> slots_;  // logical CPU -> slot, -1 when not ours
+  std::mutex mu_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // by slot, started at first use
+};
+Cores& TheCores();
+
+constexpr int kMaxSlots = 256;  // what a record of used cores can hold
+
+// `threads` parts of work on the workers of `slots`. Tasks wait in one queue that all attached
+// workers drain, so none waits while a core of the view is idle.
+class View : public tsl::thread::ThreadPoolInterface {
+ public:
+  View(int threads, std::vector<int> slots);
+
+  void Schedule(std::function<void()> task) override;
+  void ScheduleWithHint(std::function<void()> task, int, int) override { Schedule(std::move(task)); }
+  int NumThreads() const override { return threads_; }
+  // Index of the calling worker among this view's, -1 for any other thread. TensorFlow hands out
+  // per-worker buffers by it, so two workers must never share one.
+  int CurrentThreadId() const override;
+
+  const std::vector<int>& slots() const { return slots_; }
+  const cpu_set_t& mask() const { return mask_; }
+  bool covers_all() const { return covers_all_; }
+
+  // Runs tasks until none is left, then detaches. Called by workers only.
+  void Drain(int index);
+
+  // Which slots ran tasks since the last Take: a bit each.
+  void Mark(int slot) { used_[slot >> 6].fetch_or(1ull << (slot & 63), std::memory_order_relaxed); }
+  int TakeUsed(uint64_t used[kMaxSlots / 64]);
+
+ private:
+  const int threads_;
+  const std::vector<int> slots_;
+  std::vector<Worker*> workers_;
+  cpu_set_t mask_;
+  bool covers_all_;
+  std::mutex mu_;
+  std::deque<std::function<void()>> tasks_;
+  std::vector<uint8_t> attached_;
+  size_t attached_count_ = 0;
+  size_t next_ = 0;
+  std::atomic<uint64_t> used_[kMaxSlots / 64] = {};
+};
+
+// The view of these threads and slots; made at first use and kept. More slots than threads are cut.
+View* FindView(int threads, const std::vector<int>& slots);
+
+// Lets the calling thread stand only on the view's cores while it runs an op. Changes the thread's
+// affinity only when it differs from the last one set: a call costs about a microsecond.
+class Stand {
+ public:
+  explicit Stand(const View& view);
+  ~Stand();
+
+ private:
+  bool restore_ = false;
+};
+
+}  // namespace dltune
