@@ -1,0 +1,1 @@
+"""Native code that is built where it is first used, and what several native parts share."""
