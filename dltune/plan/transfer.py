@@ -6,6 +6,7 @@ import dataclasses
 
 from dltune.documents.machine import Machine
 from dltune.machine.placement import placements
+from dltune.model import knl
 from dltune.model.curve import Curve
 from dltune.model.scaling import fitted
 from dltune.plan.workload import Workload
@@ -22,6 +23,8 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
     measured = workload.machine
     if machine.name == measured.name and len(machine.cores) <= len(measured.cores):
         return dataclasses.replace(workload, machine=machine)
+    if machine.name == knl.NAME:
+        return _to_knl(workload, machine)
     count = len(machine.cores)
     cases = [(n, p) for n in range(1, count + 1) for p in placements(machine, n)]
     curves: list[Curve | None] = []
@@ -47,5 +50,39 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
         workload,
         machine=machine,
         curves=tuple(curves),
+        remarks=(*workload.remarks, remark),
+    )
+
+
+def _to_knl(workload: Workload, machine: Machine) -> Workload:
+    """By the method of docs/knl.md: its laws, its controllable ops, and OpenMP's spinning threads.
+
+    What was found for the measured machine (executor's time, factor, gaps) says nothing there.
+    """
+    there = dataclasses.replace(workload, machine=machine)
+    cases = there.cases()
+    curves = [
+        None if curve is None else knl.curve(op.type, curve.serial, cases)
+        for op, curve in zip(workload.ops, workload.curves, strict=True)
+    ]
+    held = {
+        index: len(machine.cores)
+        for index, op in enumerate(workload.ops)
+        if curves[index] is not None and not knl.controlled(op.type)
+    }
+    remark = (
+        f"op times on {machine.name} are modelled from the paper's tables and this profile's times "
+        f"on one thread; {len(held)} of {len(workload.ops)} ops keep {len(machine.cores)} threads, "
+        "as the paper's runtime could not control them"
+    )
+    return dataclasses.replace(
+        there,
+        curves=tuple(curves),
+        held=held,
+        between=0.0,
+        overhead=0.0,
+        scale=1.0,
+        spinning=True,
+        oversubscription=knl.OVERSUBSCRIPTION,
         remarks=(*workload.remarks, remark),
     )
