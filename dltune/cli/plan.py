@@ -87,13 +87,17 @@ def threads(
             plan = put_into(existing, plan)
         told = _explained(made, decision, explain)
         file.write(plan)
+    for sentence in _sentences(found, made, anchored, decision):
+        click.echo(sentence, err=True)
     if emit:
         click.echo(emit_formats.emit(emit, decision.best_uniform.uniform, there), nl=False)
     elif as_json:
         click.echo(_json(plan, anchored, target))
-    _show(found, made, anchored, decision, target, err=bool(emit or as_json))
+    else:
+        _show(decision, made)
     for line in told:
         click.echo(line, err=bool(emit or as_json))
+    click.echo(f"written to {target}: {decision.chosen.setting}", err=True)
 
 
 def _plan(
@@ -139,29 +143,37 @@ def _json(plan: Plan, anchor: Anchor, target: Path) -> str:
     return msgspec.json.format(msgspec.json.encode(table), indent=2).decode()
 
 
-def _show(
-    profile: Profile,
-    workload: Workload,
-    anchor: Anchor,
-    decision: Decision,
-    target: Path,
-    *,
-    err: bool,
-) -> None:
-    from dltune.cli.predictions import show
+def _show(decision: Decision, workload: Workload) -> None:
+    from dltune.cli.tables import table
 
-    if profile.partial:
-        click.echo(f"The profile is partial: {profile.partial}. What it has is planned.", err=True)
-    show(decision.threads(workload), err=err)
-    own, scale = profile.settings, anchor.scale
-    click.echo(
-        f"Tied to the job's own run (intra {own.intra}, inter {own.inter}: {anchor.span:.4g} s "
-        f"a round within the steps, {workload.between:.3g} s between them) by "
-        f"{anchor.overhead * 1e6:.2f} us an op and a factor of {scale:.3f} on op times.",
-        err=err,
+    section = decision.threads(workload)
+    rows = [
+        (
+            found.setting,
+            f"{found.seconds * 1e3:.1f}",
+            f"{found.speedup:.3f}",
+            f"{found.corunning:.2f}",
+            "planned" if found.setting == section.strategy else "",
+        )
+        for found in section.predictions
+    ]
+    table(
+        "predicted time of a step",
+        ("setting", ">ms", ">speed-up over recommended", ">ops in flight", ""),
+        rows,
     )
-    for remark in (*workload.remarks, *decision.remarks):
-        click.echo(f"{remark[0].upper()}{remark[1:]}.", err=err)
-    chosen = decision.chosen
-    ops = f", {sum(c is not None for c in chosen.choices)} ops" if chosen.choices else ""
-    click.echo(f"Wrote {target}: {chosen.setting}{ops}.", err=err)
+
+
+def _sentences(
+    profile: Profile, workload: Workload, anchor: Anchor, decision: Decision
+) -> list[str]:
+    """What the predictions rest on."""
+    own = profile.settings
+    found = [] if profile.partial is None else [f"this profile is partial: {profile.partial}"]
+    if anchor.span:
+        found.append(
+            f"tied to the job's own run (intra-op {own.intra}, inter-op {own.inter}: "
+            f"{anchor.span * 1e3:.1f} ms from first op to last) by {anchor.overhead * 1e6:.2f} us "
+            f"an op and a factor of {anchor.scale:.3f} on op times"
+        )
+    return [*found, *workload.remarks, *decision.remarks]
