@@ -77,20 +77,30 @@ CONTROLLED = frozenset(
 )
 
 # Seconds on a core of the paper's machine per second on the core that was profiled, by family
-# (None: all others). Fitted to ResNet-50 by scripts/sim_knl.py --fit.
-SLOWNESS: dict[str | None, float] = {None: 8.0}
+# (None: all others). Fitted to ResNet-50 by scripts/sim_knl.py --fit, profiled on an AMD EPYC.
+SLOWNESS: dict[str | None, float] = {
+    "Conv2D": 0.41,
+    "Conv2DBackpropFilter": 1.73,
+    "Conv2DBackpropInput": 0.974,
+    "Mean": 9.37,
+    "Mul": 4.36,
+    "Sum": 9.14,
+    "Tile": 149,
+    None: 34.3,
+}
 
 
 def family(kind: str) -> str:
     """An op type of today's TensorFlow by the name that the paper's tables use.
 
-    Prefixes of rewritten kernels (_Fused, _Mkl, Native, Resource) and version suffixes go.
+    Prefixes of rewritten kernels (_Fused, _Mkl, Native, Resource) and suffixes (versions, WithBias)
+    go.
     """
     name = kind.lstrip("_")
     for prefix in ("Mkl", "Native", "Fused"):
         if name.startswith(prefix) and not name.startswith("FusedBatchNorm"):
             name = name[len(prefix) :]
-    return re.sub(r"V\d+$", "", name).removeprefix("Resource")
+    return re.sub(r"V\d+$", "", name).removeprefix("Resource").removesuffix("WithBias")
 
 
 def controlled(kind: str) -> bool:

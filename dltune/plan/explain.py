@@ -69,7 +69,7 @@ def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
 
 def _curve(op: Op) -> Iterator[str]:
     measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
-    shown = ", ".join(f"{t.threads} {t.placement} {_time(t.median)}" for t in measured)
+    shown = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
     yield f"measured: {shown}"
 
 

@@ -30,7 +30,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
     curves: list[Curve | None] = []
     extrapolated = 0
     for op, curve in zip(workload.ops, workload.curves, strict=True):
-        samples = [(time.threads, time.median) for time in op.times if time.median > 0]
+        samples = [(time.threads, time.min) for time in op.times if time.min > 0]
         covered = max((n for n, _ in samples), default=0)
         if curve is None or covered >= count or not samples:
             curves.append(curve)

@@ -43,9 +43,9 @@ def test_without_samples_there_is_no_curve() -> None:
         Curve.of({})
 
 
-def test_the_median_counts() -> None:
+def test_the_fastest_sample_counts() -> None:
     curve = Curve.measured([OpTime(1, "spread", 5, 1.0, 2.0, 0.1)])
-    assert curve.serial == 2.0
+    assert curve.serial == 1.0
 
 
 def test_the_best_choice_takes_the_fewest_threads_among_equals() -> None:
