@@ -195,6 +195,10 @@ class Job:
         self._signal(signal.SIGKILL)
         self._child.wait()
 
+    def pass_on(self, number: int) -> None:
+        """Send the whole process group a signal that dltune itself was sent."""
+        self._signal(number)
+
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)

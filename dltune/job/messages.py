@@ -83,13 +83,15 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     `start` is absolute; events are (node, key, threads, executor thread, start, end, cores used)
     with times relative to it; threads is 0 for TensorFlow's own pool and -1 for an asynchronous
     kernel; cores used is a hexadecimal bit set of slots (core, or core count + core for the
-    second hardware thread). `live` and `peak` are bytes of the CPU allocator.
+    second hardware thread). `overhead` is the time spent in the plugin itself, over all threads,
+    where ops are recorded. `live` and `peak` are bytes of the CPU allocator.
     """
 
     graph: int
     number: int
     version: int
     start: int
+    overhead: int
     live: int
     peak: int
     events: list[tuple[int, int, int, int, int, int, str]]

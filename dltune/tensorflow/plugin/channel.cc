@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,7 +27,8 @@ std::mutex g_mu;
 auto& g_queued = *new std::condition_variable;
 auto& g_sent = *new std::condition_variable;
 auto& g_queue = *new std::deque<std::function<std::string()>>;
-bool g_busy = false, g_closed = false;
+bool g_busy = false;
+bool g_closed = true;  // until a channel opens: `dltune.apply` has none
 
 bool SendAll(const std::string& text) {
   size_t done = 0;
@@ -104,9 +106,15 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
   if (g_socket < 0 || connect(g_socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return "cannot connect to dltune: " + std::string(strerror(errno));
   if (!SendAll(hello + "\n")) return "dltune closed the connection";
+  g_closed = false;
   std::string complaint;
   if (!ObeyUntilReady(&complaint, 30000)) return complaint;
   std::thread(SendLoop).detach();
+  // A forked child has none of the threads and must not speak on its parent's connection.
+  pthread_atfork(nullptr, nullptr, [] {
+    g_closed = true;
+    close(g_socket);
+  });
   std::thread([] {
     std::string ignored;
     while (ObeyUntilReady(&ignored, -1)) {

@@ -64,8 +64,7 @@ constexpr std::chrono::seconds kSerialPatience{10};
 
 class Serially {
  public:
-  explicit Serially(bool wanted) {
-    if (!wanted) return;
+  Serially() {
     held_ = g_serial.try_lock_for(kSerialPatience);
     if (!held_) Send([] { return "{\"type\":\"complaint\",\"text\":\"an op ran for over 10 s; "
                                  "ops beside it were not serialised\"}"; });
@@ -128,6 +127,7 @@ class TunedDevice : public ThreadPoolDevice {
   }
 
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
+    const int64_t entered = NowNs();
     dltune::Node* node = NodeOf(*kernel);
     if (!node) {
       NoteUnmarked(kernel, context);
@@ -143,14 +143,21 @@ class TunedDevice : public ThreadPoolDevice {
     Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
     const OpOrder* order =
         execution->target && orders.steers() && !node->waits ? OrderFor(key, &orders) : nullptr;
+    // the time that is dltune's own: all but the kernel's, and waiting, which is scheduling
+    int64_t foreign = 0;
     if (order && order->gated && orders.gate && order->work.serial >= orders.small) {
       Admitted admitted(orders, *order);
-      RunOn(admitted.view(), kernel, context, node, key, execution, records);
-    } else {
-      Serially alone(orders.serial && execution->target && !node->waits);
+      foreign = admitted.waited();
+      foreign += RunOn(admitted.view(), kernel, context, node, key, execution, records);
+    } else if (orders.serial && execution->target && !node->waits) {
+      Serially alone;
       RunOn(order ? order->view : nullptr, kernel, context, node, key, execution, records);
+    } else {
+      foreign = RunOn(order ? order->view : nullptr, kernel, context, node, key, execution, records);
     }
-    if (records && key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
+    if (!records) return;
+    if (key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
+    execution->overhead.fetch_add(NowNs() - entered - foreign, std::memory_order_relaxed);
   }
 
   void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
@@ -176,7 +183,8 @@ class TunedDevice : public ThreadPoolDevice {
   }
 
  private:
-  void RunOn(View* view, OpKernel* kernel, OpKernelContext* context, dltune::Node* node, Key* key,
+  // Returns the kernel's own time in ns where it is recorded.
+  int64_t RunOn(View* view, OpKernel* kernel, OpKernelContext* context, dltune::Node* node, Key* key,
              Execution* execution, bool records) {
     Pool* const outer = tl_pool;
     Event event{};
@@ -207,6 +215,7 @@ class TunedDevice : public ThreadPoolDevice {
       event.thread = ThreadNumber();
       execution->Add(event);
     }
+    return event.end - event.start;
   }
 
   static int64_t OutputBytes(OpKernelContext* context) {
@@ -302,6 +311,14 @@ void Report(const char* why) {
 DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
   static std::string complaint;
   complaint = dltune::OpenChannel(socket, hello);
+  return complaint.c_str();
+}
+
+// Obeys one line of orders without a dltune beside the job (`dltune.apply`). Returns nothing, or a
+// complaint that stays valid.
+DLTUNE_API const char* dltune_obey(const char* line) {
+  static std::string complaint;
+  complaint = dltune::Obey(line);
   return complaint.c_str();
 }
 

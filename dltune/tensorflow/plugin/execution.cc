@@ -83,6 +83,7 @@ Execution* Graph::EnterSlow(int64_t step) {
     if (mine->target && mine->orders->turnstile) PassTurnstile();
     mine->live_bytes = g_live_bytes.load(std::memory_order_relaxed);
     g_peak_bytes.store(mine->live_bytes, std::memory_order_relaxed);
+    mine->overhead = 0;
     mine->start = NowNs();
     std::lock_guard<std::mutex> lock(g_turnstile_mu);
     mine->open.store(true, std::memory_order_release);
@@ -108,12 +109,14 @@ void Graph::Close(Execution* e) {
   const int64_t start = e->start, live = e->live_bytes, version = e->orders->version;
   const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
   const uint64_t number = e->number;
+  const int64_t overhead = e->overhead.load(std::memory_order_relaxed);
   const int graph = id;
   Send([=] {
     std::string out = "{\"type\":\"execution\",\"graph\":" + std::to_string(graph) +
                       ",\"number\":" + std::to_string(number) +
                       ",\"version\":" + std::to_string(version) +
                       ",\"start\":" + std::to_string(start) +
+                      ",\"overhead\":" + std::to_string(overhead) +
                       ",\"live\":" + std::to_string(live) + ",\"peak\":" + std::to_string(peak) +
                       ",\"events\":[";
     for (size_t i = 0; i < events->size(); i++) {

@@ -60,6 +60,7 @@ struct Execution {
   uint64_t number = 0;
   int64_t start = 0;
   int64_t live_bytes = 0;
+  std::atomic<int64_t> overhead{0};  // ns in dltune's own code, where ops are recorded
   std::mutex mu;
   bool closed = false;
   std::vector<Event> events;

@@ -70,7 +70,11 @@ Admitted::Admitted(const Orders& orders, const OpOrder& order) {
     scheduler.ready(ticket_, order.work);
     gate.waiting[ticket_] = &waiter;
     Decide(gate, NowNs() * 1e-9);
-    waiter.admitted.wait(lock, [&] { return waiter.is_in; });
+    if (!waiter.is_in) {
+      const int64_t since = NowNs();
+      waiter.admitted.wait(lock, [&] { return waiter.is_in; });
+      waited_ = NowNs() - since;
+    }
   }
   std::vector<int> slots;
   const int offset = waiter.admission.second ? TheCores().count() : 0;

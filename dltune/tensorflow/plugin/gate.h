@@ -12,9 +12,11 @@ class Admitted {
   Admitted(const Orders& orders, const OpOrder& order);
   ~Admitted();
   View* view() const { return view_; }
+  int64_t waited() const { return waited_; }  // ns
 
  private:
   uint64_t ticket_;
+  int64_t waited_ = 0;
   View* view_ = nullptr;
 };
 

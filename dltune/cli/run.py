@@ -1,0 +1,162 @@
+"""`dltune run`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.machine import Machine
+    from dltune.documents.plan import Plan
+    from dltune.run.session import Outcome
+
+
+@click.command("run")
+@click.option(
+    "--plan",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The plan to enforce, made by dltune plan.",
+)
+@click.option("--partial", is_flag=True, help="Run what still applies of a plan that does not fit.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be enforced; start nothing.")
+@click.option("--json", "as_json", type=click.Path(path_type=Path), help="Write the outcome here.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing outcome file.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    path: Path,
+    partial: bool,
+    dry_run: bool,
+    as_json: Path | None,
+    overwrite: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Run an unmodified job with a plan enforced: threads and cores of each op, and its co-runs.
+
+    The job's own output and exit code are passed on; a summary goes to stderr at the end. Under
+    another thread count an op adds its floats in another order, as it does under TensorFlow's own
+    thread setting: results agree to rounding, and bit for bit under `dltune plan --bitwise`.
+    """
+    import contextlib
+
+    from dltune.documents import plan as documents
+    from dltune.documents.files import Output, claim
+    from dltune.job.launch import Job
+    from dltune.machine import topology
+    from dltune.run.enforce import require_machine, threads_of
+    from dltune.run.session import Session
+
+    plan = documents.load(path)
+    threads_of(plan)
+    machine = topology.local()
+    if not partial:
+        require_machine(plan, machine)
+    if dry_run:
+        _show_intent(plan, machine)
+        return
+    if not job:
+        raise UsageError(
+            "no command to run",
+            remedy="give it after --: dltune run --plan PLAN -- python train.py",
+        )
+    with contextlib.ExitStack() as stack:
+        file: Output | None = None
+        if as_json:
+            file = stack.enter_context(claim(as_json, overwrite=overwrite))
+        session = Session(plan, machine, partial=partial, say=_say)
+        running = stack.enter_context(Job(job, answer=session.answer, greet=session.greet))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda n, _: running.pass_on(n))
+        outcomes = session.run(running)
+        code = running.exit_code
+    for outcome in outcomes:
+        _show(outcome, plan)
+    if file:
+        import msgspec
+
+        file.write_bytes(
+            msgspec.json.format(
+                msgspec.json.encode({"schema": "dltune.outcome/1", "processes": outcomes}), indent=1
+            )
+            + b"\n"
+        )
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}", code)
+
+
+def _say(text: str) -> None:
+    click.echo(f"dltune: {text}", err=True)
+
+
+def _show_intent(plan: Plan, machine: Machine) -> None:
+    from dltune.cli.tables import table
+    from dltune.run.enforce import fit
+
+    fitted = fit(plan, machine)
+    section = fitted.section
+    click.echo(
+        f"{section.strategy}: TensorFlow's own pools get intra-op {fitted.uniform.intra}, "
+        f"inter-op {fitted.uniform.inter}; {len(section.ops)} op keys have entries"
+    )
+    if section.corun:
+        threads = " and of strategy 4" if section.hyperthreads else ""
+        click.echo(f"ops are admitted by strategy 3{threads}; below {section.small:g} s at once")
+    if section.ops:
+        orders = fitted.orders(1, plan.signatures)
+        rows = [
+            (
+                op.key if len(op.key) < 80 else op.key[:79] + "…",
+                str(op.threads),
+                ",".join(map(str, orders.ops[op.key][1])) if op.key in orders.ops else "admitted",
+                f"{op.seconds * 1e3:.3f}",
+            )
+            for op in sorted(section.ops, key=lambda op: -op.seconds)
+        ]
+        table("", ("op", ">threads", "cores", ">predicted ms"), rows)
+    for key in fitted.dropped:
+        click.echo(f"not enforced, it names cores that are not here: {key}")
+
+
+def _show(outcome: Outcome, plan: Plan) -> None:
+    who = f"rank {outcome.rank}" if outcome.rank is not None else f"pid {outcome.pid}"
+    section = plan.threads
+    assert section is not None
+    predicted = {p.setting: p.seconds for p in section.predictions}.get(section.strategy)
+    text = f"{who}: {outcome.steps} steps, median {outcome.median * 1e3:.1f} ms"
+    text += f" (spread {outcome.spread:.0%})"
+    if predicted and outcome.rank is None:
+        text += f", predicted {predicted * 1e3:.1f} ms"
+    _say(text)
+    planned = len(outcome.met) + len(outcome.unmet)
+    if planned:
+        _say(f"{who}: {len(outcome.met)} of {planned} planned ops were met")
+        for key in outcome.unmet[:5]:
+            _say(f"  not met: {key}")
+        if len(outcome.unmet) > 5:
+            _say(f"  and {len(outcome.unmet) - 5} more")
+    else:
+        _say(f"{who}: the plan is one setting for all ops ({section.strategy})")
+    if outcome.overhead is not None:
+        _say(f"{who}: dltune's own bookkeeping took {outcome.overhead:.2%} of a step")
+    asked = [
+        f"{name} {asked} -> {given}"
+        for name, asked, given in zip(
+            ("intra-op", "inter-op"),
+            outcome.overridden,
+            (section.uniform.intra, section.uniform.inter),
+            strict=True,
+        )
+        if asked
+    ]
+    if asked:
+        _say(f"{who}: the script's own settings were overridden: {', '.join(asked)}")
+    if section.corun:
+        _say(f"{who}: {outcome.in_flight:.2f} ops in flight on average")
+    for a, b in outcome.avoided:
+        _say(f"{who}: these disturb each other and no longer run together: {a} | {b}")

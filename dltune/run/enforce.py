@@ -1,0 +1,104 @@
+"""From a plan to orders for one process of a job, on the cores that this process may use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Candidate, OpPlan, Plan, Threads, Uniform
+from dltune.errors import UsageError
+from dltune.job.orders import Orders, machine_lines, uniform_line
+from dltune.machine.placement import cores_for
+
+# An executor thread of TensorFlow stands at the gate for each ready op, so strategy 3 sees as many
+# ready ops as there are threads; the paper seldom saw more than five ready at once (III-D).
+GATE_INTER = 6
+
+
+def threads_of(plan: Plan) -> Threads:
+    """The plan's thread section. Raises UsageError when it has none."""
+    if plan.threads is None:
+        raise UsageError(
+            "the plan has no section that `run` enforces", remedy="make one: dltune plan PROFILE"
+        )
+    return plan.threads
+
+
+def require_machine(plan: Plan, machine: Machine) -> None:
+    """Raises UsageError unless `machine` is the one that the plan was made for."""
+    if plan.machine == machine.fingerprint:
+        return
+    here = f"{len(machine.cores)} cores of {machine.name}"
+    if machine.quota is not None:
+        here += f" with a quota of {machine.quota:g} CPUs"
+    raise UsageError(
+        f"the plan was made for {plan.cores} cores of {plan.machine_name} "
+        f"(fingerprint {plan.machine}); here are {here} ({machine.fingerprint})",
+        remedy="plan for this machine, or pass --partial to run what still applies",
+    )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A plan's thread section on the cores that a process may use.
+
+    `uniform` is what TensorFlow's own pools get. `dropped` are plan entries that name cores which
+    are not there.
+    """
+
+    section: Threads
+    machine: Machine
+    uniform: Uniform
+    dropped: tuple[str, ...]
+
+    def first_lines(self) -> list[str]:
+        """What the plugin must hear before TensorFlow makes its devices."""
+        return [
+            *machine_lines(self.machine),
+            uniform_line(self.uniform.intra, self.uniform.inter),
+        ]
+
+    def orders(self, version: int, targets: Collection[str], *, events: bool = False) -> Orders:
+        """The plan as orders for the graphs with these signatures."""
+        orders = Orders(
+            version,
+            targets=targets,
+            events=events,
+            hyperthreads=self.section.hyperthreads,
+            small=self.section.small,
+        )
+        for op in self.section.ops:
+            if op.key in self.dropped:
+                continue
+            if self.section.corun and op.cores is None:
+                orders.corun[op.key] = (op.serial, _choice(op), op.candidates)
+            elif op.serial >= self.section.small:
+                orders.ops[op.key] = (op.threads, self._cores(op))
+        return orders
+
+    def _cores(self, op: OpPlan) -> tuple[int, ...]:
+        if op.cores is not None:
+            return op.cores
+        return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)
+
+
+def fit(plan: Plan, machine: Machine) -> Fitted:
+    """The plan's thread section on `machine`, which may be a part of the one planned for.
+
+    How work is divided (`threads`) stays as planned, so numbers stay; where it runs is cut to the
+    cores there are. TensorFlow's own pools get no more threads than there are cores.
+    """
+    section = threads_of(plan)
+    cores = len(machine.cores)
+    dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
+    gated = section.corun and bool(section.ops)
+    uniform = Uniform(
+        intra=min(section.uniform.intra, cores),
+        inter=max(section.uniform.inter, GATE_INTER if gated else 1),
+    )
+    return Fitted(section, machine, uniform, dropped)
+
+
+def _choice(op: OpPlan) -> Candidate:
+    return Candidate(op.threads, op.placement, op.seconds)

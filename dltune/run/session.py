@@ -1,0 +1,195 @@
+"""Run a job with a plan enforced in each of its processes, and watch what comes of it."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
+from dltune.errors import DltuneError, UsageError
+from dltune.job import messages
+from dltune.job.diagnosis import Sightings, crash_of, why_no_step
+from dltune.job.launch import Job, Process
+from dltune.job.orders import Orders, alternate_line
+from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
+from dltune.machine.ranks import local_rank, share
+from dltune.profile.climb import relative_spread
+from dltune.run.enforce import Fitted, fit
+
+# one execution in so many is recorded op by op, to compare what was planned with what was met
+RECORD_EVERY = 64
+# executions of a job's main graph before a plan for other graphs is refused
+PATIENCE = 4
+LEAST_SHARE = 0.02
+_DISCOVER, _PLAIN, _RECORDED = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run in one process. Times are seconds.
+
+    `met` and `unmet` are keys of the plan that the job did and did not run; `overhead` is the
+    share of a step's wall time spent in dltune's own bookkeeping (None: never recorded).
+    `overridden` is the (intra, inter) that the script asked for and did not get (0: not asked).
+    """
+
+    pid: int
+    rank: int | None
+    steps: int
+    median: float
+    spread: float
+    met: tuple[str, ...]
+    unmet: tuple[str, ...]
+    overhead: float | None
+    overridden: tuple[int, int]
+    in_flight: float
+    avoided: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class _Enforced:
+    """One process of the job under the plan."""
+
+    process: Process
+    fitted: Fitted
+    rank: int | None
+    record: Record
+    targets: tuple[str, ...] = ()
+    starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    overheads: list[float] = field(default_factory=list)
+
+
+class Session:
+    """Enforces one plan on one job. With `partial`, what still applies of a plan for another
+    machine or graph."""
+
+    def __init__(
+        self, plan: Plan, machine: Machine, *, partial: bool, say: Callable[[str], None]
+    ) -> None:
+        self.plan = plan
+        self.machine = machine
+        self.partial = partial
+        self.say = say
+        self.seen = Sightings()
+        self._enforced: dict[int, _Enforced] = {}
+        self._shares: dict[int, tuple[Machine, int | None]] = {}
+
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """Give a rank of a launcher its part of the node's cores."""
+        rank = local_rank(python.environment)
+        if rank is None or rank.size == 1:
+            return {}
+        part = share(self.machine, rank)
+        self._shares[python.pid] = (part, rank.rank)
+        return {"cpus": [cpu for core in part.cores for cpu in core.cpus]}
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a process: TensorFlow's own pools; the rest once its step is known."""
+        machine, rank = self._shares.get(process.pid, (self.machine, None))
+        record = Record(process.hello)
+        fitted = fit(self.plan, machine)
+        self.seen.records[process.pid] = record
+        self._enforced[process.pid] = _Enforced(process, fitted, rank, record)
+        return [*fitted.first_lines(), *Orders(_DISCOVER, discover=True).lines()]
+
+    def run(self, job: Job) -> list[Outcome]:
+        """Until the job ends. Raises a DltuneError when the plan could not be enforced."""
+        for event in job.events(1.0):
+            if event is None:
+                continue
+            self.seen.add(event.message)
+            if event.process is None:
+                if isinstance(event.message, messages.Building):
+                    self.say(f"building the plugin for TensorFlow {event.message.version}, once")
+                elif isinstance(event.message, messages.Failed):
+                    # the job would run plain: that must not pass for a run with the plan
+                    raise why_no_step(self.seen, None)
+                continue
+            self._hear(self._enforced[event.process.pid], event.message)
+        if crash := crash_of(self.seen, job.exit_code):
+            raise crash
+        outcomes = [o for o in map(self._outcome, self._enforced.values()) if o is not None]
+        if not outcomes:
+            raise self._why_nothing(job)
+        return outcomes
+
+    def _why_nothing(self, job: Job) -> DltuneError:
+        error = why_no_step(self.seen, job.exit_code)
+        if job.exit_code == 0 and any(r.graphs for r in self.seen.records.values()):
+            return UsageError(
+                f"the job ended before a step of the plan had run: {error}",
+                remedy="profile the job as it is now and plan again",
+            )
+        return error
+
+    def _hear(self, mine: _Enforced, message: messages.Message) -> None:
+        if not isinstance(message, messages.Execution):
+            mine.record.add(message)
+            if isinstance(message, messages.Graph) and message.signature in self.plan.signatures:
+                self._enforce(mine, tuple(self.plan.signatures))
+            return
+        if message.version == _DISCOVER and not mine.targets:
+            mine.record.add(message)
+            self._look_for_step(mine)
+        if mine.record.graphs[message.graph].signature in mine.targets:
+            mine.starts[message.graph].append(message.start)
+            if message.version == _RECORDED and message.events:
+                mine.overheads.append(message.overhead * NANOSECOND)
+
+    def _look_for_step(self, mine: _Enforced) -> None:
+        main = main_graph(mine.record)
+        if main is None or len(mine.record.executions[main]) < PATIENCE:
+            return
+        if not self.partial:
+            raise UsageError(
+                f"the plan was made for other graphs ({', '.join(self.plan.signatures)}); "
+                f"this job's step is {mine.record.graphs[main].signature}",
+                remedy="profile the job as it is now and plan again, or pass --partial to run "
+                "what still applies",
+            )
+        found = step_graphs(mine.record, LEAST_SHARE)
+        self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
+
+    def _enforce(self, mine: _Enforced, targets: tuple[str, ...]) -> None:
+        if mine.targets:
+            return
+        mine.targets = targets
+        turns = [_PLAIN] * (RECORD_EVERY - 1) + [_RECORDED]
+        mine.process.order(
+            [
+                *mine.fitted.orders(_PLAIN, targets).lines(),
+                *mine.fitted.orders(_RECORDED, targets, events=True).lines(),
+                alternate_line(turns[RECORD_EVERY // 8 :] + turns[: RECORD_EVERY // 8]),
+            ]
+        )
+
+    def _outcome(self, mine: _Enforced) -> Outcome | None:
+        walls = [
+            (b - a) * NANOSECOND
+            for starts in mine.starts.values()
+            for a, b in itertools.pairwise(starts)
+        ]
+        if not walls:
+            return None
+        planned = [op.key for op in mine.fitted.section.ops]
+        ran = {key.key for key in mine.record.keys.values()}
+        device = mine.record.settings()
+        report = mine.record.report
+        median = statistics.median(walls)
+        return Outcome(
+            pid=mine.process.pid,
+            rank=mine.rank,
+            steps=sum(map(len, mine.starts.values())),
+            median=median,
+            spread=relative_spread(walls),
+            met=tuple(key for key in planned if key in ran and key not in mine.fitted.dropped),
+            unmet=tuple(key for key in planned if key not in ran or key in mine.fitted.dropped),
+            overhead=statistics.median(mine.overheads) / median if mine.overheads else None,
+            overridden=(device.asked_intra, device.asked_inter) if device else (0, 0),
+            in_flight=report.gate.in_flight if report else 0.0,
+            avoided=tuple(report.gate.avoided) if report else (),
+        )
