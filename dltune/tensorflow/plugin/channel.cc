@@ -119,6 +119,7 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
     std::string ignored;
     while (ObeyUntilReady(&ignored, -1)) {
     }
+    LetGo();
   }).detach();
   return "";
 }

@@ -233,7 +233,11 @@ class TunedDevice : public ThreadPoolDevice {
     const int64_t start = NowNs();
     ThreadPoolDevice::Compute(kernel, context);
     const int64_t took = NowNs() - start;
-    const bool xla = kernel->type_string_view().find("Xla") != absl::string_view::npos;
+    // a cluster stands for the function that was compiled, so its type is no registered op
+    const OpRegistrationData* registered = nullptr;
+    const std::string type(kernel->type_string_view());
+    const bool xla = type.find("Xla") != std::string::npos ||
+                     !OpRegistry::Global()->LookUp(type, &registered).ok();
     (xla ? g_xla_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
   }
 };

@@ -54,4 +54,11 @@ const Orders* OrdersFor(uint64_t execution);
 // One line of dltune's language; see docs/architecture.md. Returns a complaint, or nothing.
 std::string Obey(const std::string& line);
 
+// dltune is gone. Nothing may wait for its grants any more, and a job that was told `leash` goes on
+// as if dltune had never been there.
+void LetGo();
+
+// Sends the totals so far (device.cc).
+void Report(const char* why);
+
 }  // namespace dltune
