@@ -1,0 +1,181 @@
+"""The settings take turns, round after round, so that the machine's drift hits all alike."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dltune.bench.runner import BRIEFLY, JobEndedError, Runner
+from dltune.documents.bench import Turn
+from dltune.errors import DltuneError, JobFailed, UsageError
+
+# steps of a turn: one that warms up, and at least so many that count
+WARM_UP, LEAST_STEPS = 1, 3
+# executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
+# and it tells how long a step takes
+FIRST_EXECUTIONS = 4
+# how often the first turn is doubled where it showed no whole step
+FIRST_TURNS = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`round` counts from 1, 0 before the first. `left` is in seconds, None while not known."""
+
+    phase: str
+    round: int = 0
+    left: float | None = None
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """A setting's turn: so many executions, which are so many steps and take so many seconds."""
+
+    executions: int
+    steps: float
+    seconds: float
+
+
+class Contest:
+    """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends."""
+
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        signatures: Sequence[str],
+        *,
+        rounds: int,
+        seconds: float,
+        patience: float,
+        tell: Callable[[Progress], None],
+        keep: Callable[[], object],
+    ) -> None:
+        """`seconds`: about how long a turn is; `patience`: for how long a job that has not come to
+        a step may tell nothing. `keep` is called after each round."""
+        self.runners = tuple(runners)
+        self.rounds = rounds
+        self.partial: str | None = "interrupted before the first round"
+        self.turns: dict[str, list[Turn]] = {runner.setting.name: [] for runner in runners}
+        self.culprit: Runner | None = None  # the job that ended too early
+        self._signatures = tuple(signatures)
+        self._seconds = seconds
+        self._patience = patience
+        self._tell = tell
+        self._keep = keep
+
+    def run(self) -> None:
+        """Measure. When a job ends before all rounds, `partial` says so and `turns` has the rest.
+
+        Raises a DltuneError when a job does not come to a step, or ends before its first round.
+        """
+        self._start()
+        allotments = {runner: self._first_turn(runner) for runner in self.runners}
+        whole = sum(a.seconds for a in allotments.values())
+        began = time.monotonic()
+        for number in range(self.rounds):
+            self.partial = f"interrupted in round {number + 1} of {self.rounds}"
+            for place, runner in enumerate(self._order(number)):
+                spent = (time.monotonic() - began) / number if number else whole
+                left = spent * (self.rounds - number - place / len(self.runners))
+                self._tell(Progress(runner.setting.name, number + 1, left))
+                try:
+                    self._turn(runner, allotments[runner], number)
+                except JobEndedError:
+                    self._ended_early(runner, number)
+                    return
+            for runner in self.runners:
+                runner.listen(0)  # what a standing job's other processes have to tell
+            if number + 1 == self.rounds:
+                self.partial = None
+            self._keep()
+
+    def _order(self, number: int) -> list[Runner]:
+        """Rotated by one each round: a Latin square, each setting in every place alike."""
+        first = number % len(self.runners)
+        return [*self.runners[first:], *self.runners[:first]]
+
+    def _start(self) -> None:
+        """Wait until all jobs stand before their first step."""
+        while waited := [runner for runner in self.runners if not runner.standing]:
+            ready = len(self.runners) - len(waited)
+            phase = f"starting {len(self.runners)} jobs, {ready} ready"
+            if any(runner.building and not runner.seen.records for runner in waited):
+                phase = "building the plugin for the job's TensorFlow"
+            self._tell(Progress(phase))
+            for runner in waited:
+                runner.listen(BRIEFLY)
+                silent = time.monotonic() - runner.news > self._patience
+                if runner.ended or (silent and not runner.standing):
+                    raise _under(runner, runner.why_not())
+
+    def _first_turn(self, runner: Runner) -> Allotment:
+        """Warm up, and find out how long this setting's turn is."""
+        self._tell(Progress(f"warming up {runner.setting.name}"))
+        executions = FIRST_EXECUTIONS * len(self._signatures)
+        for _ in range(FIRST_TURNS):
+            try:
+                taken = runner.take(executions)
+            except JobEndedError:
+                raise _ended_before_a_round(runner) from None
+            if taken.steps[WARM_UP:] and taken.per_step:
+                step = min(taken.steps)
+                wanted = max(LEAST_STEPS, math.ceil(self._seconds / step)) + WARM_UP
+                # with several step graphs the last step is not seen to end
+                wanted += len(self._signatures) > 1
+                executions = math.ceil(wanted * taken.per_step)
+                return Allotment(executions, executions / taken.per_step, wanted * step)
+            executions *= 2
+        raise _under(
+            runner,
+            UsageError(
+                "the job's main step graph runs too seldom among the others to be timed",
+                remedy="profile and plan the job again",
+            ),
+        )
+
+    def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
+        def others() -> None:
+            for other in self.runners:
+                if other is not runner:
+                    other.listen(0)
+
+        taken = runner.take(allotment.executions, idle=others)
+        steps = taken.steps[WARM_UP:]
+        if steps:  # none where something else, such as another epoch's graphs, took the turn
+            self.turns[runner.setting.name].append(
+                Turn(
+                    round=number,
+                    steps=steps,
+                    cpu_seconds=taken.used.cpu / allotment.steps,
+                    voluntary=taken.used.voluntary / allotment.steps,
+                    involuntary=taken.used.involuntary / allotment.steps,
+                )
+            )
+
+    def _ended_early(self, runner: Runner, number: int) -> None:
+        if not number:
+            raise _ended_before_a_round(runner)
+        self.culprit = runner
+        self.partial = (
+            f"the job under {runner.setting.name} ended (exit code {runner.exit_code}) in round "
+            f"{number + 1} of {self.rounds}"
+        )
+        self._keep()
+
+
+def _under(runner: Runner, error: DltuneError) -> DltuneError:
+    """The same error, saying under which setting."""
+    error.args = (f"under {runner.setting.name}: {error}",)
+    return error
+
+
+def _ended_before_a_round(runner: Runner) -> DltuneError:
+    code = runner.exit_code
+    message = f"the job ended with exit code {code} before every setting had its first turn"
+    if code:
+        return _under(runner, JobFailed(message, code))
+    return _under(
+        runner, UsageError(message, remedy="let it train for more steps, or give fewer --rounds")
+    )

@@ -1,0 +1,100 @@
+"""Put together the bench document from what the settings took in their turns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from dltune import __version__
+from dltune.bench import statistics
+from dltune.bench.contest import Contest
+from dltune.bench.settings import ONE_CORE, RECOMMENDED
+from dltune.documents import bench as doc
+from dltune.documents import files
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
+from dltune.documents.profile import Samples
+
+
+def assemble(
+    contest: Contest, *, plan: Plan, machine: Machine, command: Sequence[str]
+) -> doc.Bench:
+    """The bench document of the turns so far. Ratios are over "recommended" where that was
+    measured, else over the first setting."""
+    names = [runner.setting.name for runner in contest.runners]
+    reference = RECOMMENDED if RECOMMENDED in names else names[0]
+    medians = {name: _medians(turns) for name, turns in contest.turns.items()}
+    settings = []
+    for runner in contest.runners:
+        setting, pools = runner.setting, runner.pools
+        asked = setting.uniform
+        settings.append(
+            doc.Setting(
+                name=setting.name,
+                intra=pools.intra if pools else asked.intra if asked else len(machine.cores),
+                inter=pools.inter if pools else asked.inter if asked else len(machine.cores),
+                cpus=setting.cpus,
+                predicted=setting.predicted,
+                turns=tuple(contest.turns[setting.name]),
+                summary=summary(
+                    contest.turns[setting.name],
+                    medians[setting.name],
+                    medians[reference] if setting.name != reference else {},
+                    medians.get(ONE_CORE, {}),
+                    len(machine.cores),
+                ),
+            )
+        )
+    return doc.Bench(
+        schema=doc.SCHEMA,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dltune=__version__,
+        partial=contest.partial,
+        command=tuple(command),
+        machine=machine,
+        tensorflow=contest.runners[0].version,
+        plan=files.digest(plan),
+        strategy=plan.threads.strategy if plan.threads else "",
+        reference=reference,
+        rounds=contest.rounds,
+        settings=tuple(settings),
+    )
+
+
+def summary(
+    turns: Sequence[doc.Turn],
+    mine: Mapping[int, float],
+    reference: Mapping[int, float],
+    one_core: Mapping[int, float],
+    cores: int,
+) -> doc.Summary | None:
+    """What the turns come to; None when there are none.
+
+    `mine`, `reference` and `one_core` map a round to the median step of that round in seconds; only
+    rounds in which both took part are compared.
+    """
+    if not turns:
+        return None
+    steps = [step for turn in turns for step in turn.steps]
+    pairs = [(mine[r], reference[r]) for r in mine if r in reference]
+    efficiencies = [one_core[r] / (cores * mine[r]) for r in mine if r in one_core]
+    ratio = statistics.ratio_interval(pairs) if pairs else None
+    return doc.Summary(
+        step=Samples(
+            samples=len(steps),
+            min=min(steps),
+            median=statistics.median(steps),
+            spread=statistics.spread(steps),
+        ),
+        ratio=doc.Ratio(ratio.median, ratio.low, ratio.high, ratio.confidence, ratio.rounds)
+        if ratio
+        else None,
+        efficiency=statistics.median(efficiencies) if efficiencies else None,
+        cpu_seconds=statistics.median([turn.cpu_seconds for turn in turns]),
+        voluntary=statistics.median([turn.voluntary for turn in turns]),
+        involuntary=statistics.median([turn.involuntary for turn in turns]),
+    )
+
+
+def _medians(turns: Sequence[doc.Turn]) -> dict[int, float]:
+    return {turn.round: statistics.median(turn.steps) for turn in turns}

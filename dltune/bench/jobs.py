@@ -1,0 +1,58 @@
+"""The processes of a contest: started together, ended together, their output out of the way."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dltune.bench.contest import Contest
+from dltune.bench.runner import Runner
+from dltune.errors import DltuneError
+from dltune.job.launch import Job
+
+# of the output of a job that ended too early
+LAST_LINES = 15
+
+
+def compete(
+    contest: Contest, command: Sequence[str], *, verbose: bool, say: Callable[[str], None]
+) -> None:
+    """Start the command once for each setting, run the contest, end all jobs.
+
+    What the jobs write goes to stderr when `verbose`; else it is kept aside, and the last lines of
+    a job that ended too early are said. Raises as `Contest.run`, and UsageError when the command
+    cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-bench-")))
+        logs = {}
+        for number, runner in enumerate(contest.runners):
+            logs[runner] = folder / f"{number}.log"
+            log = stack.enter_context(open(logs[runner], "wb"))
+            where = 2 if verbose else log.fileno()
+            job = Job(command, answer=runner.answer, greet=runner.greet, stdout=where, stderr=where)
+            stack.enter_context(job)
+            # before the job is ended: who stands at the turnstile cannot handle a signal
+            stack.callback(runner.release)
+            runner.begin(job)
+        try:
+            contest.run()
+        except DltuneError:
+            _say_last_words(contest, logs, say)
+            raise
+        if contest.culprit:
+            _say_last_words(contest, logs, say)
+
+
+def _say_last_words(contest: Contest, logs: dict[Runner, Path], say: Callable[[str], None]) -> None:
+    for runner in contest.runners:
+        if not runner.ended:
+            continue
+        with open(logs[runner], "rb") as file:
+            file.seek(max(0, logs[runner].stat().st_size - (1 << 16)))
+            lines = file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+        if lines:
+            shown = "\n  ".join(lines)
+            say(f"the last lines of the job under {runner.setting.name}:\n  {shown}")

@@ -1,0 +1,116 @@
+"""The settings that are compared, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan, Uniform
+from dltune.errors import UsageError
+from dltune.job.orders import Orders, uniform_line
+from dltune.plan import uniform
+from dltune.run.enforce import fit, require_machine
+
+RECOMMENDED, ONE_CORE = "recommended", "1core"
+NAMED = ("default", RECOMMENDED, "uniform", "plan", "own", ONE_CORE)
+EXPLICIT = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
+# TensorFlow starts as many threads as it is told: more than this is a slip of the pen
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run the job.
+
+    `uniform`: TensorFlow's own settings (None: as the script has them). `cpus`: what the job is
+    confined to (None: nothing). `orders`: what every execution of a step obeys. `predicted`:
+    seconds of a step in the plan, None where it has none.
+    """
+
+    name: str
+    uniform: Uniform | None
+    orders: Orders
+    cpus: tuple[int, ...] | None = None
+    predicted: float | None = None
+
+    def lines(self) -> list[str]:
+        """The orders as the plugin reads them."""
+        pools = [uniform_line(self.uniform.intra, self.uniform.inter)] if self.uniform else []
+        return [*pools, *self.orders.lines()]
+
+
+def settings(names: Sequence[str], plan: Plan, machine: Machine) -> list[Setting]:
+    """The settings of these names: those of NAMED, or AxB for intra-op A and inter-op B.
+
+    Raises UsageError when a name is unknown or there twice, when the plan lacks what it stands for,
+    and when the plan is for another machine.
+    """
+    require_machine(plan, machine)
+    if not names:
+        raise UsageError("no setting to measure", remedy=f"name some of {', '.join(NAMED)}, or AxB")
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"the setting {name} is named twice")
+    return [_setting(name, plan, machine) for name in names]
+
+
+def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
+    if name == "plan":
+        return _planned(plan, machine)
+    orders = Orders(1, targets=plan.signatures, turnstile=True)
+    if name == "own":
+        return Setting(name, None, orders)
+    if name == ONE_CORE:
+        return Setting(name, Uniform(1, 1), orders, cpus=machine.cores[0].cpus)
+    pair = _pair(name, plan, machine)
+    return Setting(name, pair, orders, predicted=_predicted(pair, plan, machine))
+
+
+def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
+    if name == "default":
+        return uniform.default(machine)
+    if name == RECOMMENDED:
+        return uniform.recommended(machine)
+    if name == "uniform":
+        found = _best_uniform(plan)
+        if found is None:
+            raise UsageError("the plan predicts no uniform setting", remedy="name it, as in 2x1")
+        return found
+    if not (numbers := EXPLICIT.fullmatch(name)):
+        raise UsageError(
+            f"there is no setting {name!r}",
+            remedy=f"there are {', '.join(NAMED)}, and AxB for intra-op A and inter-op B",
+        )
+    pair = Uniform(*map(int, numbers.groups()))
+    if not (1 <= pair.intra <= MOST_THREADS and 1 <= pair.inter <= MOST_THREADS):
+        raise UsageError(f"the setting {name} is not within 1 to {MOST_THREADS} threads")
+    return pair
+
+
+def _planned(plan: Plan, machine: Machine) -> Setting:
+    """The plan as `dltune run` enforces it, behind the turnstile."""
+    fitted = fit(plan, machine)
+    section = fitted.section
+    predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]
+    orders = dataclasses.replace(fitted.orders(1, plan.signatures), turnstile=True)
+    return Setting("plan", fitted.uniform, orders, predicted=predicted)
+
+
+def _best_uniform(plan: Plan) -> Uniform | None:
+    """The pair in the name of the prediction "uniform AxB"."""
+    for prediction in plan.threads.predictions if plan.threads else ():
+        word, _, pair = prediction.setting.partition(" ")
+        if word == "uniform" and (numbers := EXPLICIT.fullmatch(pair)):
+            return Uniform(*map(int, numbers.groups()))
+    return None
+
+
+def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:
+    """The plan's prediction for that pair, by whichever name it has there."""
+    seconds = {p.setting: p.seconds for p in plan.threads.predictions} if plan.threads else {}
+    names = {f"uniform {pair.intra}x{pair.inter}": pair}
+    names |= {"default": uniform.default(machine), RECOMMENDED: uniform.recommended(machine)}
+    return next((seconds[n] for n, p in names.items() if p == pair and n in seconds), None)

@@ -1,0 +1,186 @@
+"""`dltune bench`."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.bench.contest import Progress
+    from dltune.cli.progress import Line
+    from dltune.documents.bench import Bench
+    from dltune.documents.files import Output
+
+
+@click.command("bench")
+@click.option(
+    "--plan",
+    "plan_path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The plan to measure, and to take predictions from.",
+)
+@click.option(
+    "--against",
+    default="default,recommended,uniform,plan",
+    show_default=True,
+    metavar="NAMES",
+    help="Settings to measure: these, own (the script's), 1core, and AxB (intra-op, inter-op).",
+)
+@click.option("--one-core/--no-one-core", default=True, help="Measure 1core too, for efficiency.")
+@click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--seconds-per-turn",
+    type=click.FloatRange(min=0.0),
+    default=2.0,
+    show_default=True,
+    help="About how long a turn is; at least 3 steps.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=1.0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a job that has not come to a step of the plan may tell nothing.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the results as JSON.")
+@click.option(
+    "--pyperf", type=click.Path(path_type=Path), help="Write every step's time for pyperf."
+)
+@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@click.option("--verbose", is_flag=True, help="Let the jobs' own output through, to stderr.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    plan_path: Path,
+    against: str,
+    one_core: bool,
+    rounds: int,
+    seconds_per_turn: float,
+    wait: float,
+    output: Path | None,
+    pyperf: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    verbose: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Compare a plan with TensorFlow's own settings on an unmodified job.
+
+    One process for each setting is started, all at once; then they take turns of a few steps, so
+    that the machine's drift hits all alike. Ends the jobs when all rounds are over. All of them
+    are in memory at the same time.
+    """
+    from dltune.bench import pyperf_file
+    from dltune.bench.contest import Contest
+    from dltune.bench.document import assemble
+    from dltune.bench.jobs import compete
+    from dltune.bench.runner import Runner
+    from dltune.bench.settings import ONE_CORE, settings
+    from dltune.cli import progress
+    from dltune.documents import plan as plan_document
+    from dltune.machine import topology
+
+    if not job:
+        raise UsageError(
+            "no command to compare settings on",
+            remedy="give it after --: dltune bench --plan plan.json -- python train.py",
+        )
+    if pyperf:
+        pyperf_file.require_pyperf()
+    if output and pyperf and output.resolve() == pyperf.resolve():
+        raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
+    plan = plan_document.load(plan_path)
+    machine = topology.local()
+    names = [name for name in (part.strip() for part in against.split(",")) if name]
+    if one_core and ONE_CORE not in names:
+        names.append(ONE_CORE)
+    runners = [Runner(s, machine, plan.signatures) for s in settings(names, plan, machine)]
+    interrupted = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill keeps results too
+    with contextlib.ExitStack() as stack:
+        file = _claimed(stack, output, overwrite)
+        raw = _claimed(stack, pyperf, overwrite)
+        line = stack.enter_context(progress.line())
+
+        def keep() -> Bench:
+            made = assemble(contest, plan=plan, machine=machine, command=job)
+            if file:
+                file.write(made)
+            return made
+
+        contest = Contest(
+            runners,
+            plan.signatures,
+            rounds=rounds,
+            seconds=seconds_per_turn,
+            patience=wait,
+            tell=lambda told: _show_progress(line, told, rounds),
+            keep=keep,
+        )
+        line.say(f"{len(runners)} jobs ({', '.join(names)}), all in memory at once")
+        try:
+            compete(contest, job, verbose=verbose, say=line.say)
+        except KeyboardInterrupt:
+            if not any(contest.turns.values()):
+                line.say("interrupted; nothing was measured yet")
+                raise
+            interrupted = True
+            line.say("interrupted; what was measured is kept")
+        bench = keep()
+        if raw:
+            raw.write_bytes(_raw(bench, plan_path))
+    _show(bench, as_json)
+    for path in filter(None, (output, pyperf)):
+        click.echo(f"written to {path}", err=as_json)
+    if interrupted:
+        raise KeyboardInterrupt
+    if contest.culprit and (code := contest.culprit.exit_code):
+        raise JobFailed(f"{bench.partial}; what was measured before is kept", code)
+
+
+def _claimed(stack: contextlib.ExitStack, path: Path | None, overwrite: bool) -> Output | None:
+    from dltune.documents.files import claim
+
+    return stack.enter_context(claim(path, overwrite=overwrite)) if path else None
+
+
+def _show_progress(line: Line, told: Progress, rounds: int) -> None:
+    if not told.round:
+        line.show(told.phase, (told.phase,))
+        return
+    left = f", about {told.left:.0f} s left" if told.left is not None else ""
+    line.show(f"round {told.round} of {rounds}: {told.phase}{left}", (told.round,))
+
+
+def _raw(bench: Bench, plan: Path) -> bytes:
+    from dltune.bench.pyperf_file import Circumstances, encode
+
+    return encode(
+        {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},
+        Circumstances(
+            cpu_model=bench.machine.name,
+            cores=len(bench.machine.cores),
+            tensorflow=bench.tensorflow,
+            plan=plan.name,
+            command=bench.command,
+        ),
+    )
+
+
+def _show(bench: Bench, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(bench).decode())
+        return
+    from dltune.cli import comparison
+
+    comparison.show(bench)

@@ -1,0 +1,145 @@
+"""The bench document: one job under several settings that took turns.
+
+Times are seconds. A *step* is from one start of the job's main step graph to its next; a *round* is
+one turn of every setting; a *turn* is a few steps in a row, of which the first warms up and is left
+out.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import files
+from dltune.documents import machine as machine_document
+from dltune.documents.machine import Machine
+from dltune.documents.profile import Samples
+
+SCHEMA = "dltune.bench/1"
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting's turn in a round (counted from 0).
+
+    `cpu_seconds`, `voluntary` and `involuntary` (context switches) are per step, of all processes
+    of the job, the warming step included.
+    """
+
+    round: int
+    steps: tuple[float, ...]
+    cpu_seconds: float
+    voluntary: float
+    involuntary: float
+
+
+class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Step time over the reference's in the same round: below 1 is faster.
+
+    The median over `rounds` rounds, and an interval that holds the true one with `confidence`.
+    """
+
+    median: float
+    low: float
+    high: float
+    confidence: float
+    rounds: int
+
+
+class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a setting's turns come to.
+
+    `efficiency` is T(1 core) / (cores x T), the median over rounds; None without a 1-core setting.
+    The rest are medians over turns, per step.
+    """
+
+    step: Samples
+    ratio: Ratio | None
+    efficiency: float | None
+    cpu_seconds: float
+    voluntary: float
+    involuntary: float
+
+
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`intra` and `inter` are TensorFlow's thread pools as it made them. `cpus` are those that the
+    job was confined to (None: all that are allowed). `predicted`: seconds of a step in the plan."""
+
+    name: str
+    intra: int
+    inter: int
+    cpus: tuple[int, ...] | None
+    predicted: float | None
+    turns: tuple[Turn, ...]
+    summary: Summary | None
+
+
+class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`plan` is the SHA-256 of the plan's content and `strategy` what it chose; `reference` names
+    the setting that ratios are over; `rounds` were asked for. `partial` is the reason why there are
+    fewer, None when there are not."""
+
+    schema: str
+    created: str
+    dltune: str
+    partial: str | None
+    command: tuple[str, ...]
+    machine: Machine
+    tensorflow: str
+    plan: str
+    strategy: str
+    reference: str
+    rounds: int
+    settings: tuple[Setting, ...]
+
+
+def load(path: Path) -> Bench:
+    """The bench in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Bench, SCHEMA, check)
+
+
+def check(bench: Bench) -> list[str]:
+    """All that cannot be true of a bench, one sentence each, the field's path first."""
+    faults = [f"machine.{fault}" for fault in machine_document.check(bench.machine)]
+    if bench.rounds < 1:
+        faults.append(f"rounds: {bench.rounds} is below 1")
+    names = collections.Counter(setting.name for setting in bench.settings)
+    faults += [f"settings: {name!r} is there {n} times" for name, n in names.items() if n > 1]
+    if bench.reference not in names:
+        faults.append(f"reference: {bench.reference!r} is none of the settings")
+    for index, setting in enumerate(bench.settings):
+        faults += _setting_faults(f"settings[{index}] ({setting.name})", setting, bench.rounds)
+    return faults
+
+
+def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
+    for field in ("intra", "inter"):
+        if getattr(setting, field) < 1:
+            yield f"{here}.{field}: {getattr(setting, field)} is below 1"
+    if setting.predicted is not None and not _is_number(setting.predicted):
+        yield f"{here}.predicted: {setting.predicted} is negative or not finite"
+    if (setting.summary is None) != (not setting.turns):
+        yield f"{here}: a summary belongs to turns, and turns to a summary"
+    seen: set[int] = set()
+    for index, turn in enumerate(setting.turns):
+        at = f"{here}.turns[{index}]"
+        if not 0 <= turn.round < rounds:
+            yield f"{at}.round: {turn.round} is not below {rounds} rounds"
+        if turn.round in seen:
+            yield f"{at}.round: a second turn in round {turn.round}"
+        seen.add(turn.round)
+        if not turn.steps:
+            yield f"{at}.steps: a turn has at least one step"
+        for step in turn.steps:
+            if not (_is_number(step) and step > 0):
+                yield f"{at}.steps: {step} is not a time above 0"
+        for field in ("cpu_seconds", "voluntary", "involuntary"):
+            if not _is_number(getattr(turn, field)):
+                yield f"{at}.{field}: {getattr(turn, field)} is negative or not finite"
+
+
+def _is_number(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
