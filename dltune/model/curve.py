@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import bisect
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.documents.plan import Candidate
@@ -87,10 +87,23 @@ class Curve:
 
         Raises ValueError when `cases` is empty.
         """
-        return min(
-            (Candidate(n, placement, self.seconds(n, placement)) for n, placement in cases),
-            key=lambda candidate: (candidate.seconds, candidate.threads),
+        seconds, threads, placement = min(
+            ((self.seconds(n, p), n, p) for n, p in cases), key=lambda found: found[:2]
         )
+        return Candidate(threads, placement, seconds)
+
+    def corners(self, counts: Mapping[Placement, Sequence[int]]) -> list[Case]:
+        """Of the thread counts that a machine offers per placement (rising), those that can be the
+        best: lines bend at measured counts only, so the offered neighbours of these and the ends.
+        """
+        found: list[Case] = []
+        for placement, offered in counts.items():
+            kept = {0, len(offered) - 1} if offered else set()
+            for threads, _ in self.points[placement]:
+                at = bisect.bisect_left(offered, threads)
+                kept.update(i for i in (at - 1, at) if 0 <= i < len(offered))
+            found += ((offered[i], placement) for i in sorted(kept))
+        return found
 
 
 def accuracy(predicted: Mapping[Case, float], measured: Mapping[Case, float]) -> float:

@@ -158,16 +158,15 @@ def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
     ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
     """
     caps = sorted({u.intra for u in uniform.grid(workload.machine)} - {workload.cores})
-    chosen = {}
-    for cap in caps:
-        per_instance = strategy1.choices(workload, cap)
-        chosen[cap] = strategy2.choices(workload, per_instance)
+    chosen = {cap: strategy2.choices(workload, strategy1.choices(workload, cap)) for cap in caps}
     found = []
     for option in uncapped:
         if not option.candidates or not caps:
             continue
-        name = option.setting
-        best = _best(planned(workload, f"{name}{CAP}{cap}", chosen[cap]) for cap in caps)
+        name, slots = option.setting, (option.uniform.inter,)
+        # the cap first, in as many slots as without one; then the slots
+        near = _best(planned(workload, f"{name}{CAP}{cap}", chosen[cap], slots) for cap in caps)
+        best = planned(workload, near.setting, near.choices)
         if best.seconds < option.seconds:
             found.append(best)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.plan import Candidate
+from dltune.documents.profile import Placement
 from dltune.plan.workload import Workload
 
 
@@ -11,7 +12,10 @@ def choices(workload: Workload, most: int | None = None) -> list[Candidate | Non
 
     Ops whose count is held keep it. `most`: the threads an op may have at most.
     """
-    cases = [case for case in workload.cases() if most is None or case[0] <= most]
+    counts: dict[Placement, list[int]] = {"spread": [], "shared": []}
+    for threads, placement in workload.cases():
+        if most is None or threads <= most:
+            counts[placement].append(threads)
     found: list[Candidate | None] = []
     for index, curve in enumerate(workload.curves):
         if curve is None:
@@ -19,5 +23,5 @@ def choices(workload: Workload, most: int | None = None) -> list[Candidate | Non
         elif index in workload.held:
             found.append(workload.placed(curve, workload.held[index]))
         else:
-            found.append(curve.best(cases))
+            found.append(curve.best(curve.corners(counts)))
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.documents.plan import CANDIDATES, Candidate
-from dltune.machine.placement import placements
 from dltune.plan.workload import Workload
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op
@@ -21,7 +20,7 @@ def candidates(
 ) -> dict[int, tuple[Candidate, ...]]:
     """By op index: the three fastest ways to run it near strategy 2's count, the fastest first."""
     cases = {
-        n: [(m, p) for m in _near(n, workload.cores) for p in placements(workload.machine, m)]
+        n: [(m, p) for m in _near(n, workload.cores) for p in workload.offered[m]]
         for n in {c.threads for i, c in enumerate(chosen) if c and i not in workload.held}
     }
     found: dict[int, tuple[Candidate, ...]] = {}

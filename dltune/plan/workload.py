@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Candidate
-from dltune.documents.profile import Node, Op, Profile, Settings, Step
+from dltune.documents.profile import Node, Op, Placement, Profile, Settings, Step
 from dltune.errors import UsageError
 from dltune.machine.placement import placements
 from dltune.model.curve import Case, Curve
@@ -69,6 +70,11 @@ class Workload:
     def cores(self) -> int:
         return len(self.machine.cores)
 
+    @functools.cached_property
+    def offered(self) -> Mapping[int, tuple[Placement, ...]]:
+        """By thread count, the placements that the machine has for it."""
+        return {n: placements(self.machine, n) for n in range(1, self.cores + 1)}
+
     def unpinned(self, curve: Curve, threads: int) -> Candidate:
         """An op on `threads` threads that the operating system places: it spreads them."""
         return self.placed(curve, threads, places=1)
@@ -79,8 +85,7 @@ class Workload:
         More parts than cores take the time of as many as there are cores.
         """
         n = min(threads, self.cores)
-        offered = placements(self.machine, n)[:places] or ("spread",)
-        best = curve.best((n, placement) for placement in offered)
+        best = curve.best((n, p) for p in self.offered[n][:places] or ("spread",))
         return Candidate(threads, best.placement, best.seconds)
 
     def uniform(self, intra: int, inter: int) -> Outcome:
@@ -146,8 +151,14 @@ class Workload:
 
     def serial(self, index: int) -> float:
         """Seconds of that op on one thread, in the job."""
-        curve = self.curves[index]
-        return self.fixed[index] if curve is None else curve.serial * self.scale
+        return self._serial[index]
+
+    @functools.cached_property
+    def _serial(self) -> list[float]:
+        return [
+            fixed if curve is None else curve.serial * self.scale
+            for curve, fixed in zip(self.curves, self.fixed, strict=True)
+        ]
 
     def small(self, index: int) -> bool:
         """Too short to be admitted one by one."""
@@ -155,7 +166,7 @@ class Workload:
 
     def cases(self) -> list[Case]:
         """Every thread count and placement that the machine offers an op."""
-        return [(n, p) for n in range(1, self.cores + 1) for p in placements(self.machine, n)]
+        return [(n, placement) for n, offered in self.offered.items() for placement in offered]
 
     def with_anchor(self, overhead: float, scale: float) -> Workload:
         return dataclasses.replace(self, overhead=overhead, scale=scale)
@@ -166,8 +177,7 @@ class Workload:
     def _sharing(self, index: int, choice: Candidate, threads: int | None) -> FifoWork:
         used = float(min(choice.threads, self.cores))
         if not self.spinning and choice.seconds > 0:
-            curve = self.curves[index]
-            speedup = curve.serial / choice.seconds if curve else 1.0
+            speedup = self.serial(index) / (choice.seconds * self.scale)
             used = min(used, max(1.0, speedup))
         return FifoWork(choice.seconds * self.scale, used, threads or choice.threads)
 

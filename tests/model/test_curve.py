@@ -68,6 +68,24 @@ def test_it_stays_between_neighbouring_samples(samples, threads) -> None:
     assert found >= min(samples.values()) * (1 - 1e-9)
 
 
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(1, 40), st.sampled_from(["spread", "shared"])),
+        st.integers(1, 50).map(float),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sets(st.integers(1, 40), min_size=1),
+    st.sets(st.integers(1, 40)),
+)
+def test_the_best_of_all_counts_is_at_a_corner(samples, spread, shared) -> None:
+    curve = Curve.of(samples)
+    counts = {"spread": sorted(spread), "shared": sorted(shared)}
+    every = [(n, placement) for placement, offered in counts.items() for n in offered]
+    best = curve.best(curve.corners(counts))
+    assert best.seconds == pytest.approx(curve.best(every).seconds)
+
+
 def test_accuracy_is_one_less_the_mean_relative_error() -> None:
     measured = {(2, "spread"): 2.0, (3, "spread"): 4.0}
     predicted = {(2, "spread"): 2.2, (3, "spread"): 3.0}
