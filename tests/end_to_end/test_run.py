@@ -1,0 +1,353 @@
+"""`dltune run` and `dltune.apply` on real TensorFlow jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dltune.documents import plan as plans
+from dltune.documents import profile as profiles
+from dltune.documents.machine import Machine
+from dltune.job.launch import Job, Process
+from dltune.job.messages import Execution, Graph, Key
+from dltune.job.orders import Orders
+from dltune.machine import topology
+from dltune.run.enforce import fit
+
+pytestmark = pytest.mark.tensorflow
+
+JOBS = Path(__file__).parent.parent / "jobs"
+PYTHON = sys.executable
+
+
+def dltune(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [PYTHON, "-m", "dltune", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def losses(job: str, steps: int, path: Path, *before: object, env=None) -> list[float]:
+    """The losses of a job, plain or with a dltune command `before` it."""
+    command = [PYTHON, str(JOBS / job), "--steps", str(steps), "--losses", str(path)]
+    done = (
+        dltune(*before, "--", *command, env=env)
+        if before
+        else subprocess.run(command, capture_output=True, text=True, timeout=240)
+    )
+    assert done.returncode == 0, done.stderr
+    return [float(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return topology.local()
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory) -> Path:
+    """A profile of the GradientTape job."""
+    path = tmp_path_factory.mktemp("tape") / "profile.json"
+    done = dltune("profile", "--steps", 3, "-o", path, "--", PYTHON, JOBS / "gradient_tape.py")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def plan_for(
+    profile: profiles.Profile,
+    machine: Machine,
+    entries: dict[str, tuple[int, tuple[int, ...] | None]],
+    *,
+    corun: bool = False,
+) -> plans.Plan:
+    """A plan written by hand: key -> (threads, cores)."""
+    section = plans.Threads(
+        strategy="by hand",
+        uniform=plans.Uniform(profile.settings.intra, profile.settings.inter),
+        corun=corun,
+        hyperthreads=False,
+        small=0.0,
+        ops=tuple(
+            plans.OpPlan(
+                key,
+                threads,
+                "shared" if threads > 1 else "spread",
+                1e-4,
+                2e-4,
+                cores,
+                (plans.Candidate(threads, "spread", 1e-4),) if corun else (),
+            )
+            for key, (threads, cores) in entries.items()
+        ),
+        predictions=(plans.Prediction("by hand", 1.0, 1.0, 1.0),),
+    )
+    return plans.Plan(
+        schema=plans.SCHEMA,
+        created="",
+        dltune="",
+        profile="",
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        tensorflow=profile.tensorflow.version,
+        signatures=tuple(step.signature for step in profile.steps),
+        threads=section,
+    )
+
+
+def write(plan: plans.Plan, path: Path) -> Path:
+    path.write_bytes(msgspec.json.encode(plan))
+    return path
+
+
+def controlled(profile: profiles.Profile) -> list[str]:
+    return [op.key for op in profile.ops if op.times]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_each_op_runs_on_its_threads_and_cores(machine):
+    """By the plugin's record and by the affinity and CPU time of the workers in /proc: oneDNN's
+    kernels (float32) and Eigen's (float64), each op on the cores that were ordered."""
+    ordered = {
+        "Conv2D(float[8": (1, (0,)),
+        "Conv2D(double[4": (2, (0, 1)),
+        "MatMul(float[1024": (2, (0, 1)),
+        "MatMul(double[640": (1, (1,)),
+    }
+    keys: dict[int, str] = {}
+    seen: dict[str, set[tuple[int, str]]] = {name: set() for name in ordered}
+    target = None
+
+    def plain_name(key: str) -> str:
+        return key.removeprefix("_Mkl").removeprefix("Native")
+
+    def greet(process: Process) -> list[str]:
+        profile_free = plans.Threads("x", plans.Uniform(2, 1), False, False, 0.0, (), ())
+        plan = plans.Plan("", "", "", "", "", "", 2, "", (), profile_free)
+        return [*fit(plan, machine).first_lines(), *Orders(1, discover=True).lines()]
+
+    command = [PYTHON, str(JOBS / "two_convs.py")]
+    with Job(command, greet=greet, stdout=subprocess.DEVNULL) as job:
+        for event in job.events(1.0):
+            message = event.message if event else None
+            if isinstance(message, Key):
+                keys[message.id] = message.key
+            elif isinstance(message, Graph) and any(n[1].endswith("MatMul") for n in message.nodes):
+                target = message
+            elif isinstance(message, Execution) and target and message.graph == target.id:
+                if message.version == 1 and message.number == 3:
+                    ops = {
+                        key: ordered[name]
+                        for key in keys.values()
+                        for name in ordered
+                        if plain_name(key).startswith(name)
+                    }
+                    assert len(ops) == 4, "\n".join(sorted(keys.values()))
+                    orders = Orders(
+                        2, targets=[target.signature], events=True, serial=True, ops=ops
+                    )
+                    event.process.order(orders.lines())
+                elif message.version == 2:
+                    for _, key, threads, _, _, _, used in message.events:
+                        for name in ordered:
+                            if plain_name(keys[key]).startswith(name):
+                                seen[name].add((threads, used))
+                    if message.number > 40:
+                        break
+        pid = event.process.pid
+        workers = {
+            (task / "comm").read_text().strip(): task
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        }
+        placed = {
+            name: next(
+                line.split()[1]
+                for line in (task / "status").read_text().splitlines()
+                if line.startswith("Cpus_allowed_list")
+            )
+            for name, task in workers.items()
+            if name.startswith("dltune/")
+        }
+        busy = {
+            name: int((task / "stat").read_text().rsplit(") ", 1)[1].split()[11])
+            for name, task in workers.items()
+            if name.startswith("dltune/")
+        }
+    for name, (threads, cores) in ordered.items():
+        assert {n for n, _ in seen[name]} == {threads}, name
+        used = {int(mask, 16) for _, mask in seen[name]}
+        allowed = sum(1 << core for core in cores)
+        assert allowed in used, (name, used)
+        assert all(mask & ~allowed == 0 for mask in used), (name, used)
+    for core in machine.cores[:2]:
+        cpu = core.cpus[0]
+        assert placed[f"dltune/{cpu}"] == str(cpu)
+    assert sum(busy.values()) > 0
+
+
+def test_a_plan_at_the_jobs_own_threads_keeps_every_bit(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    own = profile.settings.intra
+    entries = {key: (own, tuple(range(len(machine.cores)))) for key in controlled(profile)}
+    plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
+    first = losses("gradient_tape.py", 30, tmp_path / "a")
+    second = losses("gradient_tape.py", 30, tmp_path / "b")
+    planned = losses("gradient_tape.py", 30, tmp_path / "c", "run", "--plan", plan)
+    if first != second:
+        pytest.skip("two plain runs of the job differ here")
+    assert planned == first
+
+
+def test_other_thread_counts_change_results_by_rounding_only(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    entries = dict.fromkeys(controlled(profile), (1, None))
+    plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
+    plain = losses("gradient_tape.py", 10, tmp_path / "a")
+    planned = losses("gradient_tape.py", 10, tmp_path / "b", "run", "--plan", plan)
+    assert planned[0] == pytest.approx(plain[0], rel=1e-5)
+    assert planned == pytest.approx(plain, rel=1e-2)
+
+
+def test_co_running_keeps_the_numbers_and_ends(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    own = profile.settings.intra
+    entries = {key: (1 if i % 2 else own, None) for i, key in enumerate(controlled(profile))}
+    plan = write(plan_for(profile, machine, entries, corun=True), tmp_path / "plan.json")
+    plain = losses("gradient_tape.py", 60, tmp_path / "a")
+    planned = losses(
+        "gradient_tape.py", 60, tmp_path / "b", "run", "--plan", plan, "--json", tmp_path / "o"
+    )
+    assert planned[0] == pytest.approx(plain[0], rel=1e-5)
+    outcome = json.loads((tmp_path / "o").read_text())["processes"][0]
+    assert not outcome["unmet"]
+    assert outcome["in_flight"] > 0
+
+
+def test_the_summary_tells_what_was_met(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    keys = controlled(profile)
+    entries = dict.fromkeys(keys, (1, (0,))) | {"NoSuchOp(float[1])": (1, None)}
+    plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
+    done = dltune("run", "--plan", plan, "--", PYTHON, JOBS / "gradient_tape.py", "--steps", 150)
+    assert done.returncode == 0
+    assert done.stdout.strip() == "trained"
+    assert f"{len(keys)} of {len(keys) + 1} planned ops were met" in done.stderr
+    assert "not met: NoSuchOp(float[1])" in done.stderr
+    assert "bookkeeping took" in done.stderr
+
+
+def test_the_scripts_own_threads_are_overridden_and_told(tmp_path, machine):
+    path = tmp_path / "profile.json"
+    job = JOBS / "own_threads.py"
+    done = dltune("profile", "--steps", 3, "-o", path, "--", PYTHON, job)
+    assert done.returncode == 0, done.stderr
+    profile = profiles.load(path)
+    plan = plan_for(profile, machine, {})
+    section = msgspec.structs.replace(plan.threads, uniform=plans.Uniform(1, 2))
+    plan = write(msgspec.structs.replace(plan, threads=section), tmp_path / "plan.json")
+    done = dltune("run", "--plan", plan, "--", PYTHON, job, "--steps", 20)
+    assert done.returncode == 0, done.stderr
+    assert "overridden" in done.stderr
+
+
+def test_a_plan_for_other_graphs_is_refused(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    plan = write(
+        plan_for(profile, machine, dict.fromkeys(controlled(profile), (1, None))),
+        tmp_path / "plan.json",
+    )
+    other = [PYTHON, JOBS / "two_convs.py"]
+    done = dltune("run", "--plan", plan, "--", *other)
+    assert done.returncode == 2
+    assert "made for other graphs" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = dltune("run", "--partial", "--plan", plan, "--", *other, "--steps", 30)
+    assert done.returncode == 0, done.stderr
+    assert "planned ops were met" in done.stderr
+
+
+def test_a_plan_for_another_machine_is_refused(tape, machine, tmp_path):
+    plan = plan_for(profiles.load(tape), machine, {})
+    plan = msgspec.structs.replace(plan, machine="0" * 16)
+    done = dltune("run", "--plan", write(plan, tmp_path / "p"), "--", PYTHON, "-c", "pass")
+    assert done.returncode == 2
+    assert "--partial" in done.stderr
+
+
+def test_the_jobs_exit_code_is_passed_on(tape, machine, tmp_path):
+    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    done = dltune("run", "--plan", plan, "--", PYTHON, "-c", "raise SystemExit(7)")
+    assert done.returncode == 7
+    done = dltune("run", "--plan", plan, "--", PYTHON, "-c", "pass")
+    assert done.returncode == 2
+    assert "never imported TensorFlow" in done.stderr
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_ranks_share_the_cores(tape, machine, tmp_path):
+    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    script = "import os, tensorflow; print(sorted(os.sched_getaffinity(0)))"
+    for rank, core in enumerate((machine.cores[0], machine.cores[-1])):
+        environment = {
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(2),
+        }
+        done = dltune("run", "--plan", plan, "--", PYTHON, "-c", script, env=environment)
+        assert str(core.cpus[0]) in done.stdout
+        assert len(json.loads(done.stdout)) == len(machine.cores) // 2 * len(core.cpus)
+
+
+def test_an_interrupt_reaches_the_job(tape, machine, tmp_path):
+    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    command = [PYTHON, "-m", "dltune", "run", "--plan", str(plan), "--"]
+    with open(tmp_path / "err", "w") as err:
+        running = subprocess.Popen(
+            [*command, PYTHON, "-u", str(JOBS / "gradient_tape.py")], stderr=err
+        )
+    time.sleep(8)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=60) == 130 or running.returncode == 1
+    assert "KeyboardInterrupt" in (tmp_path / "err").read_text()
+
+
+def test_apply_from_inside_a_script(tape, machine, tmp_path):
+    profile = profiles.load(tape)
+    entries = dict.fromkeys(controlled(profile), (profile.settings.intra, None))
+    plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys, runpy\nsys.path.insert(0, {str(JOBS)!r})\n"
+        f"import dltune\ndltune.apply({str(plan)!r})\n"
+        f"sys.argv = ['x', '--steps', '20', '--losses', {str(tmp_path / 'l')!r}]\n"
+        f"runpy.run_path({str(JOBS / 'gradient_tape.py')!r}, run_name='__main__')\n"
+        "names = {open(f'/proc/self/task/{t}/comm').read().strip() for t in "
+        "__import__('os').listdir('/proc/self/task')}\n"
+        "print('workers', any(n.startswith('dltune/') for n in names))\n"
+    )
+    done = subprocess.run([PYTHON, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "workers True" in done.stdout
+    plain = losses("gradient_tape.py", 20, tmp_path / "plain")
+    assert [float(x) for x in (tmp_path / "l").read_text().split()] == plain
+
+
+def test_apply_after_the_devices_exist_is_refused(tape, machine, tmp_path):
+    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    code = (
+        "import tensorflow as tf; tf.zeros(1); import dltune\n"
+        "from dltune.errors import UsageError\n"
+        f"try: dltune.apply({str(plan)!r})\nexcept UsageError as e: print(e)\n"
+    )
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "made its devices already" in done.stdout, done.stderr
