@@ -79,14 +79,27 @@ CONTROLLED = frozenset(
 # Seconds on a core of the paper's machine per second on the core that was profiled, by family
 # (None: all others). Fitted to ResNet-50 by scripts/sim_knl.py --fit, profiled on an AMD EPYC.
 SLOWNESS: dict[str | None, float] = {
-    "Conv2D": 0.41,
-    "Conv2DBackpropFilter": 1.73,
-    "Conv2DBackpropInput": 0.974,
-    "Mean": 9.37,
-    "Mul": 4.36,
-    "Sum": 9.14,
-    "Tile": 149,
-    None: 34.3,
+    "Conv2D": 5.71,
+    "Conv2DBackpropFilter": 5.08,
+    "Conv2DBackpropInput": 7.89,
+    "Mean": 115,
+    "Mul": 34.3,
+    "Sum": 128,
+    "Tile": 1820,
+    None: 779,
+}
+
+# What is left of Table II's cost of a thread in the small ops of Table VI, by family (None: all
+# others). Fitted likewise.
+SPAWN: dict[str | None, float] = {
+    "Conv2D": 0.309,
+    "Conv2DBackpropFilter": 0.576,
+    "Conv2DBackpropInput": 0.395,
+    "Mean": 0.242,
+    "Mul": 0.184,
+    "Sum": 0.217,
+    "Tile": 0.302,
+    None: 0.0271,
 }
 
 
@@ -108,15 +121,15 @@ def controlled(kind: str) -> bool:
     return family(kind) in CONTROLLED
 
 
-def slowness(kind: str) -> float:
-    return SLOWNESS.get(family(kind), SLOWNESS[None])
+def law(kind: str, spawn: float) -> Family:
+    """The op type's law, with that factor on its cost of a thread."""
+    found = FAMILIES.get(family(kind), CONV2D)
+    return Family(found.serial, found.spawn * spawn)
 
 
-def curve(kind: str, serial: float, cases: Iterable[Case], slower: float | None = None) -> Curve:
-    """An op's times at `cases`, from its seconds on one thread of the profiled machine.
-
-    `slower`: the factor between the machines' cores, where not that of its family.
-    """
-    law = FAMILIES.get(family(kind), CONV2D)
-    work = serial * (slowness(kind) if slower is None else slower)
-    return Curve.of({(n, placement): law.seconds(work, n) for n, placement in cases})
+def curve(kind: str, serial: float, cases: Iterable[Case]) -> Curve:
+    """An op's times at `cases`, from its seconds on one thread of the profiled machine."""
+    name = family(kind)
+    found = law(kind, SPAWN.get(name, SPAWN[None]))
+    work = serial * SLOWNESS.get(name, SLOWNESS[None])
+    return Curve.of({(n, placement): found.seconds(work, n) for n, placement in cases})
