@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import signal
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dltune.errors import UsageError
+from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.profile import Profile
 
 
 @click.command("profile", context_settings={"ignore_unknown_options": False})
@@ -52,7 +56,7 @@ def command(
     The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
     the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
     """
-    from dltune.cli import progress
+    from dltune.cli import interrupts, progress
     from dltune.cli.tables import show_profile
     from dltune.documents.files import claim
     from dltune.job.launch import Job
@@ -64,11 +68,16 @@ def command(
         raise UsageError(
             "no command to profile", remedy="give it after --: dltune profile -- python train.py"
         )
+    if os.environ.get("DLTUNE_DISABLE") == "1":
+        raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill keeps the profile too
-    with claim(output, overwrite=overwrite) as file, progress.line() as line:
+    with (
+        interrupts.raised(),
+        claim(output, overwrite=overwrite) as file,
+        progress.line() as line,
+    ):
         session = Session(
             machine,
             job,
@@ -77,22 +86,26 @@ def command(
             tell=line.tell,
             keep=file.write,
         )
-        # the job's own output goes to stderr: results have stdout for themselves
-        with Job(job, greet=session.greet, stdout=2) as running:
-            try:
-                profile = session.run(running)
-            except KeyboardInterrupt:
-                session.interrupted()
-                kept = (
-                    "what was measured is kept" if session.profile else "nothing was measured yet"
-                )
-                line.say(f"interrupted; {kept}")
-                raise
-            if keep_running and running.exit_code is None:
-                line.say("all is measured; the job goes on")
-                for _ in running.events(1.0):
-                    pass
-            code = running.exit_code
+        try:
+            # the job's own output goes to stderr: results have stdout for themselves
+            with Job(job, greet=session.greet, stdout=2) as running:
+                try:
+                    profile = session.run(running)
+                except interrupts.Ended:
+                    session.interrupted()
+                    raise
+                if keep_running and running.exit_code is None:
+                    line.say("all is measured; the job goes on")
+                    for _ in running.events(1.0):
+                        pass
+                code = running.exit_code
+        except interrupts.Ended as ended:
+            line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")
+            raise click.exceptions.Exit(ended.exit_code) from None
+        except JobFailed:
+            if session.profile:
+                line.say(_kept(session.profile, output))
+            raise
     if as_json:
         import msgspec
 
@@ -100,8 +113,10 @@ def command(
     else:
         show_profile(profile, output, top)
     if code and (profile.partial or keep_running):
-        from dltune.errors import JobFailed
+        raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
 
-        raise JobFailed(
-            f"the job ended with exit code {code}; {output} holds what was measured", code
-        )
+
+def _kept(profile: Profile | None, output: Path) -> str:
+    if profile is None:
+        return "nothing was measured yet"
+    return f"what was measured is in {output}" + (" (partial)" if profile.partial else "")

@@ -31,7 +31,8 @@ class Line:
         if progress.case:
             threads, placement = progress.case
             text += f", {threads} thread{'s' * (threads > 1)} {placement}"
-            text += f", {progress.climbing} ops climbing"
+            if progress.climbing:
+                text += f", {progress.climbing} ops climbing"
         if progress.left is not None:
             text += f", about {progress.left:.0f} s left"
         self.show(text, (progress.phase, progress.case))

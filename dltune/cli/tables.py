@@ -61,7 +61,7 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     for op in [op for op in heavy if op.times][:top]:
         best = min(op.times, key=lambda t: t.median)
         one = _at_one(op) or best
-        curve = "  ".join(f"{t.threads}{t.placement[1]}:{t.median * 1e3:.3g}" for t in op.times)
+        curve = "  ".join(f"{_case(op, t)}: {t.median * 1e3:.3g}" for t in op.times)
         rows.append(
             (
                 _short(op),
@@ -81,6 +81,12 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     if profile.partial:
         click.echo(f"\nthis profile is partial: {profile.partial}")
     click.echo(f"\nwritten to {path}; next: dltune plan {path}")
+
+
+def _case(op: Op, time: OpTime) -> str:
+    """The thread count, with the placement where a count was measured in both."""
+    both = sum(other.threads == time.threads for other in op.times) > 1
+    return f"{time.threads} {time.placement}" if both else str(time.threads)
 
 
 def _at_one(op: Op) -> OpTime | None:

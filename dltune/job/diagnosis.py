@@ -9,6 +9,9 @@ from dltune.job import messages
 from dltune.job.record import Record
 
 CRASHES = {128 + 4: "SIGILL", 128 + 6: "SIGABRT", 128 + 7: "SIGBUS", 128 + 11: "SIGSEGV"}
+# so much time in XLA clusters, or in ops run one by one, is no warm-up any more
+XLA_SECONDS = 3.0
+EAGER_SECONDS = 30.0
 
 
 @dataclass
@@ -26,48 +29,53 @@ class Sightings:
             self.failures.append(message)
 
 
+def hopeless(seen: Sightings) -> UsageError | None:
+    """The error for a running job that can never give a step to work on; None while it may."""
+    if seen.failures and not seen.records:
+        message, remedy = _failure(seen.failures[0])
+        return UsageError(message, remedy=remedy)
+    if _on_accelerator(seen):
+        return UsageError(_ACCELERATOR)
+    xla, eager, graphs = _totals(seen)
+    if xla >= XLA_SECONDS and xla > graphs:
+        return UsageError(_XLA, remedy=_XLA_REMEDY)
+    if eager >= EAGER_SECONDS and eager > 10 * graphs:
+        return UsageError(_EAGER, remedy=_EAGER_REMEDY)
+    return None
+
+
 def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
-    """The error to raise when the job gave no training step to work on."""
-    failed = exit_code not in (0, None)
-    after = f" (it ended with exit code {exit_code})" if failed else ""
+    """The error to raise when the job gave no training step to work on.
+
+    It carries the job's own exit code when that tells of a failure, else that of wrong use.
+    """
     if crash := crash_of(seen, exit_code):
         return crash
     if not seen.pythons:
         return _error(
-            f"no Python of the job reported in{after}: it starts no Python, or starts it with -I, "
-            "-S or a PYTHONPATH of its own",
+            "no Python of the job reported in: it starts no Python, or starts it with -I, -S or a "
+            "PYTHONPATH of its own",
             exit_code,
             "dltune works on Python jobs that use TensorFlow",
         )
     if not seen.records and seen.failures:
-        first = seen.failures[0]
-        return UsageError(
-            f"the plugin does not work with the job's TensorFlow {first.version} "
-            f"(pid {first.pid}): {first.reason}",
-            remedy="`dltune doctor` tells what is missing; `dltune plan --emit` gives settings "
-            "that need no plugin",
-        )
+        message, remedy = _failure(seen.failures[0])
+        return _error(message, exit_code, remedy)
     if not seen.records:
-        return _error(f"the job never imported TensorFlow{after}", exit_code, None)
-    graphs = [g for r in seen.records.values() for g in r.graphs.values()]
-    reports = [r.report for r in seen.records.values() if r.report]
-    if any(g.xla for g in graphs) or any(r.xla > r.unmarked for r in reports):
-        return UsageError(
-            "the job's step is compiled by XLA, which makes it one kernel",
-            remedy="pass jit_compile=False to measure and plan its ops",
-        )
-    if any("GPU" in g.device or "TPU" in g.device for g in graphs):
-        return UsageError("the job's step runs on an accelerator; dltune is for steps on the CPU")
-    if not graphs and any(r.unmarked > 0 for r in reports):
-        return _error(
-            f"the job runs its ops eagerly, one by one{after}",
-            exit_code,
-            "put the training step into a tf.function",
-        )
-    if failed:
-        assert exit_code is not None
-        return JobFailed(f"the job ended with exit code {exit_code} before a step", exit_code)
-    return UsageError("the job ended before a training step had run often enough to be measured")
+        return _error("the job never imported TensorFlow", exit_code, None)
+    if _on_accelerator(seen):
+        return _error(_ACCELERATOR, exit_code, None)
+    xla, eager, graphs = _totals(seen)
+    if xla > max(eager, graphs):
+        return _error(_XLA, exit_code, _XLA_REMEDY)
+    repeats = any(n > 1 for record in seen.records.values() for n in record.runs.values())
+    if not repeats and not exit_code and eager >= 1.0:
+        return _error(_EAGER, exit_code, _EAGER_REMEDY)
+    return _error(
+        "the job ended before a training step had run often enough to be measured",
+        exit_code,
+        None if exit_code else "let it train for more steps",
+    )
 
 
 def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
@@ -81,7 +89,41 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     )
 
 
+_XLA = "the job's step is compiled by XLA, which makes it one kernel"
+_XLA_REMEDY = "pass jit_compile=False to measure and plan its ops"
+_EAGER = "the job runs its ops eagerly, one by one"
+_EAGER_REMEDY = "put the training step into a tf.function"
+_ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on the CPU"
+
+
+def _failure(failed: messages.Failed) -> tuple[str, str]:
+    """What went wrong, and what to do about it."""
+    return (
+        f"the plugin does not work with the job's TensorFlow {failed.version} "
+        f"(pid {failed.pid}): {failed.reason}",
+        "`dltune doctor` tells what is missing; `dltune plan --emit` gives settings that need no "
+        "plugin",
+    )
+
+
+def _totals(seen: Sightings) -> tuple[float, float, float]:
+    """Seconds in XLA clusters, in ops run one by one, and in ops of graphs."""
+    reports = [r.report for r in seen.records.values() if r.report]
+    graphs = sum(sum(r.seconds.values()) for r in seen.records.values())
+    return sum(r.xla for r in reports), sum(r.unmarked for r in reports), graphs
+
+
+def _on_accelerator(seen: Sightings) -> bool:
+    return any(
+        record.trains(graph.id) and ("GPU" in graph.device or "TPU" in graph.device)
+        for record in seen.records.values()
+        for graph in record.graphs.values()
+    )
+
+
 def _error(message: str, exit_code: int | None, remedy: str | None) -> DltuneError:
     if exit_code:
-        return JobFailed(message, exit_code, remedy=remedy)
+        return JobFailed(
+            f"{message} (it ended with exit code {exit_code})", exit_code, remedy=remedy
+        )
     return UsageError(message, remedy=remedy)

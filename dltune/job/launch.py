@@ -28,6 +28,8 @@ from dltune.job import messages
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
+# bytes; a graph of a hundred thousand nodes takes a tenth of it
+LONGEST_MESSAGE = 1 << 28
 
 
 class Process:
@@ -63,18 +65,18 @@ class Job:
         greet: Callable[[Process], list[str]] = lambda _: [],
         environment: dict[str, str] | None = None,
         stdout: int | None = None,
+        stderr: int | None = None,
     ) -> None:
         """`answer` replies to an interpreter that starts; `greet` gives a plugin its first orders.
 
-        `stdout` is the descriptor that becomes the job's standard output (None: inherited).
+        `stdout` and `stderr` are the descriptors that become the job's own (None: inherited).
         Raises UsageError when there is no command or it cannot be started.
         """
         if not command:
             raise UsageError(
                 "no command to run", remedy="give it after --, as in: -- python train.py"
             )
-        if shutil.which(command[0]) is None:
-            raise UsageError(f"command not found: {command[0]}")
+        _require_executable(command[0])
         self.command = tuple(command)
         self._answer = answer
         self._greet = greet
@@ -91,6 +93,7 @@ class Job:
                 self.command,
                 env=self._environment(environment or {}),
                 stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
             )
         except OSError as error:
@@ -113,9 +116,12 @@ class Job:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._child.poll() is None:
-            self.end()
-        self._clean_up()
+        try:
+            # a job that ended by itself may have left processes on purpose, as it would without us
+            if self._child.poll() is None or (error is not None and self._group_alive()):
+                self.end()
+        finally:
+            self._clean_up()
 
     @property
     def pid(self) -> int:
@@ -159,11 +165,17 @@ class Job:
         buffer = self._buffers[source]
         buffer += data
         if b"\n" not in data:
+            if len(buffer) > LONGEST_MESSAGE:
+                self._forget(source)
             return
         *lines, rest = bytes(buffer).split(b"\n")
         self._buffers[source] = bytearray(rest)
         for line in lines:
-            message = messages.decode(line)
+            try:
+                message = messages.decode(line)
+            except msgspec.DecodeError:  # not one of ours: what it says is of no concern
+                self._forget(source)
+                return
             if isinstance(message, messages.Plugin):
                 process = Process(source, message)
                 self._processes[source] = process
@@ -184,16 +196,19 @@ class Job:
         """End the whole process group: SIGTERM, a grace period, then SIGKILL.
 
         What a job writes while it is ended this way is as whole as its own handling of SIGTERM
-        makes it; TensorFlow's checkpoints are renamed into place when complete.
+        makes it; TensorFlow's checkpoints are renamed into place when complete. A second interrupt
+        ends the grace period at once.
         """
-        self._signal(signal.SIGTERM)
-        until = time.monotonic() + GRACE_SECONDS
-        while self._group_alive() and time.monotonic() < until:
-            for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
-                for _ in self._read(key.fileobj):
-                    pass
-        self._signal(signal.SIGKILL)
-        self._child.wait()
+        try:
+            self._signal(signal.SIGTERM)
+            until = time.monotonic() + GRACE_SECONDS
+            while self._group_alive() and time.monotonic() < until:
+                for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
+                    for _ in self._read(key.fileobj):
+                        pass
+        finally:
+            self._signal(signal.SIGKILL)
+            self._child.wait()
 
     def pass_on(self, number: int) -> None:
         """Send the whole process group a signal that dltune itself was sent."""
@@ -219,3 +234,16 @@ class Job:
         self._selector.close()
         self._listener.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _require_executable(program: str) -> None:
+    """Raises UsageError unless `program` can be started."""
+    if shutil.which(program):
+        return
+    if os.sep in program and Path(program).exists():
+        what = "is a folder" if Path(program).is_dir() else "is not executable"
+        raise UsageError(
+            f"cannot start {program}: it {what}",
+            remedy="name the interpreter too, as in: -- python train.py",
+        )
+    raise UsageError(f"command not found: {program}")

@@ -36,6 +36,12 @@ def grant_line(count: int) -> str:
     return f"grant\t{count}"
 
 
+# a job on the leash runs as ever again when its dltune vanishes, instead of under its last orders
+LEASH = "leash\t1"
+# ask for the totals so far
+REPORT = "report"
+
+
 @dataclass
 class Orders:
     """One set of orders. `targets` are the signatures of the graphs they are for.

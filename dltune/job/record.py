@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from dltune.job import messages
 
 NANOSECOND = 1e-9
+# executions kept of each graph: a job may run thousands of small ones before its step is known
+KEPT = 32
+# nodes by which a graph computes gradients or applies them, which validation does not
+_TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Apply")
+# nodes by which a graph uses the model, which the functions of an input pipeline do not
+_MODEL = re.compile(r"ReadVariable|^Var|^ResourceGather")
 
 
 @dataclass
 class Record:
-    """Facts of one process, gathered message by message."""
+    """Facts of one process, gathered message by message.
+
+    A function that is traced again gives a graph of the same structure: its executions count as
+    those of the first such graph, `same` tells which. `executions` are the latest `KEPT` of a
+    graph, `runs` counts all, `seconds` is the op time of all but the first, which warms up.
+    """
 
     process: messages.Plugin
     graphs: dict[int, messages.Graph] = field(default_factory=dict)
@@ -21,19 +34,25 @@ class Record:
     executions: dict[int, list[messages.Execution]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    runs: Counter[int] = field(default_factory=Counter)
+    seconds: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     devices: list[messages.Device] = field(default_factory=list)
     report: messages.Report | None = None
     complaints: list[str] = field(default_factory=list)
+    _same: dict[int, int] = field(default_factory=dict)
+    _trains: dict[int, bool] = field(default_factory=dict)
 
     def add(self, message: messages.Message) -> None:
         if isinstance(message, messages.Graph):
             self.graphs[message.id] = message
+            self._same[message.id] = self._first_like(message)
+            self._trains[message.id] = any(_TRAINING.search(node[1]) for node in message.nodes)
         elif isinstance(message, messages.Key):
             self.keys[message.id] = message
         elif isinstance(message, messages.OutputBytes):
             self.output_bytes[message.key] = message.bytes
         elif isinstance(message, messages.Execution):
-            self.executions[message.graph].append(message)
+            self._add_execution(message)
         elif isinstance(message, messages.Device):
             self.devices.append(message)
         elif isinstance(message, messages.Report):
@@ -41,11 +60,56 @@ class Record:
         elif isinstance(message, messages.Complaint):
             self.complaints.append(message.text)
 
+    def _add_execution(self, execution: messages.Execution) -> None:
+        if not self.understands(execution):
+            return
+        graph = self.same(execution.graph)
+        if self.runs[graph]:
+            self.seconds[graph] += op_seconds(execution)
+        self.runs[graph] += 1
+        kept = self.executions[graph]
+        kept.append(execution)
+        if len(kept) > KEPT:
+            del kept[0]
+
+    def _first_like(self, graph: messages.Graph) -> int:
+        structure = [node[1:] for node in graph.nodes]
+        for other, first in self._same.items():
+            if other != first or self.graphs[other].signature != graph.signature:
+                continue
+            if [node[1:] for node in self.graphs[other].nodes] == structure:
+                return other
+        return graph.id
+
+    def understands(self, execution: messages.Execution) -> bool:
+        """Whether the graph and keys of `execution` are known: when more is told than dltune can
+        read in time, the plugin leaves messages out."""
+        known = execution.graph in self.graphs
+        if known and all(event[1] in self.keys for event in execution.events):
+            return True
+        lost = "some of what the job told was lost; it ran graphs faster than they could be read"
+        if lost not in self.complaints:
+            self.complaints.append(lost)
+        return False
+
+    def same(self, graph: int) -> int:
+        """The first graph with the structure of `graph`."""
+        return self._same[graph]
+
+    def trains(self, graph: int) -> bool:
+        """Whether `graph` computes gradients or changes variables by them."""
+        return self._trains[graph]
+
+    def uses_model(self, graph: int) -> bool:
+        """Whether `graph` reads variables."""
+        return any(_MODEL.search(node[1]) for node in self.graphs[graph].nodes)
+
     def settings(self) -> messages.Device | None:
         """The devices that the job's steps run on: TensorFlow also makes some of its own, which
         never carry what a script asked for."""
         asked = [d for d in self.devices if d.asked_intra or d.asked_inter]
-        return (asked or self.devices or [None])[0]
+        found = asked or self.devices
+        return found[0] if found else None
 
 
 def op_seconds(execution: messages.Execution) -> float:
@@ -59,35 +123,49 @@ def span(execution: messages.Execution) -> float:
 
 
 def main_graph(record: Record) -> int | None:
-    """The graph with the most op time, first executions (which warm up) left out."""
-    totals = {
-        graph: sum(map(op_seconds, executions[1:]))
-        for graph, executions in record.executions.items()
-        if len(executions) > 1
-    }
-    return max(totals, key=totals.__getitem__, default=None)
+    """The repeating graph with the most op time; one that trains comes before one that does not."""
+    repeating = [graph for graph, runs in record.runs.items() if runs > 1]
+    return max(
+        repeating, key=lambda graph: (record.trains(graph), record.seconds[graph]), default=None
+    )
 
 
 def step_graphs(record: Record, least_share: float) -> list[int]:
     """The graphs whose executions are the job's steps, the one with the most op time first.
 
     A graph counts when it repeats, has at least `least_share` of the steps' op time, and does not
-    run inside the executions of the main one: the functions of an input pipeline do.
+    run beside the main one, as the functions of an input pipeline do. Beside a main graph that
+    trains, another counts when it trains too, or when it uses the model in every round, as an
+    agent's choice of action does; validation runs in rounds of its own.
     """
     main = main_graph(record)
     if main is None:
         return []
-    busy = [
-        (e.start, e.start + int(span(e) / NANOSECOND)) for e in record.executions[main] if e.events
-    ]
-    found = {main: sum(map(op_seconds, record.executions[main][1:]))}
-    for graph, executions in record.executions.items():
-        later = executions[1:]
-        if graph == main or len(later) < 2:
+    found = {main: record.seconds[main]}
+    for graph, runs in record.runs.items():
+        if graph == main or runs < 3 or _beside(record, main, graph):
             continue
-        inside = sum(any(a <= e.start < b for a, b in busy) for e in later[-50:])
-        if inside * 2 < len(later[-50:]):
-            found[graph] = sum(map(op_seconds, later))
+        if (
+            record.trains(graph)
+            or not record.trains(main)
+            or (record.uses_model(graph) and _in_every_round(record, main, graph))
+        ):
+            found[graph] = record.seconds[graph]
     total = sum(found.values())
     chosen = [graph for graph, seconds in found.items() if seconds >= least_share * total]
     return sorted(chosen, key=lambda graph: -found[graph])
+
+
+def _beside(record: Record, main: int, graph: int) -> bool:
+    """Whether executions of `graph` overlap in time with those of `main`."""
+    busy = [(e.start, e.start + span(e) / NANOSECOND) for e in record.executions[main] if e.events]
+    others = [(e.start, e.start + span(e) / NANOSECOND) for e in record.executions[graph]]
+    beside = sum(any(a < end and start < b for a, b in busy) for start, end in others)
+    return beside * 10 > len(others)
+
+
+def _in_every_round(record: Record, main: int, graph: int) -> bool:
+    starts = sorted(e.start for e in record.executions[main])
+    rounds = {bisect_right(starts, e.start) for e in record.executions[graph]}
+    between = rounds & set(range(1, len(starts)))
+    return len(between) * 2 >= len(starts) - 1

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dltune import __version__
 from dltune.documents import profile as doc
@@ -27,17 +28,19 @@ class Own:
 
     @classmethod
     def of(cls, record: Record, targets: Sequence[int], warm_up: int) -> Own:
-        """From all that `record` holds now; the first `warm_up` executions of each are left out."""
+        """From all that `record` holds now; the first `warm_up` executions of each are left out,
+        as far as others are left."""
         executions: dict[int, list[messages.Execution]] = {}
         walls: dict[int, list[float]] = {}
         seconds: dict[str, list[float]] = defaultdict(list)
         for graph in targets:
             every = record.executions[graph]
-            kept = every[min(warm_up, max(len(every) - 1, 0)) :]
+            warming = max(warm_up - (record.runs[graph] - len(every)), 0)
+            kept = every[min(warming, len(every) - 1) :]
             executions[graph] = kept
             starts = [e.start for e in kept]
-            walls[graph] = [(b - a) * NANOSECOND for a, b in zip(starts, starts[1:], strict=False)]
-            walls[graph] = walls[graph] or [span(e) for e in kept]
+            pauses = [(after - before) * NANOSECOND for before, after in pairwise(starts)]
+            walls[graph] = pauses or [span(e) for e in kept]
             for execution in kept:
                 for _, key, _, _, start, end, _ in execution.events:
                     seconds[record.keys[key].key].append((end - start) * NANOSECOND)
@@ -159,11 +162,11 @@ def _step(
         repeats = 0.0
         output = 0
         if number in keys:
-            key = keys[number].most_common(1)[0][0]
-            op = index.setdefault(key, len(index))
+            usual = keys[number].most_common(1)[0][0]
+            op = index.setdefault(usual, len(index))
             repeats = keys[number].total() / len(executions)
-            counts[key] += round(repeats)
-            output = bytes_of[key]
+            counts[usual] += round(repeats)
+            output = bytes_of[usual]
         nodes.append(
             doc.Node(
                 name=name,

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
+from dltune.errors import UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, why_no_step
+from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import Orders, machine_lines
-from dltune.job.record import Record, main_graph, op_seconds, span, step_graphs
+from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
+from dltune.job.record import NANOSECOND, Record
+from dltune.job.unreported import unreported
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
+from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble
 
-# executions of the main step under the job's own settings: the first few warm up
-WARM_UP, OWN = 3, 12
-# a long step need not run so often before the climb begins
-OWN_SECONDS, OWN_LEAST = 30.0, 3
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
 HEAVY_SHARE = 0.9
-# a step that takes less of the op time than this is not one to tune
-LEAST_SHARE = 0.02
-# a step that has not run for so many times its usual pause has ended, such as a validation step
-GONE = 20.0
+# a step that has not run for so many times its usual pause (or seconds) is over, or pauses
+GONE, GONE_SECONDS = 20.0, 5.0
+# seconds between two looks at a job that has shown no step yet
+LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -36,25 +35,24 @@ class Progress:
     """For the progress line. `left` is in seconds, None while it is not known."""
 
     phase: str
-    step: int
+    step: int = 0
     case: Case | None = None
     climbing: int = 0
     left: float | None = None
 
 
-class _Phase(enum.Enum):
-    DISCOVER = "finding the training step"
-    CLIMB = "climbing"
-    DONE = "done"
-
-
 @dataclass
-class _Sample:
-    """The executions seen so far of the case that runs now."""
+class _Climbing:
+    """The climb on the steps that were found: `repeats` are the executions of its present case."""
 
-    version: int = 1
+    steps: Steps
+    own: Own
+    version: int
     repeats: dict[int, int] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
+    spent: list[float] = field(default_factory=list)  # seconds for each case so far
+    training: int = 0  # executions of other graphs, which train where these do not
 
 
 class Session:
@@ -81,24 +79,30 @@ class Session:
         self.seen = Sightings()
         self.profile: Profile | None = None
         self.notes: list[str] = []
-        cases: list[Case] = [
+        self._cases: list[Case] = [
             (n, p) for n in ladder(machine, interval) for p in placements(machine, n)
         ]
-        self.climb = Climb(cases)
-        self._phase = _Phase.DISCOVER
+        self.climb = Climb(self._cases)
+        self._discovery = Discovery(self.seen.records)
+        self._climbing: _Climbing | None = None
         self._processes: dict[int, Process] = {}
-        self._pid: int | None = None
-        self._targets: list[int] = []
-        self._own: Own | None = None
-        self._sample = _Sample()
-        self._steps = 0
-        self._began = time.monotonic()
+        self._version = 1
+        self._executions = 0
+        self._looked = time.monotonic()
+        self._building: str | None = None
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: record every graph, under the job's own settings."""
         self.seen.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
-        return [*machine_lines(self.machine), "count\t1", *Orders(1, discover=True).lines()]
+        self._building = None
+        watched = self._climbing is None
+        return [
+            *machine_lines(self.machine),
+            LEASH,
+            "count\t1",
+            *Orders(self._version, discover=watched).lines(),
+        ]
 
     def run(self, job: Job) -> Profile:
         """The whole profile. The job still runs afterwards.
@@ -106,18 +110,21 @@ class Session:
         Raises a DltuneError that tells why when the job gave no step; what had been measured until
         then has been kept.
         """
-        for event in job.events(1.0):
+        for event in job.events(0.5):
             if event is not None:
                 self._hear(event)
-            if self._phase is _Phase.CLIMB:
-                self._climb_on()
-            if self._phase is _Phase.DONE:
-                self._save(None)
-                assert self.profile is not None
-                self._release()
-                return self.profile
+            if self._climbing is None:
+                self._look_after(job)
+            elif self._case_is_over(self._climbing):
+                self._next_case(self._climbing)
+            if self._climbing is not None and self.climb.case is None:
+                return self._finish()
+            if event is None and self._measured_process_ended() and job.exit_code is None:
+                self._save("the measured process ended, the job goes on")
+                break
             self._report_progress()
-        self._save(f"the job ended (exit code {job.exit_code}) before all was measured")
+        else:
+            self._save(f"the job ended (exit code {job.exit_code}) before all was measured")
         if self.profile is None:
             raise why_no_step(self.seen, job.exit_code)
         if crash := crash_of(self.seen, job.exit_code):
@@ -129,57 +136,104 @@ class Session:
         self._save("interrupted")
 
     def _hear(self, event: Event) -> None:
-        self.seen.add(event.message)
+        message = event.message
+        self.seen.add(message)
         if event.process is None:
-            if isinstance(event.message, messages.Building):
-                self.tell(
-                    Progress(f"building the plugin for TensorFlow {event.message.version}", 0)
-                )
+            if isinstance(message, messages.Building):
+                self._building = message.version
+            elif isinstance(message, messages.Failed):
+                self._give_up_if_hopeless()
             return
-        record = self.seen.records[event.process.pid]
-        if not isinstance(event.message, messages.Execution):
-            record.add(event.message)
-            return
-        if self._phase is _Phase.DISCOVER:
-            record.add(event.message)
-            self._discover(event.process.pid)
-        elif event.process.pid == self._pid:
-            self._measure(record, event.message)
-
-    def _discover(self, pid: int) -> None:
+        pid = event.process.pid
         record = self.seen.records[pid]
-        main = main_graph(record)
-        if main is None:
-            return
-        seen = record.executions[main][WARM_UP:]
-        self._steps = len(record.executions[main])
-        long = sum(map(span, seen)) >= OWN_SECONDS and len(seen) >= OWN_LEAST
-        if len(seen) <= OWN and not long:
-            return
-        targets = step_graphs(record, LEAST_SHARE)
-        if record.graphs[main].xla:
-            return  # told by why_no_step when the job ends
-        self._pid, self._targets = pid, targets
-        self._own = Own.of(record, targets, WARM_UP)
-        self._phase = _Phase.CLIMB
-        if self.climb.case is None:
-            self._phase = _Phase.DONE
-        else:
-            self._order_case()
-        for other, process in self._processes.items():
-            if other != pid:
-                process.order(Orders(2).lines())
+        climbing = self._climbing
+        if not isinstance(message, messages.Execution):
+            record.add(message)
+            if isinstance(message, messages.Report):
+                self._give_up_if_hopeless()
+        elif climbing is None:
+            record.add(message)
+            if steps := self._discovery.find():
+                self._start_climb(steps)
+        elif pid == climbing.steps.pid and record.understands(message):
+            if record.same(message.graph) in climbing.steps.targets:
+                self._measure(climbing, record, message)
+            elif record.trains(message.graph) and not climbing.steps.trains:
+                climbing.training += 1
+                if climbing.training > 1:
+                    self._start_again()
 
-    def _order_case(self) -> None:
-        """Let the targets run the climb's present case, from their next execution on."""
+    def _look_after(self, job: Job) -> None:
+        """Every few seconds: make sure that the job can still come to a step."""
+        if time.monotonic() - self._looked < LOOK_SECONDS or job.exit_code is not None:
+            return
+        self._looked = time.monotonic()
+        reported = {python.pid for python in self.seen.pythons}
+        if (pid := unreported(job.pid, reported)) is not None:
+            raise UsageError(
+                f"pid {pid} runs TensorFlow but never reported in: its Python was started with "
+                "-I, -S or a PYTHONPATH of its own, or sets its environment aside",
+                remedy="start it so that it takes PYTHONPATH from its environment",
+            )
+        for process in self._processes.values():
+            process.order([REPORT])
+
+    def _measured_process_ended(self) -> bool:
+        climbing = self._climbing
+        return climbing is not None and not Path(f"/proc/{climbing.steps.pid}").exists()
+
+    def _give_up_if_hopeless(self) -> None:
+        if self._climbing is None and (error := hopeless(self.seen)):
+            raise error
+
+    def _start_climb(self, steps: Steps) -> None:
+        record = self.seen.records[steps.pid]
+        own = Own.of(record, steps.targets, WARM_UP)
+        self._climbing = _Climbing(steps, own, self._version)
+        self._executions = self._discovery.runs
+        if not steps.trains:
+            self.notes.append(
+                "no graph of the job computes gradients; the one with the most time was measured"
+            )
+        others = [
+            pid for pid, other in self.seen.records.items() if pid != steps.pid and other.runs
+        ]
+        if others:
+            self.notes.append(
+                f"{len(others)} more processes of the job ran TensorFlow beside the measured one"
+            )
+        self._order_case(self._climbing)
+        for pid, process in self._processes.items():
+            if pid != steps.pid:
+                process.order(Orders(self._version).lines())
+
+    def _start_again(self) -> None:
+        """What was taken for the step was not: training has begun only now."""
+        self.climb = Climb(self._cases)
+        self._climbing = None
+        self.notes.clear()
+        self._version += 1
+        for process in self._processes.values():
+            process.order(Orders(self._version, discover=True).lines())
+
+    def _order_case(self, climbing: _Climbing) -> None:
+        """Let the targets run the climb's present case, from their next execution on.
+
+        Other graphs are still recorded, so that a training step that comes later is seen.
+        """
         case = self.climb.case
-        assert case is not None and self._pid is not None
-        record = self.seen.records[self._pid]
-        self._sample = _Sample(self._sample.version + 1, dict.fromkeys(self._targets, 0))
+        if case is None:
+            return
+        self._version += 1
+        climbing.version = self._version
+        climbing.repeats = dict.fromkeys(climbing.steps.targets, 0)
+        climbing.began = time.monotonic()
+        record = self.seen.records[climbing.steps.pid]
         orders = Orders(
-            self._sample.version,
-            targets=[record.graphs[g].signature for g in self._targets],
+            self._version,
+            targets=[record.graphs[g].signature for g in climbing.steps.targets],
             events=True,
+            discover=not climbing.steps.trains,
             serial=True,
             fallback=(case[0], cores_for(self.machine, *case)),
             ops={
@@ -187,55 +241,67 @@ class Session:
                 for key, best in self.climb.stopped().items()
             },
         )
-        self._processes[self._pid].order(orders.lines())
+        self._processes[climbing.steps.pid].order(orders.lines())
 
-    def _measure(self, record: Record, execution: messages.Execution) -> None:
-        if execution.graph not in self._targets or execution.version != self._sample.version:
+    def _measure(self, climbing: _Climbing, record: Record, execution: messages.Execution) -> None:
+        if execution.version != climbing.version:
             return
-        self._steps += 1
-        repeats = self._sample.repeats
-        repeats[execution.graph] += 1
-        if repeats[execution.graph] == 1:
+        graph = record.same(execution.graph)
+        self._executions += 1
+        climbing.gone.discard(graph)
+        climbing.repeats[graph] += 1
+        if climbing.repeats[graph] == 1:
             return  # the first after a change of threads warms caches and workers
         for _, key_id, threads, _, start, end, _ in execution.events:
             key = record.keys[key_id].key
             wanted = self.climb.wanted(key)
             if threads <= 0 or wanted is None or threads != wanted[0]:
                 continue  # not under control: asynchronous, or may wait for another kernel
-            self.climb.add(key, (end - start) * 1e-9)
+            self.climb.add(key, (end - start) * NANOSECOND)
 
-    def _climb_on(self) -> None:
-        repeats = self._sample.repeats
-        usual = self._own.longest_wall if self._own else 0.0
-        waited = time.monotonic() - self._sample.began
+    def _case_is_over(self, climbing: _Climbing) -> bool:
+        """Whether every step that still runs has run the case often enough."""
+        repeats = climbing.repeats
         if not any(repeats.values()):
-            return
-        patience = max(GONE * usual, 5.0)
-        present = [n for n in repeats.values() if n or waited < patience]
-        least = min(present) - 1
-        if least < LEAST_REPEATS or (least < self.cap and not self._steady()):
-            return
-        self.climb.advance()
-        self._save("the climb is not over")
-        if self.climb.case is None:
-            self._phase = _Phase.DONE
-        else:
-            self._order_case()
+            return False  # the job does something else now: validation, a checkpoint
+        waited = time.monotonic() - climbing.began
+        if waited >= max(GONE * climbing.own.longest_wall, GONE_SECONDS):
+            climbing.gone |= {graph for graph, n in repeats.items() if n == 0}
+        least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
+        return least >= LEAST_REPEATS and (least >= self.cap or self._steady(climbing))
 
-    def _steady(self) -> bool:
+    def _steady(self, climbing: _Climbing) -> bool:
         """Whether the ops that make up most of the time have small spreads."""
-        assert self._own is not None
-        heavy = self._own.heaviest(HEAVY_SHARE)
-        return all(self.climb.spread(key) <= STEADY for key in heavy)
+        return all(self.climb.spread(key) <= STEADY for key in climbing.own.heaviest(HEAVY_SHARE))
+
+    def _next_case(self, climbing: _Climbing) -> None:
+        climbing.spent.append(time.monotonic() - climbing.began)
+        self.climb.advance()
+        if self.climb.case is not None:
+            self._save("the climb is not over")
+        self._order_case(climbing)
+
+    def _finish(self) -> Profile:
+        self._save(None)
+        assert self.profile is not None
+        self._version += 1
+        for process in self._processes.values():  # go on as if dltune were not there
+            process.order(Orders(self._version).lines())
+        return self.profile
 
     def _save(self, partial: str | None) -> None:
-        if self._own is None:
-            self._salvage()
-        if self._own is None or self._pid is None:
-            return
+        """Keep what was measured so far; nothing when no step was seen twice."""
+        if self._climbing is not None:
+            steps, own = self._climbing.steps, self._climbing.own
+        else:
+            found = self._discovery.salvage()
+            if found is None:
+                return
+            steps = found
+            own = Own.of(self.seen.records[steps.pid], steps.targets, WARM_UP)
         self.profile = assemble(
-            self.seen.records[self._pid],
-            self._own,
+            self.seen.records[steps.pid],
+            own,
             self.climb,
             machine=self.machine,
             command=self.command,
@@ -245,33 +311,27 @@ class Session:
         )
         self.keep(self.profile)
 
-    def _salvage(self) -> None:
-        """A job that ended early may still have shown its steps."""
-        best = max(
-            self.seen.records.items(),
-            key=lambda item: sum(op_seconds(e) for es in item[1].executions.values() for e in es),
-            default=None,
-        )
-        if best is None:
-            return
-        pid, record = best
-        targets = step_graphs(record, LEAST_SHARE)
-        if targets and not record.graphs[targets[0]].xla:
-            warm_up = min(WARM_UP, len(record.executions[targets[0]]) - 1)
-            self._pid, self._targets = pid, targets
-            self._own = Own.of(record, targets, warm_up)
-
-    def _release(self) -> None:
-        """Let every process go on as if dltune were not there."""
-        for process in self._processes.values():
-            process.order(Orders(self._sample.version + 1).lines())
-
     def _report_progress(self) -> None:
-        left = None
-        if self._phase is _Phase.CLIMB and self._own is not None:
-            spent = time.monotonic() - self._sample.began
-            per_case = max(self._own.longest_wall * (LEAST_REPEATS + 2) * 1.5, 0.01)
-            left = max(per_case * self.climb.cases_left - spent, 0.0)
+        climbing = self._climbing
+        if climbing is None:
+            self.tell(Progress(self._waiting_for(), self._discovery.runs))
+            return
+        if climbing.spent:
+            per_case = sum(climbing.spent) / len(climbing.spent)
+        else:  # serialised and on one thread, a step is slower than the job's own
+            per_case = climbing.own.longest_wall * (LEAST_REPEATS + 1) * 2
+        left = per_case * self.climb.cases_left - (time.monotonic() - climbing.began)
         self.tell(
-            Progress(self._phase.value, self._steps, self.climb.case, self.climb.climbing, left)
+            Progress(
+                "climbing", self._executions, self.climb.case, self.climb.climbing, max(left, 0.0)
+            )
         )
+
+    def _waiting_for(self) -> str:
+        if self._building:
+            return f"building the plugin for TensorFlow {self._building}, once"
+        if self.seen.records:
+            return "finding the training step"
+        if self.seen.pythons:
+            return "waiting for the job to import TensorFlow"
+        return "waiting for a Python of the job"

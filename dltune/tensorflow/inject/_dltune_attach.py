@@ -8,19 +8,22 @@ from __future__ import annotations
 import atexit
 import ctypes
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import _dltune_plugin
+import _dltune_plugin  # beside this file, which sitecustomize puts on sys.path
 
 # what tells the ranks of a node apart; dltune knows what each means
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
-_plugin = None  # keeps the library loaded
+_plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
 def start(path: str) -> None:
@@ -56,21 +59,22 @@ def attach(path: str) -> None:
         library = _dltune_plugin.library(
             folder, on_build=lambda: _tell(path, {"type": "building", **facts})
         )
-        _plugin = ctypes.CDLL(str(library))
-        _plugin.dltune_open.restype = ctypes.c_char_p
+        plugin = ctypes.CDLL(str(library))
+        plugin.dltune_open.restype = ctypes.c_char_p
         hello = json.dumps({"type": "plugin", **facts})
-        complaint = _plugin.dltune_open(path.encode(), hello.encode())
+        complaint = plugin.dltune_open(path.encode(), hello.encode())
     except Exception as error:
         _tell(path, {"type": "failed", **facts, "reason": str(error)})
         return
     if complaint:
         _tell(path, {"type": "failed", **facts, "reason": complaint.decode()})
         return
-    owner = os.getpid()
-    atexit.register(lambda: _plugin.dltune_close() if os.getpid() == owner else None)
+    _plugin = plugin
+    owner = os.getpid()  # a forked child must not close what it shares with its parent
+    atexit.register(lambda: plugin.dltune_close() if os.getpid() == owner else None)
 
 
-def _tell(path: str, message: dict) -> dict:
+def _tell(path: str, message: dict[str, Any]) -> dict[str, Any]:
     """Send one message to dltune and return its answer ({} when dltune is gone)."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -78,9 +82,10 @@ def _tell(path: str, message: dict) -> dict:
             connection.connect(path)
             connection.sendall(json.dumps(message).encode() + b"\n")
             answer = connection.makefile("rb").readline()
-        return json.loads(answer or b"{}")
+        reply: dict[str, Any] = json.loads(answer or b"{}")
     except (OSError, ValueError):
         return {}
+    return reply
 
 
 class _Watch(importlib.abc.MetaPathFinder):
@@ -89,7 +94,12 @@ class _Watch(importlib.abc.MetaPathFinder):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -105,12 +115,12 @@ class _Loader(importlib.abc.Loader):
         self._inner = inner
         self._path = path
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
         attach(self._path)
 
-    def __getattr__(self, name):  # loaders have optional parts, such as get_source
+    def __getattr__(self, name: str) -> Any:  # loaders have optional parts, such as get_source
         return getattr(self._inner, name)

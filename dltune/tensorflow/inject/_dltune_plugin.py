@@ -22,7 +22,8 @@ OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is writ
 def build_module() -> ModuleType:
     """dltune/native/build.py, loaded by its path."""
     spec = importlib.util.spec_from_file_location("_dltune_build", _PACKAGE / "native" / "build.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

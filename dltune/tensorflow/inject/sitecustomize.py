@@ -10,7 +10,7 @@ import sys
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def _run_shadowed():
+def _run_shadowed() -> None:
     """Run the sitecustomize that ours hides, if the environment has one."""
     import importlib.machinery
 
@@ -23,7 +23,7 @@ def _run_shadowed():
         spec.loader.exec_module(module)
 
 
-def _start():
+def _start() -> None:
     if not os.environ.get("DLTUNE_SOCKET") or os.environ.get("DLTUNE_DISABLE") == "1":
         return
     sys.path.append(_FOLDER)
