@@ -106,9 +106,10 @@ class Contest:
             self._tell(Progress(phase))
             for runner in waited:
                 runner.listen(BRIEFLY)
-                silent = time.monotonic() - runner.news > self._patience
-                if runner.ended or (silent and not runner.standing):
+                if runner.ended:
                     raise _under(runner, runner.why_not())
+                if not runner.standing and time.monotonic() - runner.news > self._patience:
+                    raise _under(runner, runner.why_not(), f"{self._patience:g} s without news")
 
     def _first_turn(self, runner: Runner) -> Allotment:
         """Warm up, and find out how long this setting's turn is."""
@@ -165,9 +166,10 @@ class Contest:
         self._keep()
 
 
-def _under(runner: Runner, error: DltuneError) -> DltuneError:
-    """The same error, saying under which setting."""
-    error.args = (f"under {runner.setting.name}: {error}",)
+def _under(runner: Runner, error: DltuneError, when: str = "") -> DltuneError:
+    """The same error, saying under which setting, and when."""
+    after = f" ({when})" if when else ""
+    error.args = (f"under {runner.setting.name}{after}: {error}",)
     return error
 
 

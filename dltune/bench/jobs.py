@@ -12,7 +12,7 @@ from dltune.bench.runner import Runner
 from dltune.errors import DltuneError
 from dltune.job.launch import Job
 
-# of the output of a job that ended too early
+# of the output of a job that died
 LAST_LINES = 15
 
 
@@ -22,7 +22,7 @@ def compete(
     """Start the command once for each setting, run the contest, end all jobs.
 
     What the jobs write goes to stderr when `verbose`; else it is kept aside, and the last lines of
-    a job that ended too early are said. Raises as `Contest.run`, and UsageError when the command
+    a job that died are said. Raises as `Contest.run`, and UsageError when the command
     cannot be started.
     """
     with contextlib.ExitStack() as stack:
@@ -48,7 +48,7 @@ def compete(
 
 def _say_last_words(contest: Contest, logs: dict[Runner, Path], say: Callable[[str], None]) -> None:
     for runner in contest.runners:
-        if not runner.ended:
+        if not (runner.ended and runner.exit_code):
             continue
         with open(logs[runner], "rb") as file:
             file.seek(max(0, logs[runner].stat().st_size - (1 << 16)))

@@ -130,10 +130,10 @@ def command(
             compete(contest, job, verbose=verbose, say=line.say)
         except KeyboardInterrupt:
             if not any(contest.turns.values()):
-                line.say("interrupted; nothing was measured yet")
+                line.say("nothing was measured yet")
                 raise
             interrupted = True
-            line.say("interrupted; what was measured is kept")
+            line.say("what was measured is kept")
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))

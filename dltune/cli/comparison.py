@@ -33,7 +33,7 @@ def show(bench: Bench) -> None:
     measured = [setting for setting in bench.settings if setting.summary]
     if not measured:
         return
-    rounds = max(len(setting.turns) for setting in measured)
+    rounds = min(len(setting.turns) for setting in measured)
     by_name = {setting.name: setting for setting in bench.settings}
     reference = by_name[bench.reference]
     title = f"{shlex.join(bench.command)}: {rounds} round{'s' * (rounds > 1)} of interleaved turns"

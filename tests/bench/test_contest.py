@@ -1,0 +1,140 @@
+"""Turns: who has one when, how long it is, and what is left when a job ends too early."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import synthetic
+from pretended import Clock, PretendedJob, setting
+
+from dltune.bench.contest import Contest, Progress
+from dltune.bench.runner import Runner
+from dltune.errors import DltuneError, JobFailed, UsageError
+
+MACHINE = synthetic.machine(2)
+NAMES = ("default", "recommended", "plan")
+
+
+class Trial:
+    """A contest of pretended jobs, and what was told and kept of it."""
+
+    def __init__(
+        self,
+        jobs: dict[str, PretendedJob],
+        *,
+        rounds: int = 6,
+        seconds: float = 0.05,
+        signatures: tuple[str, ...] = ("step",),
+    ) -> None:
+        self.told: list[Progress] = []
+        self.kept: list[int] = []
+        self.runners = []
+        for name, job in jobs.items():
+            runner = Runner(setting(name, signatures), MACHINE, signatures)
+            job.boot(runner)
+            self.runners.append(runner)
+        self.contest = Contest(
+            self.runners,
+            signatures,
+            rounds=rounds,
+            seconds=seconds,
+            patience=0.0,
+            tell=self.told.append,
+            keep=lambda: self.kept.append(sum(map(len, self.contest.turns.values()))),
+        )
+
+
+def test_every_setting_has_every_place_equally_often(clock: Clock) -> None:
+    trial = Trial({name: PretendedJob(clock) for name in NAMES})
+    trial.contest.run()
+    turns = [(p.round, p.phase) for p in trial.told if p.round]
+    by_round = [[name for r, name in turns if r == n] for n in range(1, 7)]
+    assert all(sorted(order) == sorted(NAMES) for order in by_round)
+    for place in range(3):
+        assert Counter(order[place] for order in by_round) == dict.fromkeys(NAMES, 2)
+    assert trial.kept == [3, 6, 9, 12, 15, 18]
+    assert trial.contest.partial is None
+    assert trial.contest.culprit is None
+
+
+def test_the_first_step_of_a_turn_warms_up_and_is_dropped(clock: Clock) -> None:
+    slow_first = PretendedJob(clock, cost=lambda number, place: 5.0 if place == 0 else 0.01)
+    trial = Trial({"recommended": slow_first, "plan": PretendedJob(clock)})
+    trial.contest.run()
+    for turns in trial.contest.turns.values():
+        assert [step for turn in turns for step in turn.steps] == pytest.approx([0.01] * 30)
+
+
+@pytest.mark.parametrize(("step", "executions"), [(0.01, 6), (0.001, 51), (10.0, 4)])
+def test_a_turn_is_about_so_long_and_has_three_steps(
+    clock: Clock, step: float, executions: int
+) -> None:
+    job = PretendedJob(clock, cost=lambda number, place: step)
+    Trial({"plan": job}, rounds=2).contest.run()
+    assert job.granted == [4, executions, executions]
+
+
+def test_steps_of_two_graphs(clock: Clock) -> None:
+    jobs = {name: PretendedJob(clock, ("d", "g")) for name in NAMES}
+    trial = Trial(jobs, signatures=("d", "g"))
+    trial.contest.run()
+    for turns in trial.contest.turns.values():
+        assert [len(turn.steps) for turn in turns] >= [3] * 6
+        assert {round(step, 9) for turn in turns for step in turn.steps} == {0.02}
+
+
+def test_a_main_graph_that_runs_seldom_is_waited_for(clock: Clock) -> None:
+    job = PretendedJob(clock, (*["g"] * 15, "d"))
+    trial = Trial({"plan": job}, signatures=("d", "g"), rounds=2)
+    trial.contest.run()
+    assert all(turn.steps for turn in trial.contest.turns["plan"])
+    assert len(job.granted) > 3
+
+
+def test_a_job_that_ends_after_some_rounds(clock: Clock) -> None:
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    jobs["plan"] = PretendedJob(clock, length=4 + 2 * 6 + 1, exit_code=9)
+    trial = Trial(jobs)
+    trial.contest.run()
+    assert trial.contest.partial == "the job under plan ended (exit code 9) in round 3 of 6"
+    assert trial.contest.culprit is trial.runners[2]
+    assert len(trial.contest.turns["plan"]) == 2
+    assert trial.kept[-1] == 2 * 3
+
+
+def test_a_job_that_ends_before_a_round(clock: Clock) -> None:
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    jobs["default"] = PretendedJob(clock, length=5, exit_code=9)
+    with pytest.raises(JobFailed, match="under default: the job ended with exit code 9") as caught:
+        Trial(jobs).contest.run()
+    assert caught.value.exit_code == 9
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    jobs["default"] = PretendedJob(clock, length=2)
+    with pytest.raises(UsageError, match="exit code 0 before every setting") as done:
+        Trial(jobs).contest.run()
+    assert "more steps" in str(done.value.remedy)
+
+
+def test_a_job_that_tells_nothing_is_refused_with_the_reason(clock: Clock) -> None:
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    trial = Trial(jobs)
+    jobs["plan"].queue.clear()
+    with pytest.raises(DltuneError, match=r"under plan .* without news.*: .*no Python"):
+        trial.contest.run()
+
+
+def test_interrupted_says_where(clock: Clock) -> None:
+    trial = Trial({name: PretendedJob(clock) for name in NAMES})
+    tell = trial.told.append
+
+    def interrupt(told: Progress) -> None:
+        tell(told)
+        if told.round == 3 and told.phase == "default":
+            raise KeyboardInterrupt
+
+    trial.contest._tell = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        trial.contest.run()
+    assert trial.contest.partial == "interrupted in round 3 of 6"
+    assert all(len(turns) >= 2 for turns in trial.contest.turns.values())

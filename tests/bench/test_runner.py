@@ -1,0 +1,159 @@
+"""What counts as a step: from start to start within a turn, and never the time between turns."""
+
+from __future__ import annotations
+
+import pytest
+import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretended import Clock, PretendedJob, execution, setting
+
+from dltune.bench import runner as module
+from dltune.bench.runner import JobEndedError, Runner
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.job.launch import Event
+
+MACHINE = synthetic.machine(2)
+
+
+def standing(job: PretendedJob, *signatures: str, name: str = "recommended") -> Runner:
+    signatures = signatures or ("step",)
+    runner = Runner(setting(name, signatures), MACHINE, signatures)
+    job.boot(runner)
+    runner.listen(0)
+    assert runner.standing
+    return runner
+
+
+def test_the_first_orders_set_the_pools_and_the_turnstile(clock: Clock) -> None:
+    job = PretendedJob(clock)
+    standing(job)
+    assert "uniform\t2\t1" in job.first_orders
+    assert {"turnstile\t1", "target\tstep"} <= set(job.first_orders)
+    assert job.first_orders.index("cores") < job.first_orders.index("uniform\t2\t1")
+
+
+def test_time_at_the_turnstile_is_in_no_step(clock: Clock) -> None:
+    runner = standing(PretendedJob(clock))
+    for _ in range(3):
+        clock.pass_(1000)
+        taken = runner.take(4)
+        assert taken.steps == pytest.approx([0.01] * 4)
+        assert taken.seconds == pytest.approx(0.04)
+        assert taken.per_step == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(st.floats(1e-3, 10), min_size=1, max_size=8), min_size=1, max_size=6))
+def test_with_one_graph_every_execution_is_one_step(turns: list[list[float]]) -> None:
+    clock = Clock()
+    seconds = [s for turn in turns for s in turn]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic_ns", clock)
+        runner = standing(PretendedJob(clock, cost=lambda number, place: seconds[number]))
+        for turn in turns:
+            clock.pass_(77)
+            assert runner.take(len(turn)).steps == pytest.approx(turn)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(2, 9), min_size=1, max_size=6))
+def test_a_step_of_two_graphs_holds_both(turns: list[int]) -> None:
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic_ns", clock)
+        job = PretendedJob(clock, ("g", "d"), cost=lambda number, place: (0.01, 0.03)[number % 2])
+        runner = standing(job, "d", "g")
+        for executions in turns:
+            clock.pass_(77)
+            taken = runner.take(executions)
+            assert taken.steps == pytest.approx([0.04] * len(taken.steps))
+            assert len(taken.steps) >= executions // 2 - 2
+            if taken.per_step:
+                assert taken.per_step == pytest.approx(2, rel=0.5)
+            assert len(taken.steps) < 3 or taken.per_step == 2
+
+
+def test_all_graphs_share_what_is_granted(clock: Clock) -> None:
+    job = PretendedJob(clock, ("d", "d", "d", "g"))
+    runner = standing(job, "d", "g")
+    taken = runner.take(16)
+    assert job.granted == [16]
+    assert taken.per_step == pytest.approx(4 / 3, rel=0.1)
+
+
+def test_a_job_that_ends_in_its_turn(clock: Clock) -> None:
+    runner = standing(PretendedJob(clock, length=5, exit_code=3))
+    runner.take(4)
+    with pytest.raises(JobEndedError):
+        runner.take(4)
+    assert runner.ended
+    assert runner.exit_code == 3
+
+
+def test_a_job_that_ended_between_turns(clock: Clock) -> None:
+    job = PretendedJob(clock)
+    runner = standing(job)
+    job.exit_code = 137
+    with pytest.raises(JobEndedError):
+        runner.take(4)
+    assert job.granted == []
+
+
+class Rank:
+    """Another process of the same job, which comes to its first step later."""
+
+    def __init__(self, job: PretendedJob) -> None:
+        self.pid = 1
+        self.hello = messages.Plugin(1, "2.21.0", "git", "3.11")
+        self.granted: list[list[str]] = []
+        self._job = job
+
+    def arrive(self) -> None:
+        self._job.queue.append(Event(self, messages.Waiting(9)))  # type: ignore[arg-type]
+
+    def order(self, lines: list[str]) -> None:
+        self.granted.append(lines)
+        self._job.queue.append(Event(self, execution(0, 7)))  # type: ignore[arg-type]
+        self.arrive()
+
+
+def test_a_rank_that_comes_late_gets_the_same_grant(clock: Clock) -> None:
+    job = PretendedJob(clock)
+    runner = standing(job)
+    rank = Rank(job)
+    runner.greet(rank)  # type: ignore[arg-type]
+    grant = job.order
+
+    def order(lines: list[str]) -> None:
+        rank.arrive()
+        job.order = grant  # type: ignore[method-assign]
+        grant(lines)
+
+    job.order = order  # type: ignore[method-assign]
+    taken = runner.take(4)
+    assert rank.granted == [["grant\t4"]]
+    assert taken.steps == pytest.approx([0.01] * 4)
+    runner.take(5)
+    assert rank.granted == [["grant\t4"], ["grant\t5"]]
+
+
+def test_confinement_reaches_every_interpreter() -> None:
+    hello = messages.Python(1, ["python"], "3.11", {})
+    free = Runner(setting("recommended"), MACHINE, ("step",))
+    confined = Runner(setting("1core", cpus=(1,)), MACHINE, ("step",))
+    assert free.answer(hello) == {}
+    assert confined.answer(hello) == {"cpus": [1]}
+
+
+def test_why_a_job_has_not_come_to_a_step(clock: Clock) -> None:
+    runner = Runner(setting("recommended"), MACHINE, ("step",))
+    job = PretendedJob(clock, ("validation",)).boot(runner)
+    job.queue.pop()  # it does not stand at the turnstile
+    runner.listen(0)
+    error = runner.why_not()
+    assert isinstance(error, UsageError)
+    assert "none of the graphs that the plan was made for (it ran validation)" in str(error)
+    job.exit_code = 7
+    assert runner.why_not().exit_code == 7

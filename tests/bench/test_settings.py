@@ -1,0 +1,107 @@
+"""Settings by name, and what a plan predicts for each."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.bench.settings import settings
+from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.errors import UsageError
+
+MACHINE = synthetic.machine(8, hardware=2, sockets=2)
+PREDICTIONS = tuple(
+    Prediction(name, seconds, 1.0, 1.0)
+    for name, seconds in (
+        ("default", 4.0),
+        ("recommended", 3.0),
+        ("uniform 4x2", 2.0),
+        ("s1+s2+s3", 1.0),
+    )
+)
+OP = OpPlan("Conv2D", 4, "spread", 0.5, 1.0, None, (Candidate(4, "spread", 0.5),))
+
+
+def plan(*ops: OpPlan, strategy: str = "s1+s2+s3", corun: bool = True) -> Plan:
+    section = Threads(strategy, Uniform(4, 2), corun, False, 1e-5, ops, PREDICTIONS)
+    return Plan(
+        SCHEMA, "2026", "0", "00", MACHINE.fingerprint, "m", 8, "2.21.0", ("a", "b"), section
+    )
+
+
+def test_each_name() -> None:
+    names = ("default", "recommended", "uniform", "own", "1core", "3x5")
+    found = {s.name: s for s in settings(names, plan(), MACHINE)}
+    assert list(found) == list(names)
+    pairs = {name: s.uniform and (s.uniform.intra, s.uniform.inter) for name, s in found.items()}
+    assert pairs == {
+        "default": (16, 16),
+        "recommended": (8, 2),
+        "uniform": (4, 2),
+        "own": None,
+        "1core": (1, 1),
+        "3x5": (3, 5),
+    }
+    assert found["1core"].cpus == MACHINE.cores[0].cpus
+    assert all(s.cpus is None for s in found.values() if s.name != "1core")
+    for one in found.values():
+        assert one.orders.turnstile
+        assert tuple(one.orders.targets) == ("a", "b")
+        assert not one.orders.ops
+        assert not one.orders.events
+    assert not any(line.startswith("uniform") for line in found["own"].lines())
+
+
+def test_predictions_stand_beside_the_setting_they_are_for() -> None:
+    names = ("default", "recommended", "uniform", "plan", "own", "1core")
+    found = {s.name: s.predicted for s in settings(names, plan(), MACHINE)}
+    assert found == {
+        "default": 4.0,
+        "recommended": 3.0,
+        "uniform": 2.0,
+        "plan": 1.0,
+        "own": None,
+        "1core": None,
+    }
+    named = settings(("16x16", "8x2", "4x2", "2x2"), plan(), MACHINE)
+    assert [s.predicted for s in named] == [4.0, 3.0, 2.0, None]
+
+
+def test_the_plan_is_enforced_as_run_does_it() -> None:
+    corun = settings(("plan",), plan(OP), MACHINE)[0]
+    assert list(corun.orders.corun) == ["Conv2D"]
+    assert corun.orders.turnstile
+    assert any(line.startswith("corun\tConv2D") for line in corun.lines())
+    alone = settings(("plan",), plan(OP, corun=False), MACHINE)[0]
+    assert alone.orders.ops["Conv2D"][0] == 4
+    uniform = settings(("plan",), plan(strategy="uniform 4x2", corun=False), MACHINE)[0]
+    assert uniform.uniform == Uniform(4, 2)
+    assert not uniform.orders.ops
+    assert uniform.predicted == 2.0
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ((), "no setting"),
+        (("plan", "default", "plan"), "plan is named twice"),
+        (("fast",), "no setting 'fast'"),
+        (("2x",), "no setting '2x'"),
+        (("0x1",), "not within 1 to 1024"),
+        (("1x4096",), "not within 1 to 1024"),
+    ],
+)
+def test_names_that_stand_for_nothing(names: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        settings(names, plan(), MACHINE)
+
+
+def test_plans_that_lack_what_is_asked_for() -> None:
+    bare = msgspec.structs.replace(plan(), threads=None)
+    for name in ("plan", "uniform"):
+        with pytest.raises(UsageError, match="the plan"):
+            settings((name,), bare, MACHINE)
+    elsewhere = msgspec.structs.replace(plan(), machine="other")
+    with pytest.raises(UsageError, match="the plan was made for"):
+        settings(("default",), elsewhere, MACHINE)
