@@ -11,10 +11,6 @@ from dltune.errors import UsageError
 from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine.placement import cores_for
 
-# An executor thread of TensorFlow stands at the gate for each ready op, so strategy 3 sees as many
-# ready ops as there are threads; the paper seldom saw more than five ready at once (III-D).
-GATE_INTER = 6
-
 
 def threads_of(plan: Plan) -> Threads:
     """The plan's thread section. Raises UsageError when it has none."""
@@ -92,11 +88,7 @@ def fit(plan: Plan, machine: Machine) -> Fitted:
     section = threads_of(plan)
     cores = len(machine.cores)
     dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
-    gated = section.corun and bool(section.ops)
-    uniform = Uniform(
-        intra=min(section.uniform.intra, cores),
-        inter=max(section.uniform.inter, GATE_INTER if gated else 1),
-    )
+    uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
     return Fitted(section, machine, uniform, dropped)
 
 
