@@ -176,4 +176,9 @@ def _sentences(
             f"{anchor.span * 1e3:.1f} ms from first op to last) by {anchor.overhead * 1e6:.2f} us "
             f"an op and a factor of {anchor.scale:.3f} on op times"
         )
+    if anchor.doubtful:
+        found.append(
+            "ops took very different times in the job and one by one, as when something else runs "
+            "on the machine: these predictions are doubtful, profile again when it is quiet"
+        )
     return [*found, *workload.remarks, *decision.remarks]

@@ -115,6 +115,7 @@ def test_the_anchor_makes_the_job_s_own_run_take_its_measured_time() -> None:
             assert found.seconds == pytest.approx(free * factor + 0.125, rel=1e-3)
             assert 0 <= anchor.overhead <= 10e-6
             assert (anchor.scale == 1.0) == (factor in (1.0, 1.01))
+            assert anchor.doubtful == (factor in (0.5, 3.0))
 
 
 def test_sixty_four_threads_on_two_cores_are_planned_down() -> None:
