@@ -110,7 +110,7 @@ class Output:
                 file.flush()
                 os.fsync(file.fileno())
             if self._replace:
-                os.replace(beside, self.path)
+                beside.replace(self.path)
             else:
                 os.link(beside, self.path)
                 self._replace = True

@@ -54,7 +54,7 @@ def library_path(name: str, sources: Sequence[Path], flags: Sequence[str], salt:
     """
     command = compiler()
     digest = hashlib.sha256()
-    for source in sorted({s for s in sources} | {h for s in sources for h in s.parent.glob("*.h")}):
+    for source in sorted(set(sources) | {h for s in sources for h in s.parent.glob("*.h")}):
         digest.update(source.read_bytes())
     try:
         version = subprocess.run(
@@ -108,11 +108,11 @@ def _compile(path: Path, sources: Sequence[Path], flags: Sequence[str]) -> None:
             command, capture_output=True, text=True, errors="replace", env=environment
         )
         if done.returncode == 0:
-            os.replace(unfinished, path)
+            Path(unfinished).replace(path)
             return
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)  # noqa: PTH108
+            Path(unfinished).unlink()
     log.write_text(f"{shlex.join(command)}\n\n{done.stdout}{done.stderr}")
     last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_LINES:])
     raise BuildError(

@@ -61,9 +61,9 @@ def test_co_running_leaves_the_cores_to_the_gate_unless_the_plan_names_them():
 
 def test_another_machine_is_told_apart():
     require_machine(plan(), machine(4))
-    with pytest.raises(UsageError, match="4 cores of test.*here are 8 cores"):
+    with pytest.raises(UsageError, match=r"4 cores of test.*here are 8 cores"):
         require_machine(plan(), machine(8))
-    with pytest.raises(UsageError, match="quota of 1.5"):
+    with pytest.raises(UsageError, match=r"quota of 1\.5"):
         require_machine(plan(), msgspec.structs.replace(machine(4), quota=1.5))
 
 
