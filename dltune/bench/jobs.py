@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dltune.bench.contest import Contest
@@ -14,6 +15,7 @@ from dltune.job.launch import Job
 
 # of the output of a job that died
 LAST_LINES = 15
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def compete(
@@ -22,28 +24,53 @@ def compete(
     """Start the command once for each setting, run the contest, end all jobs.
 
     What the jobs write goes to stderr when `verbose`; else it is kept aside, and the last lines of
-    a job that died are said. Raises as `Contest.run`, and UsageError when the command
-    cannot be started.
+    a job that died are said. Raises as `Contest.run`, and UsageError when the command cannot be
+    started.
     """
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-bench-")))
-        logs = {}
-        for number, runner in enumerate(contest.runners):
-            logs[runner] = folder / f"{number}.log"
-            log = stack.enter_context(open(logs[runner], "wb"))
-            where = 2 if verbose else log.fileno()
-            job = Job(command, answer=runner.answer, greet=runner.greet, stdout=where, stderr=where)
-            stack.enter_context(job)
-            # before the job is ended: who stands at the turnstile cannot handle a signal
-            stack.callback(runner.release)
-            runner.begin(job)
+    with _restored_signals(), contextlib.ExitStack() as stack:
         try:
-            contest.run()
-        except DltuneError:
-            _say_last_words(contest, logs, say)
-            raise
-        if contest.culprit:
-            _say_last_words(contest, logs, say)
+            _compete(contest, command, stack, verbose=verbose, say=say)
+        finally:  # all jobs are ended, however often somebody presses Ctrl-C meanwhile
+            for number in INTERRUPTS:
+                signal.signal(number, signal.SIG_IGN)
+
+
+def _compete(
+    contest: Contest,
+    command: Sequence[str],
+    stack: contextlib.ExitStack,
+    *,
+    verbose: bool,
+    say: Callable[[str], None],
+) -> None:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-bench-")))
+    logs = {}
+    for number, runner in enumerate(contest.runners):
+        logs[runner] = folder / f"{number}.log"
+        with open(logs[runner], "wb") as log:
+            to = 2 if verbose else log.fileno()
+            job = Job(command, answer=runner.answer, greet=runner.greet, stdout=to, stderr=to)
+            stack.enter_context(job)
+        # before the job is ended: who stands at the turnstile cannot handle a signal
+        stack.callback(runner.release)
+        runner.begin(job)
+    try:
+        contest.run()
+    except DltuneError:
+        _say_last_words(contest, logs, say)
+        raise
+    if contest.culprit:
+        _say_last_words(contest, logs, say)
+
+
+@contextlib.contextmanager
+def _restored_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say_last_words(contest: Contest, logs: dict[Runner, Path], say: Callable[[str], None]) -> None:

@@ -1,0 +1,189 @@
+"""`dltune bench` on a real TensorFlow job, with a per-op plan and with uniform settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dltune.documents import bench as benches
+from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.job.launch import Job
+from dltune.job.messages import Graph, Key
+from dltune.job.orders import Orders
+from dltune.machine import topology
+
+pytestmark = pytest.mark.tensorflow
+
+JOBS = Path(__file__).parent.parent / "jobs"
+TAPE = [sys.executable, str(JOBS / "gradient_tape.py")]
+GAN = [sys.executable, str(JOBS / "gan.py")]
+
+
+def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def running(argument: Path) -> list[str]:
+    """Processes that were started with this argument."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if str(argument).encode() in (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def step_of(command: list[str], largest: int) -> tuple[tuple[str, ...], set[str]]:
+    """The signatures of a job's largest graphs, and the keys of the convolutions it ran."""
+    graphs: dict[str, Graph] = {}
+    keys: set[str] = set()
+    first = Orders(1, discover=True).lines()
+    with Job([*command, "--steps", "5"], greet=lambda _: first, stdout=2) as job:
+        for event in job.events(1.0):
+            if event and isinstance(event.message, Graph):
+                graphs[event.message.signature] = event.message
+            elif event and isinstance(event.message, Key) and "Conv2D" in event.message.op:
+                keys.add(event.message.key)
+    found = sorted(graphs.values(), key=lambda graph: -len(graph.nodes))
+    return tuple(graph.signature for graph in found[:largest]), keys
+
+
+def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozenset()) -> Path:
+    """A co-running plan of one thread for each key; a uniform plan without keys."""
+    machine = topology.local()
+    names = ("default", "recommended", "uniform 2x2", "s1+s2+s3")
+    made = Plan(
+        schema=SCHEMA,
+        created="2026",
+        dltune="0",
+        profile="00",
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        tensorflow="2.21.0",
+        signatures=signatures,
+        threads=Threads(
+            strategy="s1+s2+s3" if keys else "uniform 2x2",
+            uniform=Uniform(2, 2),
+            corun=bool(keys),
+            hyperthreads=False,
+            small=0.0,
+            ops=tuple(
+                OpPlan(key, 1, "spread", 1e-3, 1e-3, None, (Candidate(1, "spread", 1e-3),))
+                for key in sorted(keys)
+            ),
+            predictions=tuple(Prediction(name, 0.01, 1.0, 1.0) for name in names),
+        ),
+    )
+    path.write_bytes(msgspec.json.encode(made))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tape_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    signatures, keys = step_of(TAPE, 1)
+    assert keys
+    return write_plan(tmp_path_factory.mktemp("tape") / "plan.json", signatures, keys)
+
+
+def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
+    output, raw = tmp_path / "bench.json", tmp_path / "raw.json"
+    losses = tmp_path / "losses"
+    done = dltune(
+        *("--plan", tape_plan, "--against", "recommended,plan,3x1", "--rounds", 3),
+        *("--seconds-per-turn", 0.1, "-o", output, "--pyperf", raw),
+        *("--", *TAPE, "--losses", losses),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "trained" not in done.stdout
+    made = benches.load(output)
+    assert made.partial is None
+    assert made.strategy == "s1+s2+s3"
+    by_name = {setting.name: setting for setting in made.settings}
+    assert list(by_name) == ["recommended", "plan", "3x1", "1core"]
+    assert (by_name["3x1"].intra, by_name["3x1"].inter) == (3, 1)
+    assert by_name["1core"].cpus == made.machine.cores[0].cpus
+    for setting in made.settings:
+        assert [turn.round for turn in setting.turns] == [0, 1, 2]
+        assert all(len(turn.steps) >= 3 for turn in setting.turns)
+        assert setting.summary is not None
+        assert setting.summary.cpu_seconds > 0
+        assert setting.name in done.stdout
+    assert by_name["1core"].summary
+    assert by_name["1core"].summary.efficiency == pytest.approx(1 / len(made.machine.cores))
+    assert raw.exists()
+    assert not running(losses)
+
+
+def test_a_gan_s_step_holds_both_graphs(tmp_path: Path) -> None:
+    signatures, _ = step_of(GAN, 2)
+    plan = write_plan(tmp_path / "plan.json", signatures)
+    output = tmp_path / "bench.json"
+    done = dltune(
+        *("--plan", plan, "--against", "recommended,default", "--no-one-core", "--rounds", 2),
+        *("--seconds-per-turn", 0, "-o", output, "--", *GAN),
+    )
+    assert done.returncode == 0, done.stderr
+    for setting in benches.load(output).settings:
+        assert [len(turn.steps) >= 3 for turn in setting.turns] == [True, True]
+
+
+def test_a_job_that_dies_keeps_the_rounds_before(tape_plan: Path, tmp_path: Path) -> None:
+    output = tmp_path / "bench.json"
+    done = dltune(
+        *("--plan", tape_plan, "--against", "recommended,3x1", "--no-one-core", "--rounds", 100),
+        *("--seconds-per-turn", 0, "-o", output),
+        *("--", sys.executable, JOBS / "dies.py", "--steps", 40, "--losses", tmp_path / "losses"),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "died after 40 steps, as asked" in done.stderr
+    made = benches.load(output)
+    assert made.partial is not None
+    assert made.partial.startswith("the job under recommended ended (exit code 1) in round")
+    assert f"this comparison is partial: {made.partial}" in done.stdout
+    assert all(setting.turns for setting in made.settings)
+    assert not running(tmp_path / "losses")
+
+
+def test_a_job_of_other_graphs_is_refused(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path / "plan.json", ("0123456789abcdef",))
+    done = dltune(
+        *("--plan", plan, "--against", "recommended", "--no-one-core", "--", *TAPE, "--steps", 3)
+    )
+    assert done.returncode == 2
+    assert "none of the graphs that the plan was made for" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_keeps_what_was_measured(tape_plan: Path, tmp_path: Path) -> None:
+    output, losses = tmp_path / "bench.json", tmp_path / "losses"
+    command = [
+        *(sys.executable, "-m", "dltune", "bench", "--plan", tape_plan, "--no-one-core"),
+        *("--against", "recommended,3x1", "--rounds", 10_000, "--seconds-per-turn", 0),
+        *("-o", output, "--", *TAPE, "--losses", losses),
+    ]
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while child.poll() is None and not output.exists():
+            time.sleep(0.2)
+        child.terminate()
+        stdout, stderr = child.communicate(timeout=60)
+    assert child.returncode == 130, stderr
+    assert "this comparison is partial: interrupted in round" in stdout
+    made = benches.load(output)
+    assert made.partial is not None
+    assert made.partial.startswith("interrupted in round")
+    assert not running(losses)
