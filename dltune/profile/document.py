@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -202,6 +203,4 @@ def _samples(values: Sequence[float]) -> doc.Samples:
 
 def _inputs(text: str) -> tuple[str, ...]:
     """The inputs of a key, "float[64,8],int32[2]" as ("float[64,8]", "int32[2]")."""
-    parts = text.split("],")
-    closed = (part if part.endswith("]") else part + "]" for part in parts if part)
-    return tuple(closed)
+    return tuple(re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text))

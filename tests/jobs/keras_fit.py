@@ -15,6 +15,7 @@ EXAMPLES = 40 * BATCH + 8
 arguments = parser(__doc__)
 arguments.add_argument("--steps-per-execution", type=int, default=1)
 arguments.add_argument("--checkpoints", metavar="FOLDER")
+arguments.add_argument("--validate-first", action="store_true")
 args = arguments.parse_args()
 keras.utils.set_random_seed(0)
 
@@ -42,6 +43,8 @@ model.compile(
     steps_per_execution=args.steps_per_execution,
 )
 inputs, labels = images(EXAMPLES)
+if args.validate_first:
+    model.evaluate(inputs, labels, batch_size=BATCH, verbose=0)
 with tempfile.TemporaryDirectory() as temporary, recording(args.losses) as record:
     folder = Path(args.checkpoints or temporary)
     history = model.fit(

@@ -1,0 +1,462 @@
+"""`dltune profile` on real TensorFlow jobs of every kind, and on those in which it cannot work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import files
+from dltune.documents import profile as documents
+from dltune.documents.profile import Profile
+from dltune.machine.placement import ladder
+
+pytestmark = pytest.mark.tensorflow
+
+JOBS = Path(__file__).parent.parent / "jobs"
+ROOT = JOBS.parent.parent
+PYTHON = sys.executable
+OTHER_PYTHON = Path(
+    os.environ.get("DLTUNE_TEST_OTHER_PYTHON", ROOT / ".venv-tf216" / "bin" / "python")
+)
+MARK = "DLTUNE_TEST_MARK"
+
+
+@dataclass
+class Done:
+    """A dltune that has ended, and the file that it was to write."""
+
+    code: int
+    stdout: str
+    stderr: str
+    output: Path
+
+    @property
+    def said(self) -> str:
+        """Its last words: the line that tells why, and what to do."""
+        lines = self.stderr.splitlines()
+        start = max(i for i, line in enumerate(lines) if line.startswith("dltune: "))
+        return "\n".join(lines[start:])
+
+    @property
+    def profile(self) -> Profile:
+        assert self.code == 0, self.stderr
+        return documents.load(self.output)
+
+    def wrote_nothing(self) -> bool:
+        """No profile, no claim, nothing half-written."""
+        return not list(self.output.parent.iterdir())
+
+
+def command(output: Path, job: Sequence[object], *options: object) -> list[str]:
+    arguments = ["profile", "--steps", 3, *options, "-o", output, "--", *job]
+    return [PYTHON, "-m", "dltune", *map(str, arguments)]
+
+
+def profile(
+    folder: Path, job: Sequence[object], *options: object, cwd: Path | None = None, **env: str
+) -> Done:
+    """Run `dltune profile` to its end. Nothing of the job may be left then."""
+    output = folder / "out" / "profile.json"
+    output.parent.mkdir(exist_ok=True)
+    mark = str(uuid.uuid4())
+    done = subprocess.run(
+        command(output, job, *options),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+        cwd=cwd,
+        env={**os.environ, MARK: mark, **env},
+    )
+    assert not list(with_mark(mark))
+    assert not list(output.parent.glob(".*")), "a claim or half a profile is left"
+    return Done(done.returncode, done.stdout, done.stderr, output)
+
+
+def with_mark(mark: str) -> Iterator[int]:
+    """Processes that were started with `mark` in their environment and still run."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if (
+                entry.name.isdigit()
+                and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes()
+            ):
+                yield int(entry.name)
+        except OSError:
+            continue
+
+
+def types(profile: Profile, step: int = 0) -> set[str]:
+    return {node.type for node in profile.steps[step].nodes}
+
+
+JOBS_THAT_WORK: dict[str, list[object]] = {
+    "keras_fit": [PYTHON, JOBS / "keras_fit.py"],
+    "steps_per_execution": [PYTHON, JOBS / "keras_fit.py", "--steps-per-execution", 4],
+    "validation_first": [PYTHON, JOBS / "keras_fit.py", "--validate-first"],
+    "gradient_tape": [PYTHON, JOBS / "gradient_tape.py"],
+    "gan": [PYTHON, JOBS / "gan.py"],
+    "v1_session": [PYTHON, JOBS / "v1_session.py"],
+    "multiprocessing": [PYTHON, JOBS / "multiprocessing_helpers.py"],
+    "tfdata_workers": [PYTHON, JOBS / "tfdata_workers.py"],
+    "own_threads": [PYTHON, JOBS / "own_threads.py"],
+    "module": [PYTHON, "-m", "module_job"],
+    "shell": ["sh", JOBS / "shell_job.sh"],
+    "other_environment": [OTHER_PYTHON, JOBS / "gradient_tape.py"],
+}
+
+
+@pytest.fixture(scope="session")
+def profiled(tmp_path_factory):
+    """The profile of each kind of job, made once."""
+    made: dict[str, Done] = {}
+
+    def get(name: str) -> Done:
+        if name == "other_environment" and not OTHER_PYTHON.exists():
+            pytest.skip("no other environment: make .venv-tf216, or set DLTUNE_TEST_OTHER_PYTHON")
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            made[name] = profile(folder, JOBS_THAT_WORK[name], cwd=JOBS, PYTHON=PYTHON)
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", JOBS_THAT_WORK)
+def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
+    done = profiled(name)
+    found = done.profile
+    assert found.partial is None
+    assert found.command[1:] == tuple(map(str, JOBS_THAT_WORK[name]))[1:]
+    heavy = [op for op in found.ops if op.times]
+    counts = {time.threads for op in heavy for time in op.times}
+    assert counts <= set(ladder(found.machine, found.interval))
+    assert len(counts) >= min(2, len(found.machine.cores))
+    assert any("Conv2DBackpropFilter" in op.type for op in heavy)
+    for step in found.steps:
+        assert step.wall.samples >= 1
+        assert step.span.median <= step.wall.median * 1.5
+        assert any("Grad" in node.type or "Backprop" in node.type for node in step.nodes)
+    assert sum(step.share for step in found.steps) == pytest.approx(1)
+    assert found.memory is not None
+    assert 0 < found.memory.live < found.memory.peak
+    assert f"written to {done.output}" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_keras_fit_is_one_step_without_its_validation(profiled):
+    for name in ("keras_fit", "validation_first"):
+        (step,) = profiled(name).profile.steps
+        assert "AssignSubVariableOp" in {node.type for node in step.nodes}
+
+
+def test_several_steps_in_one_execution_are_counted(profiled):
+    (step,) = profiled("steps_per_execution").profile.steps
+    (single,) = profiled("keras_fit").profile.steps
+
+    def runs(of) -> float:
+        return sum(n.repeats for n in of.nodes if n.type == "Conv2DBackpropFilter")
+
+    assert runs(step) == pytest.approx(4 * runs(single))
+
+
+def test_both_steps_of_a_gan_are_found(profiled):
+    found = profiled("gan").profile
+    assert len(found.steps) == 2
+    assert all("AssignSubVariableOp" in types(found, step) for step in (0, 1))
+
+
+@pytest.mark.parametrize("name", ["own_threads", "v1_session"])
+def test_the_threads_that_a_script_sets_are_accepted_and_told(profiled, name):
+    found = profiled(name).profile
+    assert (found.settings.intra, found.settings.inter) == (1, 1)
+    assert "intra-op 1, inter-op 1" in profiled(name).stdout
+
+
+def test_the_jobs_own_python_and_tensorflow_are_told(profiled):
+    found = profiled("other_environment").profile
+    version = subprocess.run(
+        [OTHER_PYTHON, "-c", "import importlib.metadata as m; print(m.version('tensorflow-cpu'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert found.tensorflow.version == version
+
+
+def test_input_pipelines_and_iterators_are_no_steps_and_not_controlled(profiled):
+    found = profiled("tfdata_workers").profile
+    assert len(found.steps) == 1
+    for name in ("keras_fit", "tfdata_workers"):
+        for op in profiled(name).profile.ops:
+            assert not (op.times and "Iterator" in op.type)
+
+
+def test_losses_are_those_of_a_plain_run(profiled, tmp_path):
+    """Until the climb begins, a profiled job computes what it computes without dltune."""
+    plain, measured = tmp_path / "plain", tmp_path / "measured"
+    job = [PYTHON, JOBS / "gradient_tape.py", "--steps", 30, "--losses"]
+    subprocess.run([*map(str, job), str(plain)], check=True, capture_output=True, timeout=240)
+    assert profile(tmp_path, [*job, measured], "--keep-running").code == 0
+    expected, found = (list(map(float, f.read_text().split())) for f in (plain, measured))
+    assert len(found) == 30, "--keep-running lets the job go on to its end"
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert found[-1] == pytest.approx(expected[-1], rel=0.05)
+
+
+def test_json(tmp_path):
+    done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"], "--json")
+    assert json.loads(done.stdout) == json.loads(done.output.read_text())
+
+
+class TestJobsThatDie:
+    def test_of_an_exception(self, tmp_path):
+        done = profile(tmp_path, [PYTHON, JOBS / "dies.py", "--steps", 12])
+        assert done.code == 1
+        kept = documents.load(done.output)
+        assert kept.partial == "the job ended (exit code 1) before all was measured"
+        assert kept.steps
+        assert kept.steps[0].nodes
+        assert "what was measured is in" in done.said
+        assert "this profile is partial" in done.stdout
+
+    def test_of_a_crash(self, tmp_path):
+        done = profile(tmp_path, [PYTHON, JOBS / "dies.py", "--steps", 12, "--signal"])
+        assert done.code == 128 + signal.SIGSEGV
+        assert "the job crashed with SIGSEGV while dltune's plugin was loaded" in done.stderr
+        assert "DLTUNE_DISABLE=1" in done.said
+        assert documents.load(done.output).partial
+
+    def test_within_a_shell_script(self, tmp_path):
+        script = f"{PYTHON} {JOBS / 'dies.py'} --steps 12; exit 9"
+        done = profile(tmp_path, ["sh", "-c", script])
+        assert done.code == 9
+        assert documents.load(done.output).partial
+
+
+def without_a_working_compiler(folder: Path) -> dict[str, str]:
+    compiler = folder / "c++"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in --version) echo "a compiler" ;;\n'
+        '*) echo "device.cc:1: error: no such thing" >&2; exit 1 ;; esac\n'
+    )
+    compiler.chmod(0o755)
+    return {"CXX": str(compiler), "DLTUNE_CACHE": str(folder / "cache")}
+
+
+class TestJobsInWhichItCannotWork:
+    """One sentence, the right exit code, nothing written, no traceback."""
+
+    @pytest.mark.parametrize(
+        ("job", "code", "text"),
+        [
+            (["xla_job.py"], 2, "compiled by XLA"),
+            (["eager_only.py", "--steps", "400"], 2, "runs its ops eagerly"),
+            (["no_tensorflow.py"], 2, "never imported TensorFlow"),
+            (["early_exit.py"], 2, "before a training step had run"),
+            (["early_exit.py", "--code", "3"], 3, "it ended with exit code 3"),
+            (["no_such_script.py"], 2, "it ended with exit code 2"),
+        ],
+        ids=lambda value: value[0] if isinstance(value, list) else None,
+    )
+    def test_scripts(self, tmp_path, job, code, text):
+        done = profile(tmp_path, [PYTHON, JOBS / job[0], *job[1:]])
+        self.refused(done, code, text)
+
+    @pytest.mark.parametrize(
+        ("job", "text"),
+        [
+            (["no-such-command"], "command not found: no-such-command"),
+            ([JOBS / "gan.py"], "is not executable"),
+            ([JOBS], "is a folder"),
+            ([], "no command to profile"),
+            (["true"], "no Python of the job reported in"),
+        ],
+    )
+    def test_commands(self, tmp_path, job, text):
+        self.refused(profile(tmp_path, job), 2, text)
+
+    def test_a_command_that_fails(self, tmp_path):
+        self.refused(profile(tmp_path, ["false"]), 1, "no Python of the job reported in")
+
+    def test_an_isolated_python(self, tmp_path):
+        code = "import tensorflow, time; time.sleep(120)"
+        self.refused(profile(tmp_path, [PYTHON, "-I", "-c", code]), 2, "never reported in")
+
+    def test_a_compiler_that_fails(self, tmp_path):
+        env = without_a_working_compiler(tmp_path)
+        done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"], **env)
+        self.refused(done, 2, "device.cc:1: error: no such thing")
+        (log,) = re.findall(r"the whole log: (\S+)", done.stderr)
+        assert "error: no such thing" in Path(log).read_text()
+        assert "dltune doctor" in done.stderr
+
+    def test_no_compiler(self, tmp_path):
+        done = profile(
+            tmp_path,
+            JOBS_THAT_WORK["gradient_tape"],
+            CXX="/bin/false",
+            DLTUNE_CACHE=str(tmp_path / "cache"),
+        )
+        self.refused(done, 2, "the C++ compiler /bin/false cannot be run")
+
+    def test_dltune_is_disabled(self, tmp_path):
+        done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"], DLTUNE_DISABLE="1")
+        self.refused(done, 2, "DLTUNE_DISABLE=1 is set")
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [(["--interval", 4096], "cores here"), (["--steps", 1], "--steps"), (["--what"], "--what")],
+    )
+    def test_options(self, tmp_path, options, text):
+        done = profile(tmp_path, ["true"], *options)
+        assert done.code == 2
+        assert text in done.stderr
+        assert done.wrote_nothing()
+
+    def refused(self, done: Done, code: int, text: str) -> None:
+        assert done.code == code, done.stderr
+        assert text in done.said
+        assert done.wrote_nothing()
+        if "no_such_script" not in done.stderr:
+            assert "Traceback" not in done.stderr
+
+
+class TestOutputs:
+    def test_one_that_exists_is_left_as_it_is(self, tmp_path):
+        output = tmp_path / "out" / "profile.json"
+        output.parent.mkdir()
+        output.write_text("mine")
+        done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"])
+        assert done.code == 2
+        assert "exists" in done.said
+        assert output.read_text() == "mine"
+
+    def test_one_that_cannot_be_written(self):
+        done = subprocess.run(
+            command(Path("/proc/none/profile.json"), JOBS_THAT_WORK["gradient_tape"]),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2
+        assert "cannot write /proc/none/profile.json" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_one_that_another_dltune_writes(self, tmp_path):
+        output = tmp_path / "profile.json"
+        with files.claim(output, overwrite=False):
+            done = subprocess.run(
+                command(output, JOBS_THAT_WORK["gradient_tape"]), capture_output=True, text=True
+            )
+        assert done.returncode == 2
+        assert "another dltune is writing" in done.stderr
+
+    @pytest.mark.root
+    @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+    def test_a_full_disk(self, tmp_path):
+        small = tmp_path / "out"
+        small.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(small)], capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip("cannot mount a file system here")
+        try:
+            done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"])
+            assert done.code == 2
+            assert "No space left on device" in done.said
+            assert done.wrote_nothing()
+        finally:
+            subprocess.run(["umount", str(small)], check=True)
+
+
+class TestEnding:
+    """dltune is told to end at each of its phases: what there is is kept, nothing keeps running."""
+
+    JOB = (PYTHON, JOBS / "gradient_tape.py", "--pause", 0.3)
+
+    @pytest.mark.parametrize(
+        ("number", "phase", "kept"),
+        [
+            (signal.SIGINT, "waiting for", False),
+            (signal.SIGTERM, "waiting for the job to import", False),
+            (signal.SIGINT, "finding the training step", False),
+            (signal.SIGINT, "climbing", True),
+            (signal.SIGTERM, "climbing", True),
+            (signal.SIGHUP, "climbing", True),
+        ],
+    )
+    def test_at(self, tmp_path, number, phase, kept):
+        output, mark = tmp_path / "profile.json", str(uuid.uuid4())
+        running = self.start(output, mark, phase)
+        running.send_signal(number)
+        running.communicate(timeout=120)
+        said = (tmp_path / "said").read_text()
+        assert running.returncode == 128 + number
+        assert f"ended by {signal.Signals(number).name}" in said
+        assert "Traceback" not in said
+        assert not list(with_mark(mark))
+        assert not list(tmp_path.glob(".*"))
+        if kept:
+            assert documents.load(output).partial == "interrupted"
+            assert "(partial)" in said
+        else:
+            assert "nothing was measured yet" in said
+            assert not output.exists()
+
+    def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
+        losses, mark = tmp_path / "losses", str(uuid.uuid4())
+        job = (*self.JOB, "--steps", 30, "--losses", losses)
+        running = self.start(tmp_path / "profile.json", mark, "climbing", job)
+        running.kill()
+        running.communicate(timeout=120)
+        until = time.monotonic() + 120
+        while list(with_mark(mark)):
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert len(losses.read_text().split()) == 30
+
+    def start(
+        self, output: Path, mark: str, phase: str, job: Sequence[object] = JOB
+    ) -> subprocess.Popen[bytes]:
+        """A dltune that has just said that it is in `phase`."""
+        said = output.parent / "said"
+        with open(said, "wb") as file:
+            running = subprocess.Popen(
+                command(output, job),
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                env={**os.environ, MARK: mark},
+            )
+        until = time.monotonic() + 120
+        while f"dltune: {phase}" not in said.read_text():
+            assert running.poll() is None, said.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return running
+
+
+def test_a_profile_can_be_planned(profiled, tmp_path):
+    if not shutil.which("g++") and not os.environ.get("CXX"):
+        pytest.skip("the simulator needs a compiler")
+    profiled("keras_fit")
+    done = subprocess.run(
+        [PYTHON, "-m", "dltune", "plan", str(profiled("keras_fit").output), "-o", "plan.json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,120 @@
+"""Each reason for which a job gives no step, in one sentence, with the right exit code."""
+
+from __future__ import annotations
+
+import pytest
+from told import MS, TRAINING, VALIDATION, execution, graph, record
+
+from dltune.errors import JobFailed, UsageError
+from dltune.job import messages
+from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
+
+PYTHON = messages.Python(1, ["python", "train.py"], "3.11.0", {})
+FAILED = messages.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or newer is needed")
+
+
+def report(xla: float, eager: float) -> messages.Report:
+    return messages.Report("asked", xla, eager, messages.Gate(0, 0, 0.0, []))
+
+
+def seen(*told, python: bool = True) -> Sightings:
+    sightings = Sightings()
+    if python:
+        sightings.add(PYTHON)
+    for each in told:
+        if isinstance(each, messages.Failed):
+            sightings.add(each)
+        else:
+            sightings.records[len(sightings.records) + 1] = each
+    return sightings
+
+
+def with_report(xla: float, eager: float, *graphs, executions=()):
+    told = record(graphs, executions)
+    told.add(report(xla, eager))
+    return told
+
+
+def steps(seconds: float, times: int = 5):
+    return [execution(0, i * 1000 * MS, [seconds]) for i in range(times)]
+
+
+CASES = {
+    "no Python": (seen(python=False), "no Python of the job reported in"),
+    "no TensorFlow": (seen(), "the job never imported TensorFlow"),
+    "too old": (seen(FAILED), "TensorFlow 2.15.0 is too old"),
+    "XLA": (seen(with_report(5.0, 0.1)), "compiled by XLA"),
+    "eager": (seen(with_report(0.0, 5.0)), "eagerly"),
+    "accelerator": (
+        seen(record([graph(0, TRAINING, device="/device:GPU:0")])),
+        "runs on an accelerator",
+    ),
+    "too short": (seen(record([graph(0, TRAINING)])), "before a training step had run"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job_that_ended_well_is_wrong_use(case):
+    sightings, text = CASES[case]
+    error = why_no_step(sightings, 0)
+    assert isinstance(error, UsageError)
+    assert text in str(error)
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "eager"])
+def test_a_job_that_failed_gives_its_own_code(case):
+    sightings, text = CASES[case]
+    error = why_no_step(sightings, 7)
+    assert isinstance(error, JobFailed)
+    assert text in str(error)
+    assert error.exit_code == 7
+
+
+def test_a_job_that_failed_after_eager_preparation_is_not_said_to_be_eager():
+    assert "eagerly" not in str(why_no_step(CASES["eager"][0], 1))
+
+
+@pytest.mark.parametrize("code", [132, 134, 135, 139])
+def test_a_crash_names_the_way_out(code):
+    error = why_no_step(seen(record([])), code)
+    assert isinstance(error, JobFailed)
+    assert error.exit_code == code
+    assert "DLTUNE_DISABLE=1" in (error.remedy or "")
+
+
+def test_a_crash_without_the_plugin_is_not_ours():
+    assert crash_of(seen(), 139) is None
+
+
+class TestWhileTheJobRuns:
+    def test_a_failed_plugin_is_hopeless(self):
+        assert "too old" in str(hopeless(seen(FAILED)))
+
+    def test_a_failed_plugin_in_one_of_several_processes_is_not(self):
+        assert hopeless(seen(FAILED, record([]))) is None
+
+    def test_a_training_graph_on_an_accelerator_is_hopeless(self):
+        assert hopeless(CASES["accelerator"][0]) is not None
+
+    def test_another_graph_on_an_accelerator_is_not(self):
+        assert hopeless(seen(record([graph(0, VALIDATION, device="/device:GPU:0")]))) is None
+
+    def test_xla_is_hopeless_once_it_takes_the_time(self):
+        assert hopeless(seen(with_report(1.0, 0.0))) is None
+        assert "XLA" in str(hopeless(seen(with_report(10.0, 0.0))))
+
+    def test_a_small_cluster_beside_a_heavy_graph_is_not(self):
+        heavy = with_report(10.0, 0.0, graph(0, TRAINING), executions=steps(5.0))
+        assert hopeless(seen(heavy)) is None
+
+    def test_a_long_eager_preparation_is_not(self):
+        assert hopeless(seen(with_report(0.0, 20.0))) is None
+
+    def test_ops_run_eagerly_for_longer_are(self):
+        assert "eagerly" in str(hopeless(seen(with_report(0.0, 60.0))))
+
+    def test_a_job_that_has_only_begun_is_not(self):
+        assert hopeless(seen(python=False)) is None
+        assert hopeless(seen()) is None
+        assert hopeless(seen(record([graph(0, TRAINING)]))) is None

@@ -1,0 +1,251 @@
+"""Starting a job, hearing from it, ending all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dltune.errors import UsageError
+from dltune.job import launch, messages
+from dltune.job.launch import Job
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def wait_for(path: Path, job: Job) -> str:
+    """The file's content once the job has written it; interpreters wait until they are heard."""
+    until = time.monotonic() + 60
+    for _ in job.events(0.02):
+        if path.exists() and path.read_text():
+            break
+        assert time.monotonic() < until, f"{path} did not come"
+    return path.read_text()
+
+
+def drain(job: Job) -> list[messages.Message]:
+    return [event.message for event in job.events(0.1) if event is not None]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_of_a_job_that_ends(code):
+    with Job(python(f"raise SystemExit({code})")) as job:
+        drain(job)
+        assert job.exit_code == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM])
+def test_the_exit_code_of_a_job_that_a_signal_ended_is_as_a_shell_tells_it(number):
+    with Job(python(f"import os; os.kill(os.getpid(), {int(number)})")) as job:
+        drain(job)
+        assert job.exit_code == 128 + number
+
+
+def test_an_interpreter_reports_in_and_hears_the_answer(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1")
+    heard = []
+
+    def answer(told: messages.Python) -> dict[str, object]:
+        heard.append(told)
+        return {"cpus": [min(os.sched_getaffinity(0))]}
+
+    out = tmp_path / "cpus"
+    code = f"import os; open({str(out)!r}, 'w').write(str(len(os.sched_getaffinity(0))))"
+    with Job(python(code), answer=answer) as job:
+        drain(job)
+    assert out.read_text() == "1"
+    (told,) = heard
+    assert told.argv[0] == sys.executable
+    assert told.environment["OMPI_COMM_WORLD_LOCAL_RANK"] == "1"
+
+
+def test_the_jobs_own_pythonpath_stays(tmp_path):
+    (tmp_path / "beside.py").write_text("x = 1")
+    with Job(python("import beside"), environment={"PYTHONPATH": str(tmp_path)}) as job:
+        drain(job)
+        assert job.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda path: None, "command not found"),
+        (lambda path: path.touch(), "not executable"),
+        (lambda path: path.mkdir(), "is a folder"),
+    ],
+)
+def test_what_cannot_be_started(tmp_path, make, text):
+    make(tmp_path / "job")
+    with pytest.raises(UsageError, match=text):
+        Job([str(tmp_path / "job")])
+
+
+def test_a_file_that_no_loader_knows(tmp_path):
+    path = tmp_path / "job"
+    path.write_bytes(b"\x00\x01")
+    path.chmod(0o755)
+    with pytest.raises(UsageError, match="cannot start"):
+        Job([str(path)])
+
+
+def test_no_command():
+    with pytest.raises(UsageError, match="no command"):
+        Job([])
+
+
+def test_leaving_the_block_ends_children_and_grandchildren(tmp_path):
+    pids = tmp_path / "pids"
+    inner = f"import os, time; open({str(pids)!r}, 'a').write(str(os.getpid())); time.sleep(600)"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    with Job(python(outer)) as job:
+        grandchild = int(wait_for(pids, job))
+    assert job.exit_code == 128 + signal.SIGTERM
+    assert not running(grandchild)
+
+
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
+    ready = tmp_path / "ready"
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"open({str(ready)!r}, 'w').write('1'); time.sleep(600)"
+    )
+    with Job(python(code)) as job:
+        wait_for(ready, job)
+    assert job.exit_code == 128 + signal.SIGKILL
+
+
+def test_a_job_that_handles_sigterm_has_the_time_to(tmp_path):
+    ready, saved = tmp_path / "ready", tmp_path / "saved"
+    code = (
+        "import signal, sys, time, pathlib\n"
+        "def save(*_):\n"
+        "    time.sleep(0.3)\n"
+        f"    pathlib.Path({str(saved)!r}).write_text('all')\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        f"pathlib.Path({str(ready)!r}).write_text('1')\n"
+        "time.sleep(600)\n"
+    )
+    with Job(python(code)) as job:
+        wait_for(ready, job)
+    assert saved.read_text() == "all"
+
+
+def test_a_second_interrupt_ends_the_grace_at_once(tmp_path, monkeypatch):
+    ready = tmp_path / "ready"
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"open({str(ready)!r}, 'w').write('1'); time.sleep(600)"
+    )
+    job = Job(python(code))
+    wait_for(ready, job)
+
+    def interrupt(_: float) -> list[object]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job._selector, "select", interrupt)
+    with pytest.raises(KeyboardInterrupt), job:
+        pass
+    assert job.exit_code == 128 + signal.SIGKILL
+    assert not job._folder.exists()
+
+
+def test_what_a_job_left_behind_on_its_own_stays(tmp_path):
+    pids = tmp_path / "pids"
+    code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    outer = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {code!r}])\n"
+        f"while not os.path.exists({str(pids)!r}):\n    time.sleep(0.02)\n"
+    )
+    with Job(python(outer), stdout=subprocess.DEVNULL) as job:
+        left = int(wait_for(pids, job))
+        drain(job)
+        assert job.exit_code == 0
+    assert running(left)
+    os.kill(left, signal.SIGKILL)
+
+
+def test_the_folder_of_the_socket_goes_with_the_job():
+    with Job(python("pass")) as job:
+        drain(job)
+        assert job._folder.exists()
+    assert not job._folder.exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"GET / HTTP/1.0\r\n\r\n", b"\xff\xfe\n", b'{"type": "unknown"}\n', b"[1, 2]\n", b"half"],
+)
+def test_a_foreign_process_on_the_socket_does_no_harm(said):
+    with Job(python("import time; time.sleep(0.5)")) as job:
+        with socket.socket(socket.AF_UNIX) as foreign:
+            foreign.connect(str(job._folder / "socket"))
+            foreign.sendall(said)
+            told = drain(job)
+        assert job.exit_code == 0
+    assert [type(message) for message in told] == [messages.Python]
+
+
+def test_a_message_without_an_end_is_not_kept(monkeypatch):
+    monkeypatch.setattr(launch, "LONGEST_MESSAGE", 1000)
+    with Job(python("import time; time.sleep(0.5)")) as job:
+        with socket.socket(socket.AF_UNIX) as foreign:
+            foreign.connect(str(job._folder / "socket"))
+            foreign.sendall(b"x" * 5000)
+            drain(job)
+        assert not job._buffers
+
+
+def test_a_plugin_gets_its_first_orders_and_later_ones():
+    orders = []
+    with Job(python("import time; time.sleep(1)"), greet=lambda process: ["first"]) as job:
+        with socket.socket(socket.AF_UNIX) as plugin:
+            plugin.connect(str(job._folder / "socket"))
+            hello = b'{"type":"plugin","pid":1,"version":"2","git":"","python":"3"}\n'
+            plugin.sendall(hello[:20])  # a message may come in parts
+            for event in job.events(0.1):
+                if event is None:
+                    with contextlib.suppress(IndexError):
+                        plugin.sendall(hello[20:])
+                        hello = b""
+                elif isinstance(event.message, messages.Plugin):
+                    assert event.process is not None
+                    event.process.order(["second", "third"])
+                    orders = plugin.makefile("rb").read(len("first\nready\nsecond\nthird\n"))
+                    break
+        assert orders == b"first\nready\nsecond\nthird\n"
+        drain(job)
+
+
+def test_a_process_that_has_ended_does_not_mind_orders():
+    process = None
+    with Job(python("import time; time.sleep(0.5)")) as job:
+        with socket.socket(socket.AF_UNIX) as plugin:
+            plugin.connect(str(job._folder / "socket"))
+            plugin.sendall(b'{"type":"plugin","pid":1,"version":"2","git":"","python":"3"}\n')
+            for event in job.events(0.1):
+                if event is not None and event.process is not None:
+                    process = event.process
+                    break
+        drain(job)
+        assert process is not None
+        process.order(["too late"])
+
+
+def running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

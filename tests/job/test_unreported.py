@@ -1,0 +1,69 @@
+"""A process that has TensorFlow loaded and never reported in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dltune.job import unreported as module
+from dltune.job.unreported import unreported
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A session of two sleeping processes, parent and forked child, and a fake of who has what."""
+    code = "import os, time; os.fork(); time.sleep(600)"
+    parent = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
+    until = time.monotonic() + 30
+    while not (children := _children(parent.pid)):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    loaded: set[int] = set()
+    monkeypatch.setattr(module, "_has_tensorflow", loaded.__contains__)
+    yield parent.pid, children[0], loaded
+    os.killpg(parent.pid, 9)
+    parent.wait()
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def test_nothing_is_loaded(tree):
+    assert unreported(tree[0], set()) is None
+
+
+def test_who_has_it_and_did_not_report_is_found(tree):
+    parent, child, loaded = tree
+    loaded.add(child)
+    assert unreported(parent, {parent}) == child
+
+
+def test_who_reported_is_fine(tree):
+    parent, _, loaded = tree
+    loaded.add(parent)
+    assert unreported(parent, {parent}) is None
+
+
+def test_a_fork_of_one_that_reported_is_fine(tree):
+    parent, child, loaded = tree
+    loaded.update((parent, child))
+    assert unreported(parent, {parent}) is None
+
+
+def test_other_sessions_are_of_no_concern(tree):
+    _, _, loaded = tree
+    loaded.add(os.getpid())
+    assert unreported(tree[0], set()) is None
+
+
+def test_what_a_process_has_mapped_is_read(monkeypatch):
+    monkeypatch.setattr(module, "LIBRARY", "libc.so")
+    assert module._has_tensorflow(os.getpid())
+    monkeypatch.setattr(module, "LIBRARY", "no such library")
+    assert not module._has_tensorflow(os.getpid())

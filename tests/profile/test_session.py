@@ -1,0 +1,338 @@
+"""A session on pretended jobs whose op times are known."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from profile_pretended import Job, Process
+from synthetic import machine
+from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
+
+from dltune.documents.profile import Profile, check
+from dltune.errors import JobFailed, UsageError
+from dltune.job import messages
+from dltune.job.launch import Event
+from dltune.profile import discovery, session
+from dltune.profile.session import Progress, Session
+
+# the best thread count of each node's op
+BEST = {0: 1, 1: 2, 2: 4, 3: 2}
+
+
+def curve(key: int, threads: int) -> float:
+    """Falls to the op's best count and rises after it."""
+    n = threads or 4
+    best = BEST[key]
+    return 1e-3 * (1 + abs(n - best)) / (key + 1)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """The pretended processes are not in /proc, and no time is lost on what does not train."""
+    monkeypatch.setattr(session, "unreported", lambda *_: None)
+    monkeypatch.setattr(Session, "_measured_process_ended", lambda _: False)
+    monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
+
+
+class Profiling:
+    """A session, its pretended processes and all it told and kept."""
+
+    def __init__(self, cores: int = 4, processes: int = 1) -> None:
+        self.progress: list[Progress] = []
+        self.kept: list[Profile] = []
+        self.session = Session(
+            machine(cores),
+            ["python", "train.py"],
+            interval=1,
+            cap=3,
+            tell=self.progress.append,
+            keep=self.kept.append,
+        )
+        self.processes = [Process(curve, pid) for pid in range(1, processes + 1)]
+        for process in self.processes:
+            process.order(self.session.greet(process))  # type: ignore[arg-type]
+        self.process = self.processes[0]
+
+    def run(self, story: Iterator[Event | None], code: int = 0) -> Profile:
+        return self.session.run(Job(itertools.chain([PYTHON_TOLD], story), code))  # type: ignore
+
+
+def forever(process: Process, *graphs: int, times: int = 5000) -> Iterator[Event | None]:
+    for _ in range(times):
+        for each in graphs:
+            yield from process.run(each, pause=0.001)
+
+
+def best_cases(profile: Profile) -> dict[str, int]:
+    return {op.type: min(op.times, key=lambda t: t.median).threads for op in profile.ops}
+
+
+def test_a_whole_profile_finds_the_best_count_of_each_op():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0)
+
+    found = profiling.run(story())
+    assert found.partial is None
+    assert not check(found)
+    assert best_cases(found) == {kind: BEST[i] for i, kind in enumerate(TRAINING)}
+    (step,) = found.steps
+    assert step.span.median == pytest.approx(sum(curve(i, 0) for i in range(4)), rel=1e-3)
+    assert step.wall.median == pytest.approx(step.span.median + 0.001, rel=1e-3)
+    assert [node.inputs for node in step.nodes] == [(), (0,), (1,), (2,)]
+    for op in found.ops:
+        assert op.count == 1
+        assert op.own == pytest.approx(curve(TRAINING.index(op.type), 0))
+        for time in op.times:
+            assert time.median == pytest.approx(curve(TRAINING.index(op.type), time.threads))
+
+
+def test_the_job_is_let_go_and_was_on_a_leash():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0)
+
+    profiling.run(story())
+    heard = profiling.process.heard
+    assert "leash\t1" in heard
+    assert heard[-3].startswith("begin\t")
+    assert heard[-2:] == ["small\t0.0", "end"], "the last orders order nothing"
+
+
+def test_ops_that_have_stopped_keep_their_best():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0)
+
+    profiling.run(story())
+    last = [line for line in profiling.process.heard if line.startswith("op\tConv2D(")]
+    assert last
+    assert all(line.split("\t")[2] == "1" for line in last)
+
+
+@pytest.mark.parametrize("before", [10, 25])
+def test_validation_first_is_not_taken_for_the_step(before):
+    profiling = Profiling()
+    process = profiling.process
+
+    def story():
+        yield from process.show(graph(0, VALIDATION))
+        yield from process.show(graph(1, TRAINING))
+        yield from forever(process, 0, times=before)
+        yield from forever(process, 1)
+
+    found = profiling.run(story())
+    assert [step.signature for step in found.steps] == ["-".join(TRAINING)]
+    assert not found.notes
+    assert not check(found)
+
+
+def test_a_job_that_computes_no_gradients_is_measured_and_says_so():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, VALIDATION))
+        yield from forever(profiling.process, 0)
+
+    found = profiling.run(story())
+    assert len(found.steps) == 1
+    assert "computes gradients" in found.notes[0]
+
+
+def test_validation_between_the_cases_only_pauses_the_climb():
+    profiling = Profiling()
+    process = profiling.process
+
+    def story():
+        yield from process.show(graph(0, TRAINING))
+        yield from process.show(graph(1, VALIDATION))
+        for _ in range(100):
+            yield from forever(process, 0, times=5)
+            yield from forever(process, 1, times=10)
+
+    found = profiling.run(story())
+    assert found.partial is None
+    assert len(found.steps) == 1
+
+
+def test_two_steps_share_the_climb():
+    profiling = Profiling()
+    process = profiling.process
+
+    def story():
+        yield from process.show(graph(0, TRAINING, "generator"))
+        yield from process.show(graph(1, TRAINING, "discriminator"))
+        yield from forever(process, 0, 1)
+
+    found = profiling.run(story())
+    assert {step.signature for step in found.steps} == {"generator", "discriminator"}
+    assert sum(step.share for step in found.steps) == pytest.approx(1)
+    assert {op.count for op in found.ops} == {2}
+
+
+def test_a_step_that_stops_running_does_not_stop_the_climb(monkeypatch):
+    monkeypatch.setattr(session, "GONE", 0.0)
+    monkeypatch.setattr(session, "GONE_SECONDS", 0.0)
+    profiling = Profiling()
+    process = profiling.process
+
+    def story():
+        yield from process.show(graph(0, TRAINING, "first"))
+        yield from process.show(graph(1, TRAINING, "second"))
+        yield from forever(process, 0, 1, times=20)
+        yield from forever(process, 1)
+
+    found = profiling.run(story())
+    assert found.partial is None
+
+
+def test_a_function_that_is_traced_for_each_epoch_is_one_step():
+    profiling = Profiling()
+    process = profiling.process
+
+    def story():
+        for epoch in range(200):
+            yield from process.show(graph(epoch, TRAINING))
+            yield from forever(process, epoch, times=3)
+
+    found = profiling.run(story())
+    assert found.partial is None
+    assert len(found.steps) == 1
+
+
+def test_the_process_that_trains_is_measured_and_the_others_are_told_of():
+    profiling = Profiling(processes=2)
+    helper, trainer = profiling.processes
+
+    def story():
+        yield from helper.show(graph(0, PIPELINE))
+        yield from trainer.show(graph(0, TRAINING))
+        for _ in range(2000):
+            yield from helper.run(0)
+            yield from trainer.run(0)
+
+    found = profiling.run(story())
+    assert [step.signature for step in found.steps] == ["-".join(TRAINING)]
+    assert "1 more process" in found.notes[0]
+    assert not any(line.startswith("target") for line in helper.heard)
+
+
+def test_an_op_that_is_not_under_control_has_no_times():
+    profiling = Profiling()
+    process = profiling.process
+    ordered = process.order
+
+    def obeys_but_for_the_first_op(lines):
+        ordered([*lines[:-1], "op\tConv2D(float[0])\t0\t0", *lines[-1:]])
+
+    def story():
+        yield from process.show(graph(0, TRAINING))
+        process.order = obeys_but_for_the_first_op
+        yield from forever(process, 0)
+
+    found = profiling.run(story())
+    times = {op.type: op.times for op in found.ops}
+    assert times["Conv2D"] == ()
+    assert times["Conv2DBackpropFilter"]
+
+
+@pytest.mark.parametrize("steps", [2, 10, 16, 20, 30])
+def test_a_job_that_ends_early_leaves_a_partial_profile(steps):
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0, times=steps)
+
+    found = profiling.run(story(), 3)
+    assert found.partial == "the job ended (exit code 3) before all was measured"
+    assert profiling.kept[-1] == found
+    assert not check(found)
+    assert found.steps[0].executions >= 1
+
+
+def test_a_job_that_ends_before_a_step_repeats_has_no_profile():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0, times=1)
+
+    with pytest.raises(UsageError, match="before a training step had run"):
+        profiling.run(story())
+    assert not profiling.kept
+
+
+def test_a_crash_is_raised_after_what_was_measured_is_kept():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0, times=20)
+
+    with pytest.raises(JobFailed, match="SIGSEGV"):
+        profiling.run(story(), 139)
+    assert profiling.kept[-1].partial
+
+
+def test_an_interrupt_keeps_what_was_measured():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0, times=20)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        profiling.run(story())
+    profiling.session.interrupted()
+    assert profiling.kept[-1].partial == "interrupted"
+
+
+def test_every_case_is_kept_as_it_ends():
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0)
+
+    profiling.run(story())
+    assert [p.partial for p in profiling.kept[:-1]] == ["the climb is not over"] * (
+        len(profiling.kept) - 1
+    )
+    assert profiling.kept[-1].partial is None
+
+
+def test_a_plugin_that_failed_ends_the_session_at_once():
+    fresh = Session(machine(2), ["x"], interval=1, cap=3, tell=lambda _: None, keep=lambda _: None)
+    failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
+    job = Job(iter([PYTHON_TOLD, failed, None, None]))
+    with pytest.raises(UsageError, match="no compiler"):
+        fresh.run(job)  # type: ignore[arg-type]
+    assert job.told == 2
+
+
+def test_progress_shows_no_case_before_the_climb_and_a_time_left_in_it():
+    profiling = Profiling()
+
+    def story():
+        yield None
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0)
+
+    profiling.run(story())
+    finding = [p for p in profiling.progress if p.phase != "climbing"]
+    climbing = [p for p in profiling.progress if p.phase == "climbing"]
+    assert finding
+    assert all(p.case is None and p.left is None for p in finding)
+    assert all(p.case is not None and p.left is not None and p.left >= 0 for p in climbing)
+    steps = [p.step for p in profiling.progress]
+    assert steps == sorted(steps)
