@@ -1,4 +1,4 @@
-"""The table of a bench: measured beside predicted."""
+"""The tables of a bench: measured beside predicted, and what it cost."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ import click
 from dltune.cli.tables import table
 from dltune.documents.bench import Bench, Setting
 
-COLUMNS = (
+TIMES = (
     "setting",
-    ">intra x inter",
+    ">pools",
     ">step ms",
     ">spread",
-    ">time / reference",
+    ">ratio",
     ">95 % interval",
     ">predicted ms",
-    ">predicted ratio",
-    ">efficiency",
-    ">CPU s",
-    ">switches vol.",
-    ">invol.",
+    ">ratio",
 )
+COSTS = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary")
 NONE = "-"
 
 
 def show(bench: Bench) -> None:
-    """Print the table, and what its columns mean."""
+    """Print the tables, and what their columns mean."""
     if bench.partial:
         click.echo(f"this comparison is partial: {bench.partial}")
     measured = [setting for setting in bench.settings if setting.summary]
@@ -36,12 +33,14 @@ def show(bench: Bench) -> None:
     rounds = min(len(setting.turns) for setting in measured)
     by_name = {setting.name: setting for setting in bench.settings}
     reference = by_name[bench.reference]
-    title = f"{shlex.join(bench.command)}: {rounds} round{'s' * (rounds > 1)} of interleaved turns"
-    table(title, COLUMNS, [_row(setting, reference) for setting in measured])
-    click.echo(
-        f"ratios are over {bench.reference}, below 1 is faster; efficiency is T(1 core) / "
-        f"({len(bench.machine.cores)} cores x T); CPU seconds and context switches are per step"
-    )
+    command = shlex.join(bench.command)
+    title = f"{command}\n{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
+    table(title, TIMES, [_times(setting, reference) for setting in measured])
+    click.echo(f"ratios are over {bench.reference}: below 1 is faster\n")
+    cores = len(bench.machine.cores)
+    title = f"efficiency is T(1 core) / ({cores} x T); CPU time and context switches are per step"
+    table(title, COSTS, [_costs(setting) for setting in measured])
+    click.echo("")
     levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
     if levels and min(levels) < 0.95:
         click.echo(
@@ -52,11 +51,10 @@ def show(bench: Bench) -> None:
         click.echo(f"the plan is {bench.strategy}{_twins(plan, bench)}")
 
 
-def _row(setting: Setting, reference: Setting) -> tuple[str, ...]:
+def _times(setting: Setting, reference: Setting) -> tuple[str, ...]:
     found = setting.summary
     assert found is not None
     ratio = found.ratio
-    is_reference = setting is reference
     predicted = setting.predicted
     expected = predicted / reference.predicted if predicted and reference.predicted else None
     return (
@@ -64,10 +62,18 @@ def _row(setting: Setting, reference: Setting) -> tuple[str, ...]:
         f"{setting.intra}x{setting.inter}",
         f"{found.step.median * 1e3:.2f}",
         f"{found.step.spread:.1%}",
-        f"{ratio.median:.3f}" if ratio else "1" if is_reference else NONE,
+        f"{ratio.median:.3f}" if ratio else "1" if setting is reference else NONE,
         f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio else NONE,
         NONE if predicted is None else f"{predicted * 1e3:.2f}",
         NONE if expected is None else f"{expected:.3f}",
+    )
+
+
+def _costs(setting: Setting) -> tuple[str, ...]:
+    found = setting.summary
+    assert found is not None
+    return (
+        setting.name,
         NONE if found.efficiency is None else f"{found.efficiency:.3f}",
         f"{found.cpu_seconds:.3g}",
         f"{found.voluntary:.0f}",
