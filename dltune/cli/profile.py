@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,7 @@ def command(
                 code = running.exit_code
         except interrupts.Ended as ended:
             line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")
-            raise click.exceptions.Exit(ended.exit_code) from None
+            sys.exit(ended.exit_code)
         except JobFailed:
             if session.profile:
                 line.say(_kept(session.profile, output))

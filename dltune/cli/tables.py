@@ -78,6 +78,8 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
         ("op", ">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads"),
         rows,
     )
+    for note in profile.notes:
+        click.echo(f"\nnote: {note}")
     if profile.partial:
         click.echo(f"\nthis profile is partial: {profile.partial}")
     click.echo(f"\nwritten to {path}; next: dltune plan {path}")

@@ -169,7 +169,8 @@ def test_several_steps_in_one_execution_are_counted(profiled):
     def runs(of) -> float:
         return sum(n.repeats for n in of.nodes if n.type == "Conv2DBackpropFilter")
 
-    assert runs(step) == pytest.approx(4 * runs(single))
+    # the last execution of an epoch is shorter
+    assert 3 * runs(single) < runs(step) <= 4 * runs(single)
 
 
 def test_both_steps_of_a_gan_are_found(profiled):
@@ -209,16 +210,13 @@ def test_losses_are_those_of_a_plain_run(profiled, tmp_path):
     plain, measured = tmp_path / "plain", tmp_path / "measured"
     job = [PYTHON, JOBS / "gradient_tape.py", "--steps", 30, "--losses"]
     subprocess.run([*map(str, job), str(plain)], check=True, capture_output=True, timeout=240)
-    assert profile(tmp_path, [*job, measured], "--keep-running").code == 0
+    done = profile(tmp_path, [*job, measured], "--keep-running", "--json")
+    assert done.code == 0
+    assert json.loads(done.stdout) == json.loads(done.output.read_text())
     expected, found = (list(map(float, f.read_text().split())) for f in (plain, measured))
     assert len(found) == 30, "--keep-running lets the job go on to its end"
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     assert found[-1] == pytest.approx(expected[-1], rel=0.05)
-
-
-def test_json(tmp_path):
-    done = profile(tmp_path, JOBS_THAT_WORK["gradient_tape"], "--json")
-    assert json.loads(done.stdout) == json.loads(done.output.read_text())
 
 
 class TestJobsThatDie:
@@ -264,7 +262,7 @@ class TestJobsInWhichItCannotWork:
         ("job", "code", "text"),
         [
             (["xla_job.py"], 2, "compiled by XLA"),
-            (["eager_only.py", "--steps", "400"], 2, "runs its ops eagerly"),
+            (["eager_only.py", "--steps", "250"], 2, "runs its ops eagerly"),
             (["no_tensorflow.py"], 2, "never imported TensorFlow"),
             (["early_exit.py"], 2, "before a training step had run"),
             (["early_exit.py", "--code", "3"], 3, "it ended with exit code 3"),
@@ -386,7 +384,7 @@ class TestOutputs:
 class TestEnding:
     """dltune is told to end at each of its phases: what there is is kept, nothing keeps running."""
 
-    JOB = (PYTHON, JOBS / "gradient_tape.py", "--pause", 0.3)
+    JOB = (PYTHON, JOBS / "gradient_tape.py", "--pause", 0.2)
 
     @pytest.mark.parametrize(
         ("number", "phase", "kept"),
@@ -396,7 +394,6 @@ class TestEnding:
             (signal.SIGINT, "finding the training step", False),
             (signal.SIGINT, "climbing", True),
             (signal.SIGTERM, "climbing", True),
-            (signal.SIGHUP, "climbing", True),
         ],
     )
     def test_at(self, tmp_path, number, phase, kept):
@@ -412,10 +409,9 @@ class TestEnding:
         assert not list(tmp_path.glob(".*"))
         if kept:
             assert documents.load(output).partial == "interrupted"
-            assert "(partial)" in said
         else:
-            assert "nothing was measured yet" in said
             assert not output.exists()
+        assert ("(partial)" if kept else "nothing was measured yet") in said
 
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
         losses, mark = tmp_path / "losses", str(uuid.uuid4())
