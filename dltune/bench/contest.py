@@ -100,7 +100,7 @@ class Contest:
         """Wait until all jobs stand before their first step."""
         while waited := [runner for runner in self.runners if not runner.standing]:
             ready = len(self.runners) - len(waited)
-            phase = f"starting {len(self.runners)} jobs, {ready} ready"
+            phase = f"waiting for the jobs' first steps, {ready} of {len(self.runners)} ready"
             if any(runner.building and not runner.seen.records for runner in waited):
                 phase = "building the plugin for the job's TensorFlow"
             self._tell(Progress(phase))

@@ -125,7 +125,7 @@ def command(
             tell=lambda told: _show_progress(line, told, rounds),
             keep=keep,
         )
-        line.say(f"{len(runners)} jobs ({', '.join(names)}), all in memory at once")
+        line.say(f"one job for each of {', '.join(names)}: {len(runners)} in memory at once")
         try:
             compete(contest, job, verbose=verbose, say=line.say)
         except KeyboardInterrupt:

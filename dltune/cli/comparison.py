@@ -37,8 +37,9 @@ def show(bench: Bench) -> None:
     title = f"{command}\n{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
     table(title, TIMES, [_times(setting, reference) for setting in measured])
     click.echo(f"ratios are over {bench.reference}: below 1 is faster\n")
-    cores = len(bench.machine.cores)
-    title = f"efficiency is T(1 core) / ({cores} x T); CPU time and context switches are per step"
+    title = "CPU time and context switches are per step"
+    if any(setting.summary and setting.summary.efficiency for setting in measured):
+        title = f"efficiency is T(1 core) / ({len(bench.machine.cores)} x T); {title}"
     table(title, COSTS, [_costs(setting) for setting in measured])
     click.echo("")
     levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
