@@ -11,6 +11,9 @@ import click
 
 from dltune.documents.profile import Op, OpTime, Profile
 
+# thread counts shown of an op's curve
+CURVE = 6
+
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; a column whose head begins with ">" is aligned to the right."""
@@ -61,7 +64,6 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     for op in [op for op in heavy if op.times][:top]:
         best = min(op.times, key=lambda t: t.median)
         one = _at_one(op) or best
-        curve = "  ".join(f"{_case(op, t)}: {t.median * 1e3:.3g}" for t in op.times)
         rows.append(
             (
                 _short(op),
@@ -70,7 +72,7 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
                 f"{one.median * 1e3:.3f}",
                 f"{best.threads} {best.placement}",
                 f"{one.median / best.median:.2f}x",
-                curve,
+                _curve(op),
             )
         )
     table(
@@ -85,10 +87,16 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     click.echo(f"\nwritten to {path}; next: dltune plan {path}")
 
 
-def _case(op: Op, time: OpTime) -> str:
-    """The thread count, with the placement where a count was measured in both."""
-    both = sum(other.threads == time.threads for other in op.times) > 1
-    return f"{time.threads} {time.placement}" if both else str(time.threads)
+def _curve(op: Op) -> str:
+    """Milliseconds at each thread count in its better placement; at most `CURVE` counts."""
+    best: dict[int, float] = {}
+    for time in op.times:
+        best[time.threads] = min(time.median, best.get(time.threads, time.median))
+    counts = sorted(best)
+    if len(counts) > CURVE:
+        last = len(counts) - 1
+        counts = [counts[round(i * last / (CURVE - 1))] for i in range(CURVE)]
+    return "  ".join(f"{count}: {best[count] * 1e3:.3g}" for count in counts)
 
 
 def _at_one(op: Op) -> OpTime | None:

@@ -139,6 +139,7 @@ def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
     done = profiled(name)
     found = done.profile
     assert found.partial is None
+    assert not [note for note in found.notes if "understood" in note or "bad" in note]
     assert found.command[1:] == tuple(map(str, JOBS_THAT_WORK[name]))[1:]
     heavy = [op for op in found.ops if op.times]
     counts = {time.threads for op in heavy for time in op.times}

@@ -1,0 +1,122 @@
+"""What `dltune profile` shows: the tables of a profile, the progress line, the signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+from synthetic import machine, node, op, profile
+
+from dltune.cli import interrupts
+from dltune.cli.progress import Line
+from dltune.cli.tables import show_profile, table
+from dltune.documents.profile import Memory
+from dltune.model.scaling import Law
+from dltune.profile.session import Progress
+
+
+def shown(capsys, made, **changes) -> str:
+    show_profile(msgspec.structs.replace(made, **changes), Path("profile.json"), 2)
+    return capsys.readouterr().out
+
+
+def made_for(cores: int):
+    there = machine(cores)
+    ops = [
+        op("Mul", Law(1e-3, 0.0, 0.0), there, key="Mul(f32[8])", count=3),
+        op("Conv2D", Law(0.0, 8e-3, 0.0), there, key="Conv2D(" + "x" * 200 + ")"),
+        op("Add", Law(1e-6, 0.0, 0.0), there, key="Add(f32[8])"),
+        op("IteratorGetNext", None, there),
+    ]
+    nodes = [node(o.type, i) for i, o in enumerate(ops)]
+    return profile(there, ops, {"train": nodes}, span=0.01, between=0.002)
+
+
+def test_a_profile(capsys):
+    text = shown(capsys, made_for(2), memory=Memory(2 << 20, 46 << 20), notes=("mind this",))
+    lines = text.splitlines()
+    assert lines[0].startswith(
+        "step train: 12.0 ms (spread 0%) under the job's own settings, 4 ops"
+    )
+    assert lines[2] == "tensors: 2 MiB live between steps, 46 MiB at the peak"
+    rows = lines[lines.index("ops by time on one thread") + 2 :]
+    assert rows[0].startswith("Conv2D(xxx")
+    assert "…" in rows[0]
+    assert rows[0].split()[-8:] == ["8.000", "2", "shared", "2.00x", "1:", "8", "2:", "4"]
+    assert rows[1].startswith("Mul(f32[8])")
+    assert rows[1].split()[1:4] == ["3", "27.3%", "1.000"]
+    assert "Add(" not in text, "only the top two were asked for"
+    assert "note: mind this" in text
+    assert "partial" not in text
+    assert lines[-1] == "written to profile.json; next: dltune plan profile.json"
+
+
+def test_a_partial_profile_says_so(capsys):
+    assert "this profile is partial: it died" in shown(capsys, made_for(2), partial="it died")
+
+
+def test_a_profile_without_any_measured_op(capsys):
+    there = machine(2)
+    made = profile(there, [op("Mul", None, there)], {"train": [node("Mul", 0)]}, span=0.01)
+    assert "written to" in shown(capsys, made)
+
+
+def test_a_long_curve_is_thinned_out(capsys):
+    (row,) = [line for line in shown(capsys, made_for(64)).splitlines() if line.startswith("Conv")]
+    counts = [int(word[:-1]) for word in row.split() if word.endswith(":")]
+    assert len(counts) == 6
+    assert (counts[0], counts[-1]) == (1, 64)
+    assert counts == sorted(counts)
+
+
+def test_columns_are_aligned(capsys):
+    table("title", ("name", ">n"), [("a", "1"), ("longer", "200")])
+    assert capsys.readouterr().out == "title\nname      n\na         1\nlonger  200\n"
+
+
+class TestProgress:
+    def test_a_line_per_change(self, capsys):
+        line = Line(None)
+        for step in range(3):
+            line.tell(Progress("finding the training step", step))
+        line.tell(Progress("climbing", 16, (1, "spread"), 0, 12.3))
+        line.tell(Progress("climbing", 20, (1, "spread"), 7, 9.0))
+        line.tell(Progress("climbing", 24, (2, "shared"), 7, 4.2))
+        assert capsys.readouterr().err.splitlines() == [
+            "dltune: finding the training step",
+            "dltune: climbing, step 16, 1 thread spread, about 12 s left",
+            "dltune: climbing, step 24, 2 threads shared, 7 ops climbing, about 4 s left",
+        ]
+
+    def test_the_same_is_told_again_after_a_while(self, capsys, monkeypatch):
+        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        line = Line(None)
+        line.tell(Progress("finding the training step", 1))
+        line.tell(Progress("finding the training step", 2))
+        assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+class TestInterrupts:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_signals_raise(self, number):
+        with pytest.raises(interrupts.Ended) as raised, interrupts.raised():
+            os.kill(os.getpid(), number)
+        assert raised.value.exit_code == 128 + number
+        assert str(raised.value) == number.name
+
+    def test_handlers_are_put_back(self):
+        before = signal.getsignal(signal.SIGTERM)
+        with interrupts.raised():
+            assert signal.getsignal(signal.SIGTERM) is not before
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    def test_what_is_ignored_stays_ignored(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            with interrupts.raised():
+                os.kill(os.getpid(), signal.SIGHUP)
+        finally:
+            signal.signal(signal.SIGHUP, before)
