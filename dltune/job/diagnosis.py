@@ -9,9 +9,9 @@ from dltune.job import messages
 from dltune.job.record import Record
 
 CRASHES = {128 + 4: "SIGILL", 128 + 6: "SIGABRT", 128 + 7: "SIGBUS", 128 + 11: "SIGSEGV"}
-# so much time in XLA clusters, or in ops run one by one, is no warm-up any more
+# so much time in XLA clusters is no warm-up any more, so much in eager ops no preparation
 XLA_SECONDS = 3.0
-EAGER_SECONDS = 30.0
+EAGER_SECONDS = 60.0
 
 
 @dataclass

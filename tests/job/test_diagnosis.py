@@ -112,7 +112,7 @@ class TestWhileTheJobRuns:
         assert hopeless(seen(with_report(0.0, 20.0))) is None
 
     def test_ops_run_eagerly_for_longer_are(self):
-        assert "eagerly" in str(hopeless(seen(with_report(0.0, 60.0))))
+        assert "eagerly" in str(hopeless(seen(with_report(0.0, 90.0))))
 
     def test_a_job_that_has_only_begun_is_not(self):
         assert hopeless(seen(python=False)) is None
