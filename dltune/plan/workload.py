@@ -220,13 +220,24 @@ def workload(profile: Profile) -> Workload:
         graphs=tuple(map(_graph, profile.steps)),
         steps=profile.steps,
         own=profile.settings,
-        between=sum(max(0.0, step.wall.median - step.span.median) for step in profile.steps),
+        between=_between(profile.steps),
     )
 
 
 def measured_span(profile: Profile) -> float:
     """Seconds from first op to last of a round, as the job itself ran."""
     return sum(step.span.median for step in profile.steps)
+
+
+def _between(steps: Sequence[Step]) -> float:
+    """Seconds of a round in which no step runs.
+
+    From one start of a step to its next lie all the steps of a GAN, so the rarest step's wall time
+    is the round's, less what all executions in it take.
+    """
+    rarest = max(steps, key=lambda step: step.wall.median)
+    busy = sum(s.span.median * s.executions / rarest.executions for s in steps)
+    return max(0.0, rarest.wall.median - busy)
 
 
 def _why(profile: Profile) -> str:
