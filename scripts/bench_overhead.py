@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("job", nargs="*")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are ended then too
     command = options.job or [sys.executable, "scripts/train_resnet50.py", "--steps", "1000000"]
     machine = topology.local()
     cores = tuple(range(len(machine.cores)))

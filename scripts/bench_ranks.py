@@ -10,6 +10,7 @@ second of each pair together, and the ratio with its 95 % interval.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import threading
 import time
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12, help="steps of each rank in a turn")
     parser.add_argument("job", nargs="+")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are ended then too
     plan, machine = plans.load(options.plan), topology.local()
     pairs = {
         name: [
