@@ -1,6 +1,6 @@
 """Hill climbing on random op curves over the paper's 68 cores, beside Table V.
 
-    python scripts/sim_climb.py [--ops N] [--seed N]
+    python scripts/sim_climb.py [--ops N] [--seed N] [--patience N]
 
 Each op's time follows T(n) = serial + parallel / n + spawn * n, with its best count anywhere from 1
 to 68 (Table II's nine among them), its serial part and what 68 threads lose drawn at random, and
@@ -19,7 +19,7 @@ from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
 from dltune.model.curve import Case, Curve, accuracy
 from dltune.model.scaling import Law
-from dltune.profile.climb import Climb
+from dltune.profile.climb import PATIENCE, Climb
 
 KNL = find("knl-7250")
 CORES = 68
@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ops", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience", type=int, default=PATIENCE, help="1: the paper's rule")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
     optima = [*TABLE_II, *(draw.randint(1, CORES) for _ in range(arguments.ops - len(TABLE_II)))]
@@ -47,7 +48,7 @@ def main() -> None:
     print(f"{len(laws)} ops, {NOISE:.0%} noise, median of {REPEATS} samples, seed {arguments.seed}")
     print("interval  cases  within 2 %  accuracy  over all counts  Table V")
     for interval in INTERVALS:
-        row = run(laws, interval, random.Random(arguments.seed + interval))
+        row = run(laws, interval, random.Random(arguments.seed + interval), arguments.patience)
         paper = ", ".join(f"{value:.1%}" for value in TABLE_V[interval])
         print(f"{interval:8}  {row[0]:5}  {row[1]:10.1%}  {row[2]:8.1%}  {row[3]:15.1%}  {paper}")
 
@@ -58,11 +59,11 @@ def op(best: int, draw: random.Random) -> Law:
 
 
 def run(
-    laws: dict[str, Law], interval: int, draw: random.Random
+    laws: dict[str, Law], interval: int, draw: random.Random, patience: int
 ) -> tuple[int, float, float, float]:
     """Cases run; share of ops within 2 %; accuracy between the samples, and everywhere."""
     cases: list[Case] = [(n, p) for n in ladder(KNL, interval) for p in placements(KNL, n)]
-    climb = Climb(cases)
+    climb = Climb(cases, patience)
     ran = 0
     while climb.case is not None:
         ran += 1

@@ -238,7 +238,7 @@ class Session:
             fallback=(case[0], cores_for(self.machine, *case)),
             ops={
                 key: (best[0], cores_for(self.machine, *best))
-                for key, best in self.climb.stopped().items()
+                for key, best in self.climb.held().items()
             },
         )
         self._processes[climbing.steps.pid].order(orders.lines())

@@ -106,7 +106,7 @@ def test_the_job_is_let_go_and_was_on_a_leash():
 
 
 def test_ops_that_have_stopped_keep_their_best():
-    profiling = Profiling()
+    profiling = Profiling(cores=6)
 
     def story():
         yield from profiling.process.show(graph(0, TRAINING))
