@@ -109,6 +109,7 @@ def _one_thread_total(op: Op) -> float:
 
 
 def _short(op: Op) -> str:
-    width = 48 if shutil.get_terminal_size().columns < 160 else 90
+    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 160
+    width = 48 if narrow else 90
     text = op.key
     return text if len(text) <= width else text[: width - 1] + "…"
