@@ -127,7 +127,6 @@ class TunedDevice : public ThreadPoolDevice {
   }
 
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
-    const int64_t entered = NowNs();
     dltune::Node* node = NodeOf(*kernel);
     if (!node) {
       NoteUnmarked(kernel, context);
@@ -140,6 +139,7 @@ class TunedDevice : public ThreadPoolDevice {
       ThreadPoolDevice::Compute(kernel, context);
       return;
     }
+    const int64_t entered = records ? NowNs() : 0;
     Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
     const OpOrder* order =
         execution->target && orders.steers() && !node->waits ? OrderFor(key, &orders) : nullptr;

@@ -11,8 +11,9 @@ namespace dltune {
 namespace {
 
 // How long an idle worker looks for work before it sleeps. A sleeping worker costs its waker a
-// system call (2 to 5 us) and itself a wake-up (5 to 50 us in a VM).
-constexpr int64_t kSpinNs = 20000;
+// system call (2 to 5 us) and itself a wake-up (5 to 50 us in a VM). While it looks it yields: the
+// executor thread that it has just worked for wants the core back.
+constexpr int64_t kSpinNs = 60000;
 
 thread_local const View* tl_view = nullptr;
 thread_local int tl_index = -1;
@@ -50,11 +51,7 @@ void Worker::Run() {
   for (;;) {
     const int64_t until = NowNs() + kSpinNs;
     while (waiting_.load(std::memory_order_acquire) == 0 && NowNs() < until) {
-      for (int i = 0; i < 32; i++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-      }
+      sched_yield();
     }
     Token token;
     {
