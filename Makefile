@@ -43,7 +43,7 @@ demo: venv
 	@mkdir -p demo
 	$(DLTUNE) profile --overwrite -o demo/profile.json -- $(DEMO)
 	$(DLTUNE) plan --overwrite demo/profile.json -o demo/plan.json
-	$(DLTUNE) bench --overwrite --plan demo/plan.json -o demo/bench.json -- $(DEMO)
+	$(DLTUNE) bench --overwrite --rounds 6 --plan demo/plan.json -o demo/bench.json -- $(DEMO)
 
 lint: venv
 	$(VENV)/bin/ruff check $(PYTHON_FILES)

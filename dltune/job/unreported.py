@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from dltune.errors import UsageError
+
 LIBRARY = "libtensorflow_framework.so"
+
+
+def require_all_reported(session: int, reported: Collection[int]) -> None:
+    """Raises UsageError when a process of the `session` runs TensorFlow unheard of."""
+    if (pid := unreported(session, reported)) is not None:
+        raise UsageError(
+            f"pid {pid} runs TensorFlow but never reported in: its Python was started with "
+            "-I, -S or a PYTHONPATH of its own, or sets its environment aside",
+            remedy="start it so that it takes PYTHONPATH from its environment",
+        )
 
 
 def unreported(session: int, reported: Collection[int]) -> int | None:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import NANOSECOND, Record
-from dltune.job.unreported import unreported
+from dltune.job.unreported import require_all_reported
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
@@ -168,13 +167,7 @@ class Session:
         if time.monotonic() - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
         self._looked = time.monotonic()
-        reported = {python.pid for python in self.seen.pythons}
-        if (pid := unreported(job.pid, reported)) is not None:
-            raise UsageError(
-                f"pid {pid} runs TensorFlow but never reported in: its Python was started with "
-                "-I, -S or a PYTHONPATH of its own, or sets its environment aside",
-                remedy="start it so that it takes PYTHONPATH from its environment",
-            )
+        require_all_reported(job.pid, {python.pid for python in self.seen.pythons})
         for process in self._processes.values():
             process.order([REPORT])
 

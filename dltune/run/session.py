@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,14 +13,19 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, why_no_step
+from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Job, Process
-from dltune.job.orders import Orders, alternate_line
+from dltune.job.orders import REPORT, Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
+from dltune.job.unreported import require_all_reported
 from dltune.machine.ranks import local_rank, share
 from dltune.profile.climb import relative_spread
 from dltune.run.enforce import Fitted, fit
 
+# how often a job is looked after whose step has not been seen
+LOOK_SECONDS = 2.0
+# how much op time a graph that does not train may take before it is taken for the job's step
+UNTRAINED_SECONDS = 60.0
 # one execution in so many is recorded op by op, to compare what was planned with what was met
 RECORD_EVERY = 64
 # executions of a job's main graph before a plan for other graphs is refused
@@ -76,6 +82,7 @@ class Session:
         self.say = say
         self.seen = Sightings()
         self._enforced: dict[int, _Enforced] = {}
+        self._looked = time.monotonic()
         self._shares: dict[int, tuple[Machine, int | None]] = {}
 
     def answer(self, python: messages.Python) -> dict[str, object]:
@@ -99,6 +106,7 @@ class Session:
     def run(self, job: Job) -> list[Outcome]:
         """Until the job ends. Raises a DltuneError when the plan could not be enforced."""
         for event in job.events(1.0):
+            self._look_after(job)
             if event is None:
                 continue
             self.seen.add(event.message)
@@ -117,6 +125,20 @@ class Session:
             raise self._why_nothing(job)
         return outcomes
 
+    def _look_after(self, job: Job) -> None:
+        """Until the plan is enforced somewhere: make sure that the job does not run without it."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
+            return
+        self._looked = now
+        if any(mine.targets for mine in self._enforced.values()):
+            return
+        if error := hopeless(self.seen):
+            raise error
+        require_all_reported(job.pid, {python.pid for python in self.seen.pythons})
+        for mine in self._enforced.values():
+            mine.process.order([REPORT])
+
     def _why_nothing(self, job: Job) -> DltuneError:
         error = why_no_step(self.seen, job.exit_code)
         if job.exit_code == 0 and any(r.graphs for r in self.seen.records.values()):
@@ -132,6 +154,8 @@ class Session:
             if isinstance(message, messages.Graph) and message.signature in self.plan.signatures:
                 self._enforce(mine, tuple(self.plan.signatures))
             return
+        if not mine.record.understands(message):
+            return
         if message.version == _DISCOVER and not mine.targets:
             mine.record.add(message)
             self._look_for_step(mine)
@@ -142,8 +166,10 @@ class Session:
 
     def _look_for_step(self, mine: _Enforced) -> None:
         main = main_graph(mine.record)
-        if main is None or len(mine.record.executions[main]) < PATIENCE:
+        if main is None or mine.record.runs[main] < PATIENCE:
             return
+        if not mine.record.trains(main) and mine.record.seconds[main] < UNTRAINED_SECONDS:
+            return  # preparation and validation may come before the step
         if not self.partial:
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self.plan.signatures)}); "

@@ -31,7 +31,7 @@ def curve(key: int, threads: int) -> float:
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """The pretended processes are not in /proc, and no time is lost on what does not train."""
-    monkeypatch.setattr(session, "unreported", lambda *_: None)
+    monkeypatch.setattr(session, "require_all_reported", lambda *_: None)
     monkeypatch.setattr(Session, "_measured_process_ended", lambda _: False)
     monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
 
