@@ -15,6 +15,7 @@ from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
+from dltune.profile import advice
 from dltune.profile.climb import Climb, relative_spread
 
 
@@ -131,7 +132,7 @@ def assemble(
         )
         if kept
         else None,
-        notes=(*notes, *record.complaints),
+        notes=(*notes, *advice.notes(ops), *record.complaints),
     )
 
 

@@ -126,7 +126,7 @@ def test_settings_memory_and_notes():
     assert (found.settings.intra, found.settings.inter) == (3, 4)
     assert found.memory is not None
     assert (found.memory.live, found.memory.peak) == (1000, 5000)
-    assert found.notes == ("a note", "a complaint")
+    assert (found.notes[0], found.notes[-1]) == ("a note", "a complaint")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dltune.documents.profile import Profile, check
 from dltune.errors import JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
-from dltune.profile import discovery, session
+from dltune.profile import advice, discovery, session
 from dltune.profile.session import Progress, Session
 
 # the best thread count of each node's op
@@ -30,7 +30,8 @@ def curve(key: int, threads: int) -> float:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """The pretended processes are not in /proc, and no time is lost on what does not train."""
+    """The pretended processes are not in /proc, run no oneDNN, and no time is lost on what does not train."""
+    monkeypatch.setattr(advice, "notes", lambda _: [])
     monkeypatch.setattr(session, "require_all_reported", lambda *_: None)
     monkeypatch.setattr(Session, "_measured_process_ended", lambda _: False)
     monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
