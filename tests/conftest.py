@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,3 +13,6 @@ sys.path.append(str(Path(__file__).parent))
 # no deadlines: machines are shared; the same examples in every run, so that a failure comes again
 settings.register_profile("dltune", deadline=None, derandomize=True)
 settings.load_profile("dltune")
+
+# a suite started in the background ignores SIGINT and hands that on; the jobs here must hear it
+signal.signal(signal.SIGINT, signal.default_int_handler)

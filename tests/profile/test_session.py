@@ -30,7 +30,7 @@ def curve(key: int, threads: int) -> float:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """The pretended processes are not in /proc and need no oneDNN; what does not train ends soon."""
+    """Pretended processes are not in /proc and need no oneDNN; who does not train ends soon."""
     monkeypatch.setattr(advice, "notes", lambda _: [])
     monkeypatch.setattr(session, "require_all_reported", lambda *_: None)
     monkeypatch.setattr(Session, "_measured_process_ended", lambda _: False)
