@@ -14,5 +14,6 @@ sys.path.append(str(Path(__file__).parent))
 settings.register_profile("dltune", deadline=None, derandomize=True)
 settings.load_profile("dltune")
 
-# a suite started in the background ignores SIGINT and hands that on; the jobs here must hear it
+# a suite started in the background ignores these and hands that on; the jobs here must hear them
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
