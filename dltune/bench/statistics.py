@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dltune.profile.climb import relative_spread
+
 
 @dataclass(frozen=True)
 class RatioInterval:
@@ -38,11 +40,9 @@ def spread(values: Sequence[float]) -> float:
     """
     if not all(value > 0 for value in values):
         raise ValueError("the spread is relative: it needs positive values")
-    middle = median(values)
-    if len(values) == 1:
-        return 0.0
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return (third - first) / 2 / middle
+    if not values:
+        raise ValueError("no values to take the spread of")
+    return relative_spread(values)
 
 
 def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> RatioInterval:
