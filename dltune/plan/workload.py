@@ -21,6 +21,10 @@ from dltune.simulate.work import CorunWork, FifoWork
 SMALL = 30e-6
 # What admitting an op and moving its thread costs, in seconds: the same 6 us.
 HANDOVER = 6e-6
+# An op that more threads speed up by less than this part is taken to run on its caller alone: Eigen
+# divides only what is worth dividing. An op that was divided keeps all its threads' cores busy, for
+# a worker that has done its part looks for more work for a while before it sleeps.
+UNDIVIDED = 1.1
 # The node type through which a loop's values flow back; its edges close the graph's only cycles.
 BACK = ("NextIteration", "RefNextIteration")
 
@@ -46,8 +50,7 @@ class Workload:
     fixed time, in which it holds no core (it waits, for data or for another op). `between`: seconds
     of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`: the
     factor by which all ops are slower in the job than one by one (`anchor` finds both). `spinning`:
-    an op keeps all its threads' cores busy, as OpenMP does, rather than what its speed-up accounts
-    for. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an op whose
+    even an op that gains nothing from its threads keeps all their cores busy, as under OpenMP. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an op whose
     count must stay as it is. `remarks`: sentences on what all this rests on.
     """
 
@@ -175,11 +178,10 @@ class Workload:
         return FifoWork(self.fixed[index], 0.0, 1)
 
     def _sharing(self, index: int, choice: Candidate, threads: int | None) -> FifoWork:
-        used = float(min(choice.threads, self.cores))
-        if not self.spinning and choice.seconds > 0:
-            speedup = self.serial(index) / (choice.seconds * self.scale)
-            used = min(used, max(1.0, speedup))
-        return FifoWork(choice.seconds * self.scale, used, threads or choice.threads)
+        seconds = choice.seconds * self.scale
+        divided = self.spinning or self.serial(index) > UNDIVIDED * seconds
+        used = min(choice.threads, self.cores) if divided else 1
+        return FifoWork(seconds, float(used), threads or choice.threads)
 
     def _admitted(self, candidate: Candidate) -> Candidate:
         seconds = candidate.seconds * self.scale + HANDOVER

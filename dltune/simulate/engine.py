@@ -68,7 +68,7 @@ class Graph:
     ) -> Timeline:
         """TensorFlow's own scheduling: first in, first out, in `inter` executor slots.
 
-        `overhead`: seconds the executor adds to each run of an op. Ops that keep more cores busy
+        `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep more cores busy
         than the machine has share them; `oversubscription` slows them further, by that part for
         each thread above the number of cores, relative to that number.
         Raises ValueError when the graph has a cycle.

@@ -50,7 +50,7 @@ class Fifo : public Policy {
     long threads = 0;
     for (int task : running)
       if (!detached(task)) {
-        busy += ops_[op_[task]].busy;
+        busy += busy_(ops_[op_[task]]);
         threads += ops_[op_[task]].threads;
       }
     const double excess = std::max(0.0, static_cast<double>(threads) / cores_ - 1);
@@ -61,6 +61,12 @@ class Fifo : public Policy {
   }
 
  private:
+  // Over the op and what the executor spends on it, which keeps one core.
+  double busy_(const FifoOp& op) const {
+    const double all = op.seconds + overhead_;
+    return all > 0 ? (op.busy * op.seconds + overhead_) / all : op.busy;
+  }
+
   bool detached(int task) const {
     return op_[task] < 0 || ops_[op_[task]].busy <= 0 || runs_[task] <= 0;
   }

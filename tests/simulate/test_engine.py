@@ -191,10 +191,14 @@ class FifoOracle(Oracle):
         if task in self.running:
             self.running.remove(task)
 
+    def busy(self, op: FifoWork) -> float:
+        whole = op.seconds + self.overhead
+        return op.busy if whole == 0 else op.busy * op.seconds / whole + self.overhead / whole
+
     def rate(self, task: int) -> float:
         if self.detached(task):
             return 1.0
-        busy = sum(self.ops[self.op[t]].busy for t in self.running)
+        busy = sum(self.busy(self.ops[self.op[t]]) for t in self.running)
         threads = sum(self.ops[self.op[t]].threads for t in self.running)
         excess = max(0.0, threads / self.capacity - 1)
         return min(1.0, self.capacity / busy) / (1 + self.oversubscription * excess)
