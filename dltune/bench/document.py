@@ -14,6 +14,7 @@ from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Samples
+from dltune.spread import relative_spread
 
 
 def assemble(
@@ -84,7 +85,7 @@ def summary(
             samples=len(steps),
             min=min(steps),
             median=statistics.median(steps),
-            spread=statistics.spread(steps),
+            spread=relative_spread(steps),
         ),
         ratio=doc.Ratio(ratio.median, ratio.low, ratio.high, ratio.confidence, ratio.rounds)
         if ratio

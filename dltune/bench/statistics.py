@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.profile.climb import relative_spread
-
 
 @dataclass(frozen=True)
 class RatioInterval:
@@ -30,19 +28,6 @@ def median(values: Sequence[float]) -> float:
     if not values:
         raise ValueError("no values to take the median of")
     return statistics.median(values)
-
-
-def spread(values: Sequence[float]) -> float:
-    """Half the interquartile range divided by the median: 0 for one value.
-
-    Quartiles are interpolated linearly between the sorted values. Raises ValueError when there is
-    no value or one is not positive, as no time is.
-    """
-    if not all(value > 0 for value in values):
-        raise ValueError("the spread is relative: it needs positive values")
-    if not values:
-        raise ValueError("no values to take the spread of")
-    return relative_spread(values)
 
 
 def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> RatioInterval:

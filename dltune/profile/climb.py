@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from dltune.documents.profile import Placement
+from dltune.spread import relative_spread
 
 Case = tuple[int, Placement]
 # How many counts in a row may be slower than an op's best before it stops. The paper stops at the
@@ -103,11 +104,3 @@ class Climb:
         for key, cases in self._samples.items():
             for case, seconds in cases.items():
                 yield key, case, seconds
-
-
-def relative_spread(samples: Sequence[float]) -> float:
-    """Half the interquartile range over the median; 0 for a single sample."""
-    if len(samples) < 2:
-        return 0.0
-    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return (high - low) / 2 / middle if middle > 0 else 0.0

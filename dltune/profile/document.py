@@ -16,7 +16,8 @@ from dltune.documents.machine import Machine
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import advice
-from dltune.profile.climb import Climb, relative_spread
+from dltune.profile.climb import Climb
+from dltune.spread import relative_spread
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from dltune.job.orders import REPORT, Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
 from dltune.job.unreported import require_all_reported
 from dltune.machine.ranks import local_rank, share
-from dltune.profile.climb import relative_spread
 from dltune.run.enforce import Fitted, fit
+from dltune.spread import relative_spread
 
 # how often a job is looked after whose step has not been seen
 LOOK_SECONDS = 2.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.bench.statistics import median, ratio_interval, spread
+from dltune.bench.statistics import median, ratio_interval
 
 times = st.floats(1e-6, 1e3)
 rounds = st.lists(st.tuples(times, times), min_size=1, max_size=60)
@@ -23,29 +23,6 @@ def test_median_of_odd_and_even_counts() -> None:
 def test_median_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         median([])
-
-
-def test_spread_is_half_the_interquartile_range_over_the_median() -> None:
-    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(1 / 3)  # quartiles 2 and 4
-    assert spread([7.0]) == 0.0
-    assert spread([2.0, 2.0, 2.0]) == 0.0
-
-
-@pytest.mark.parametrize("values", [[], [1.0, 0.0], [1.0, -1.0], [float("nan")]])
-def test_spread_of_what_is_no_time_is_refused(values: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"no values|positive"):
-        spread(values)
-
-
-@given(st.lists(times, min_size=1), st.floats(1e-3, 1e3))
-def test_spread_does_not_depend_on_the_unit_or_the_order(values: list[float], unit: float) -> None:
-    expected = pytest.approx(spread(values), rel=1e-6, abs=1e-9)
-    assert spread([value * unit for value in values]) == expected
-    assert spread(values[::-1]) == expected
-
-
-def test_spread_ignores_one_wild_value() -> None:
-    assert spread([1.0] * 20 + [1000.0]) == 0.0
 
 
 @given(rounds)

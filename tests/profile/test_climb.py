@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import machine
 
 from dltune.machine.placement import ladder, placements
-from dltune.profile.climb import Case, Climb, relative_spread
+from dltune.profile.climb import Case, Climb
 
 Curve = dict[Case, float]
 
@@ -149,9 +149,3 @@ def test_spread_needs_three_samples():
         assert climb.spread("op") == float("inf")
     climb.add("op", 1.0)
     assert climb.spread("op") == 0
-
-
-def test_relative_spread():
-    assert relative_spread([3.0]) == 0
-    assert relative_spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(1 / 3)
-    assert relative_spread([0.0, 0.0]) == 0
