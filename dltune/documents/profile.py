@@ -21,6 +21,22 @@ from dltune.documents.machine import Machine
 SCHEMA = "dltune.profile/1"
 
 Placement = Literal["spread", "shared"]
+PartName = Literal["ops", "executor", "input", "communication", "python"]
+
+
+class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A performance counter over the runs of an op at one case.
+
+    `value`: the median of a run, over the op's executor thread and workers, in events (for clocks:
+    seconds). `spread` as in `OpTime`. `running`: the least share of a run's time in which the
+    kernel counted; below 1 the value was scaled up by it.
+    """
+
+    event: str
+    value: float
+    spread: float
+    samples: int
+    running: float = 1.0
 
 
 class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +51,7 @@ class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min: float
     median: float
     spread: float
+    counts: tuple[Count, ...] = ()
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +100,28 @@ class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: float
 
 
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a step's wall time goes to, in seconds of one execution; all parts make up the wall.
+
+    `ops`: some op runs. `executor`: between an execution's first op and its last, none does.
+    `input` and `communication`: nothing runs but ops that wait for data, or for another process.
+    `python`: between executions, none of these.
+    """
+
+    name: PartName
+    seconds: float
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the job's Python that its main thread was seen at between executions.
+
+    `share` of such looks.
+    """
+
+    where: str
+    share: float
+
+
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A graph whose executions repeat: a training step, or one of several (a GAN's two).
 
@@ -97,6 +136,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wall: Samples
     span: Samples
     nodes: tuple[Node, ...]
+    parts: tuple[Part, ...] = ()
+    lines: tuple[Line, ...] = ()
 
 
 class TensorFlowBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,6 +160,38 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak: int
 
 
+class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Time with something over time without it: the median of pairs and its 95 % interval."""
+
+    pairs: int
+    low: float
+    median: float
+    high: float
+
+
+class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One event over one interval of the job: in its ops, elsewhere in the threads that run ops,
+    in all other threads, and in the process as the kernel accounts for it."""
+
+    event: str
+    ops: float
+    gaps: float
+    others: float
+    process: float
+
+
+class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How counters were read. `asked`: a preset or the user's list; `why`: a sentence on what
+    could be counted here. `groups`: events of one group were counted together, groups in turns.
+    `overhead`: the step with ops recorded and counted, over the plain step."""
+
+    asked: str
+    why: str
+    groups: tuple[tuple[str, ...], ...]
+    totals: tuple[Total, ...] = ()
+    overhead: Ratio | None = None
+
+
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`partial` is the reason why the profile is incomplete, None when it is whole."""
 
@@ -135,6 +208,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ops: tuple[Op, ...]
     memory: Memory | None
     notes: tuple[str, ...]
+    counters: Counters | None = None
 
 
 def load(path: Path) -> Profile:
@@ -175,6 +249,12 @@ def _op_faults(here: str, op: Op) -> Iterator[str]:
         if time.threads < 1:
             yield f"{at}.threads: {time.threads} is below 1"
         yield from _measured(at, time)
+        yield from _repeated(f"{at}.counts", "event", (count.event for count in time.counts))
+        for count in time.counts:
+            if not _is_time(count.value) or not _is_time(count.spread):
+                yield f"{at}.counts ({count.event}): {count.value} is negative or not finite"
+            if not 0 < count.running <= 1:
+                yield f"{at}.counts ({count.event}).running: {count.running} is not in (0, 1]"
 
 
 def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
@@ -184,6 +264,9 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
         yield f"{here}.share: {step.share} is not between 0 and 1"
     yield from _measured(f"{here}.wall", step.wall)
     yield from _measured(f"{here}.span", step.span)
+    for part in step.parts:
+        if not _is_time(part.seconds):
+            yield f"{here}.parts ({part.name}): {part.seconds} is not a time"
     for index, node in enumerate(step.nodes):
         at = f"{here}.nodes[{index}] ({node.name})"
         if node.op is not None and not 0 <= node.op < ops:
