@@ -48,10 +48,11 @@ class Workload:
 
     `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve but a
     fixed time, in which it holds no core (it waits, for data or for another op). `between`: seconds
-    of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`: the
-    factor by which all ops are slower in the job than one by one (`anchor` finds both). `spinning`:
-    even an op that gains nothing from its threads keeps all their cores busy, as under OpenMP. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an op whose
-    count must stay as it is. `remarks`: sentences on what all this rests on.
+    of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`:
+    the factor by which all ops are slower in the job than one by one (`anchor` finds both).
+    `spinning`: even an op that gains nothing from its threads keeps all their cores busy, as
+    under OpenMP. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an
+    op whose count must stay as it is. `remarks`: sentences on what all this rests on.
     """
 
     machine: Machine

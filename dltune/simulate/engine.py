@@ -68,9 +68,9 @@ class Graph:
     ) -> Timeline:
         """TensorFlow's own scheduling: first in, first out, in `inter` executor slots.
 
-        `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep more cores busy
-        than the machine has share them; `oversubscription` slows them further, by that part for
-        each thread above the number of cores, relative to that number.
+        `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep
+        more cores busy than the machine has share them; `oversubscription` slows them further, by
+        that part for each thread above the number of cores, relative to that number.
         Raises ValueError when the graph has a cycle.
         """
         table = (library.FifoOp * max(1, len(ops)))(
