@@ -15,7 +15,7 @@ from dltune.job.launch import Job
 
 # of the output of a job that died
 LAST_LINES = 15
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def compete(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def command(
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, settings
-    from dltune.cli import progress
+    from dltune.cli import interrupts, progress
     from dltune.documents import plan as plan_document
     from dltune.machine import topology
 
@@ -103,9 +103,9 @@ def command(
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
     runners = [Runner(s, machine, plan.signatures) for s in settings(names, plan, machine)]
-    interrupted = False
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill keeps results too
+    ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(interrupts.reported())
         file = _claimed(stack, output, overwrite)
         raw = _claimed(stack, pyperf, overwrite)
         line = stack.enter_context(progress.line())
@@ -128,20 +128,20 @@ def command(
         line.say(f"one job for each of {', '.join(names)}: {len(runners)} in memory at once")
         try:
             compete(contest, job, verbose=verbose, say=line.say)
-        except KeyboardInterrupt:
+        except interrupts.Ended as signalled:
             if not any(contest.turns.values()):
                 line.say("nothing was measured yet")
                 raise
-            interrupted = True
-            line.say("what was measured is kept")
+            ended = signalled
+            line.say(f"ended by {ended}; what was measured is kept")
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))
     _show(bench, as_json)
     for path in filter(None, (output, pyperf)):
         click.echo(f"written to {path}", err=as_json)
-    if interrupted:
-        raise KeyboardInterrupt
+    if ended:
+        sys.exit(ended.exit_code)
     if contest.culprit and (code := contest.culprit.exit_code):
         raise JobFailed(f"{bench.partial}; what was measured before is kept", code)
 

@@ -1,11 +1,15 @@
-"""A polite kill is an interrupt: the signals that ask dltune to end raise where Ctrl-C does."""
+"""The signals that ask dltune to end: who hears them, and a polite kill that is an interrupt."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+
+import click
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(KeyboardInterrupt):
@@ -22,17 +26,37 @@ class Ended(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def raised() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP raise `Ended` within the block, unless they are ignored."""
+def heard(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Within the block `handler` gets SIGINT, SIGTERM and SIGHUP.
+
+    Not those that whoever started dltune has it ignore, as nohup does with SIGHUP and a shell with
+    SIGINT for what it starts in the background: they stay ignored, by dltune and by the job.
+    """
     before = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
-            before[number] = signal.signal(number, _raise)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def raised() -> contextlib.AbstractContextManager[None]:
+    """Within the block SIGINT, SIGTERM and SIGHUP raise `Ended`, unless they are ignored."""
+    return heard(_raise)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """As `raised`; a signal that comes out of the block is told of, and dltune exits as for it."""
+    try:
+        with raised():
+            yield
+    except Ended as ended:
+        click.echo(f"dltune: ended by {ended}", err=True)
+        raise SystemExit(ended.exit_code) from None
 
 
 def _raise(number: int, _: FrameType | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +44,7 @@ def command(
     """
     import contextlib
 
+    from dltune.cli import interrupts
     from dltune.documents import plan as documents
     from dltune.documents.files import Output, claim
     from dltune.job.launch import Job
@@ -66,13 +66,14 @@ def command(
             remedy="give it after --: dltune run --plan PLAN -- python train.py",
         )
     with contextlib.ExitStack() as stack:
+        # until there is a job to pass signals on to, and while what is left of it is ended
+        stack.enter_context(interrupts.reported())
         file: Output | None = None
         if as_json:
             file = stack.enter_context(claim(as_json, overwrite=overwrite))
         session = Session(plan, machine, partial=partial, say=_say)
         running = stack.enter_context(Job(job, answer=session.answer, greet=session.greet))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda n, _: running.pass_on(n))
+        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
         outcomes = session.run(running)
         code = running.exit_code
     for outcome in outcomes:

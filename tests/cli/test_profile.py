@@ -118,5 +118,25 @@ class TestInterrupts:
         try:
             with interrupts.raised():
                 os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         finally:
             signal.signal(signal.SIGHUP, before)
+
+    def test_a_handler_gets_the_number(self):
+        heard = []
+        with interrupts.heard(lambda number, _: heard.append(number)):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+        assert heard == [signal.SIGTERM, signal.SIGINT]
+
+    def test_within_a_handler_s_block_nothing_is_raised(self):
+        heard = []
+        with interrupts.raised(), interrupts.heard(lambda number, _: heard.append(number)):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert heard == [signal.SIGHUP]
+
+    def test_what_comes_out_is_told_and_is_the_exit_code(self, capsys):
+        with pytest.raises(SystemExit) as left, interrupts.reported():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert left.value.code == 143
+        assert capsys.readouterr().err == "dltune: ended by SIGTERM\n"
