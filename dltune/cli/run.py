@@ -11,7 +11,7 @@ from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
-    from dltune.documents.plan import Plan
+    from dltune.documents.plan import OpPlan, Plan
     from dltune.run.session import Outcome
 
 
@@ -97,7 +97,7 @@ def _say(text: str) -> None:
 
 def _show_intent(plan: Plan, machine: Machine) -> None:
     from dltune.cli.tables import table
-    from dltune.run.enforce import fit
+    from dltune.run.enforce import Handling, fit
 
     fitted = fit(plan, machine)
     section = fitted.section
@@ -107,21 +107,29 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
     )
     if section.corun:
         threads = " and of strategy 4" if section.hyperthreads else ""
-        click.echo(f"ops are admitted by strategy 3{threads}; below {section.small:g} s at once")
-    if section.ops:
-        orders = fitted.orders(1, plan.signatures)
-        rows = [
-            (
-                op.key if len(op.key) < 80 else op.key[:79] + "…",
-                str(op.threads),
-                ",".join(map(str, orders.ops[op.key][1])) if op.key in orders.ops else "admitted",
-                f"{op.seconds * 1e3:.3f}",
-            )
-            for op in sorted(section.ops, key=lambda op: -op.seconds)
-        ]
-        table("", ("op", ">threads", "cores", ">predicted ms"), rows)
-    for key in fitted.dropped:
-        click.echo(f"not enforced, it names cores that are not here: {key}")
+        click.echo(f"ops are admitted by strategy 3{threads}")
+    if not section.ops:
+        return
+    placed = fitted.orders(1, plan.signatures).ops
+
+    def row(op: OpPlan) -> tuple[str, str, str, str]:
+        handling = fitted.handling(op)
+        happens = {
+            Handling.PLACED: ",".join(map(str, placed[op.key][1])) if op.key in placed else "",
+            Handling.ADMITTED: "when admitted",
+            Handling.SMALL: f"left alone, below {section.small:g} s",
+            Handling.DROPPED: "left alone, its cores are not here",
+        }[handling]
+        enforced = handling in (Handling.PLACED, Handling.ADMITTED)
+        return (
+            op.key if len(op.key) < 80 else op.key[:79] + "…",
+            str(op.threads) if enforced else "-",
+            happens,
+            f"{op.seconds * 1e3:.3f}",
+        )
+
+    rows = [row(op) for op in sorted(section.ops, key=lambda op: -op.seconds)]
+    table("", ("op", ">threads", "cores", ">predicted ms"), rows)
 
 
 def _show(outcome: Outcome, plan: Plan) -> None:

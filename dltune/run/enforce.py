@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -35,6 +36,15 @@ def require_machine(plan: Plan, machine: Machine) -> None:
     )
 
 
+class Handling(enum.Enum):
+    """What becomes of an op that the plan has an entry for."""
+
+    PLACED = enum.auto()  # runs at once, on the entry's threads and cores
+    ADMITTED = enum.auto()  # waits until strategy 3 or 4 admits it, on cores that they choose
+    SMALL = enum.auto()  # below the plan's `small` seconds: left to TensorFlow's own pool
+    DROPPED = enum.auto()  # names cores that are not there: left to TensorFlow's own pool
+
+
 @dataclass(frozen=True)
 class Fitted:
     """A plan's thread section on the cores that a process may use.
@@ -55,6 +65,15 @@ class Fitted:
             uniform_line(self.uniform.intra, self.uniform.inter),
         ]
 
+    def handling(self, op: OpPlan) -> Handling:
+        """What becomes of the op of this entry of the plan."""
+        if op.key in self.dropped:
+            return Handling.DROPPED
+        if op.serial < self.section.small:
+            return Handling.SMALL
+        # where the plan names cores, there is nothing for an admission to choose
+        return Handling.ADMITTED if self.section.corun and op.cores is None else Handling.PLACED
+
     def orders(self, version: int, targets: Collection[str], *, events: bool = False) -> Orders:
         """The plan as orders for the graphs with these signatures."""
         orders = Orders(
@@ -65,12 +84,11 @@ class Fitted:
             small=self.section.small,
         )
         for op in self.section.ops:
-            if op.key in self.dropped:
-                continue
-            if self.section.corun and op.cores is None:
-                orders.corun[op.key] = (op.serial, _choice(op), op.candidates)
-            elif op.serial >= self.section.small:
-                orders.ops[op.key] = (op.threads, self._cores(op))
+            match self.handling(op):
+                case Handling.ADMITTED:
+                    orders.corun[op.key] = (op.serial, _choice(op), op.candidates)
+                case Handling.PLACED:
+                    orders.ops[op.key] = (op.threads, self._cores(op))
         return orders
 
     def _cores(self, op: OpPlan) -> tuple[int, ...]:

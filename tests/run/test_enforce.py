@@ -6,7 +6,7 @@ import pytest
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.plan import Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
-from dltune.run.enforce import fit, require_machine, threads_of
+from dltune.run.enforce import Handling, fit, require_machine, threads_of
 
 
 def machine(cores: int) -> Machine:
@@ -57,6 +57,29 @@ def test_co_running_leaves_the_cores_to_the_gate_unless_the_plan_names_them():
     assert orders.corun["a"][1].threads == 2
     assert set(orders.ops) == {"b"}
     assert "gate\t1" in orders.lines()
+
+
+@pytest.mark.parametrize("corun", [False, True])
+def test_what_is_ordered_is_what_is_told_of_each_op(corun):
+    """The handling of every op against the orders, by the rules of docs/run.md."""
+    ops = [
+        entry(f"{serial}{cores}", 1, cores, serial=serial)
+        for serial in (1e-6, 1e-5, 1e-3)
+        for cores in (None, (0,), (3,))
+    ]
+    fitted = fit(plan(*ops, corun=corun), machine(2))
+    orders = fitted.orders(1, [])
+    told = {op.key: fitted.handling(op) for op in ops}
+    assert {key for key, one in told.items() if one is Handling.ADMITTED} == set(orders.corun)
+    assert {key for key, one in told.items() if one is Handling.PLACED} == set(orders.ops)
+    for op in ops:
+        if op.cores == (3,):
+            assert told[op.key] is Handling.DROPPED
+        elif op.serial < 1e-5:
+            assert told[op.key] is Handling.SMALL
+        else:
+            waits = corun and op.cores is None
+            assert told[op.key] is (Handling.ADMITTED if waits else Handling.PLACED)
 
 
 def test_another_machine_is_told_apart():

@@ -1,0 +1,60 @@
+"""`dltune run` as a person meets it where no job runs: what it says it would do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.machine import topology
+
+
+def dry_run(folder: Path, *, corun: bool) -> dict[str, str]:
+    """Threads and handling of each op, for a plan made by hand on a machine of one core more."""
+    machine = topology.local()
+    cores = len(machine.cores)
+
+    def entry(key: str, serial: float, named: tuple[int, ...] | None) -> OpPlan:
+        ways = (Candidate(1, "spread", 1e-3),)
+        return OpPlan(key, 1, "spread", 1e-3, serial, named, ways)
+
+    section = Threads(
+        strategy="by hand",
+        uniform=Uniform(1, 1),
+        corun=corun,
+        hyperthreads=False,
+        small=1e-5,
+        ops=(
+            entry("Large(float[1])", 1e-3, None),
+            entry("Small(float[1])", 1e-6, None),
+            entry("Named(float[1])", 1e-3, (0,)),
+            entry("Elsewhere(float[1])", 1e-3, (cores,)),
+        ),
+        predictions=(Prediction("by hand", 1.0, 1.0, 1.0),),
+    )
+    name = machine.name
+    plan = Plan(SCHEMA, "2026", "0", "00", "0" * 16, name, cores + 1, "2.21.0", ("a",), section)
+    path = folder / "plan.json"
+    path.write_bytes(msgspec.json.encode(plan))
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune", "run", "--plan", path, "--partial", "--dry-run"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if "(float" in line]
+    return {words[0].partition("(")[0]: " ".join(words[1:-1]) for words in lines}
+
+
+@pytest.mark.parametrize("corun", [False, True])
+def test_a_dry_run_says_what_happens_to_each_op(tmp_path: Path, corun: bool) -> None:
+    told = dry_run(tmp_path, corun=corun)
+    assert told["Large"] == ("1 when admitted" if corun else "1 0")
+    assert told["Small"] == "- left alone, below 1e-05 s"
+    assert told["Named"] == "1 0"
+    assert told["Elsewhere"] == "- left alone, its cores are not here"
