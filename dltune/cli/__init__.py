@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
+    "lmdb": "Where the records of an LMDB file lie, its keys, and whether it is sound.",
 }
 
 

@@ -1,0 +1,184 @@
+"""`dltune lmdb`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dltune.io.lmdb.index import Index
+    from dltune.io.lmdb.library import Tell
+
+QUIET_SECONDS = 1.0  # of work before progress is shown
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group("lmdb")
+def command() -> None:
+    """Where the records of an LMDB file lie, its keys, and whether it is sound.
+
+    FILE is a data file (data.mdb) or the folder that holds it. It is read by dltune's own parser,
+    never by LMDB, and never written to.
+    """
+
+
+@command.command("index")
+@_JSON
+@_FILE
+def index(file: Path, as_json: bool) -> None:
+    """Find where every record lies, and keep that beside FILE.
+
+    The index (FILE.dltune-index) belongs to one transaction. It is used again while the file is as
+    it was then, and made again when it is not.
+    """
+    from dltune.io.lmdb.index import Index
+    from dltune.io.lmdb.index_file import beside
+
+    with _progress() as tell:
+        databases = Index.all(file, tell=tell)
+    main = databases[0]
+    kept = None if main.unsaved else beside(main.path)
+    if as_json:
+        import msgspec
+
+        shown = {
+            "path": str(main.path),
+            "txn": main.txn,
+            "index": None if kept is None else str(kept),
+            "unsaved": main.unsaved,
+            "databases": [_described(database) for database in databases],
+        }
+        click.echo(msgspec.json.encode(shown).decode())
+        return
+    from dltune.cli.tables import table
+
+    rows = []
+    for database in databases:
+        told = _described(database)
+        rows.append(
+            (
+                "(main)" if database.name is None else printable(database.name),
+                str(told["records"]),
+                str(told["bytes"]),
+                str(told["smallest"]),
+                str(told["largest"]),
+            )
+        )
+    table(
+        f"{main.path}, transaction {main.txn}",
+        ("database", ">records", ">bytes", ">smallest", ">largest"),
+        rows,
+    )
+    if kept is not None:
+        click.echo(f"kept in {kept}")
+    else:
+        click.echo(f"dltune: the index is not kept: {main.unsaved}", err=True)
+
+
+@command.command("keys")
+@click.option("--database", metavar="NAME", help="A named database; the main one unless told.")
+@_FILE
+def keys(file: Path, database: str | None) -> None:
+    r"""Print every key of a database, one a line, in order.
+
+    Bytes that are not printable ASCII, and backslashes, are shown as \xNN.
+    """
+    from dltune.io.lmdb.index import Index
+
+    with _progress() as tell:
+        found = Index.open(file, database.encode() if database else None, tell=tell)
+    last = None
+    every = found.keys()
+    for key in every:
+        if key != last:
+            sys.stdout.write(printable(key) + "\n")
+            last = key
+    sys.stdout.flush()
+    if found.unsaved:
+        click.echo(f"dltune: the index is not kept: {found.unsaved}", err=True)
+
+
+@command.command("verify")
+@_JSON
+@_FILE
+def verify(file: Path, as_json: bool) -> None:
+    """Check the structure of the whole file.
+
+    Both meta pages, every tree (page numbers, bounds, order of the keys, counts), the overflow
+    pages' headers, the list of free pages, and that no page is used twice. Exit code 1 when there
+    are faults.
+    """
+    from dltune.errors import GateFailed
+    from dltune.io.lmdb.verify import verify as examine
+
+    with _progress() as tell:
+        report = examine(file, tell=tell)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(report).decode())
+    else:
+        for fault in report.faults:
+            click.echo(fault)
+        click.echo(
+            f"{report.path}: LMDB data version {report.version}, "
+            f"pages of {report.page_size} bytes, transaction {report.txn}\n"
+            f"{report.records} records in {report.databases} databases; "
+            f"{report.used} pages in use, {report.free} free"
+            + (f", {report.lost} lost (in no list)" if report.lost else "")
+        )
+        if not report.fault_count:
+            click.echo("no fault found")
+    if report.fault_count:
+        faults = "a fault" if report.fault_count == 1 else f"{report.fault_count} faults"
+        raise GateFailed(f"{report.path} has {faults}", remedy="restore it, or make it again")
+
+
+def printable(key: bytes) -> str:
+    r"""The key as ASCII; other bytes and the backslash as \xNN."""
+    text = key.decode("latin-1")
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"\\x{byte:02x}" for byte in key
+    )
+
+
+def _described(database: Index) -> dict[str, object]:
+    sizes = database.sizes
+    return {
+        "name": None if database.name is None else printable(database.name),
+        "records": len(database),
+        "duplicates": database.duplicates,
+        "bytes": int(sizes.sum(dtype="u8")),
+        "smallest": int(sizes.min()) if len(sizes) else 0,
+        "largest": int(sizes.max()) if len(sizes) else 0,
+    }
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Tell]:
+    """Tells of pages read on stderr, when it takes long enough to wonder."""
+    from dltune.cli import progress
+
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        line: progress.Line | None = None
+
+        def tell(done: int, every: int) -> None:
+            nonlocal line
+            if time.monotonic() - began < QUIET_SECONDS:
+                return
+            if line is None:
+                line = stack.enter_context(progress.line())
+            line.show(f"{done} of {every} pages read", ("pages",))
+
+        yield tell

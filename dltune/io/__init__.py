@@ -1,0 +1,1 @@
+"""How training data is read, and how it can be read faster."""

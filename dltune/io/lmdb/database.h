@@ -1,0 +1,122 @@
+// One database: its tree, and the duplicates of its keys in pages and trees of their own.
+
+#pragma once
+
+#include "tree.h"
+
+namespace dltune {
+
+// Walks a database in key order and tells its sink of everything found:
+//   key(node)                         each key, before what belongs to it
+//   record(node, offset, size)        a record, `size` bytes at `offset` of the file
+//   big(node, first, pages)           before its record: the overflow pages that it begins on
+//   named(node, db)                   a named database's record
+//   value(node, data, offset, size)   one of a key's duplicates
+//   duplicates(), duplicate_tree(db)  before a key's first duplicate; before those in a tree
+//   faulty(number, fault)             a page that cannot be used
+// `sink.keys` and `sink.values` hear of the trees' levels: `level(branch)`, `child(i, j, node)`,
+// `leaf(i)`.
+template <class Sink>
+class Database {
+ public:
+  Database(const File& file, Owners& owners, Tell tell, Sink& sink)
+      : file_(file), sink_(sink), outer_(file, owners, tell), inner_(file, owners, nullptr) {}
+
+  void walk(const Db& db) {
+    db_ = &db;
+    outer_.walk(db, Outer{*this});
+  }
+
+ private:
+  struct Outer {
+    Database& database;
+    void level(bool branch) { database.sink_.keys.level(branch); }
+    void child(size_t i, size_t j, const Node& node) { database.sink_.keys.child(i, j, node); }
+    void faulty(uint64_t number, const Fault& fault) { database.sink_.faulty(number, fault); }
+    void leaf(size_t i, uint64_t number, const uint8_t* page) {
+      database.sink_.keys.leaf(i);
+      database.leaf(number, page);
+    }
+  };
+
+  struct Inner {
+    Database& database;
+    const Node& key;
+    void level(bool branch) { database.sink_.values.level(branch); }
+    void child(size_t i, size_t j, const Node& node) { database.sink_.values.child(i, j, node); }
+    void faulty(uint64_t number, const Fault& fault) { database.sink_.faulty(number, fault); }
+    void leaf(size_t i, uint64_t number, const uint8_t* page) {
+      const uint32_t span = database.file_.layout.page_size;
+      database.sink_.values.leaf(i);
+      database.values(key, page, span, uint64_t{number} * span);
+    }
+  };
+
+  void leaf(uint64_t number, const uint8_t* page) {
+    const uint32_t span = file_.layout.page_size;
+    if (file_.layout.flags(page) & kLeaf2) throw Fault{"it is a page of duplicates"};
+    for (const Node& node : outer_.reader().nodes(page, span, false)) {
+      if (!node.key_size) throw Fault{"a record has no key"};
+      sink_.key(node);
+      add(number * span + (node.data - page), node);
+    }
+  }
+
+  void add(uint64_t offset, const Node& node) {
+    const bool duplicates = db_->flags & kDupSort;
+    if (node.flags == 0) return sink_.record(node, offset, node.data_size);
+    if (node.flags == kBigData) return big(node);
+    if (node.flags == kSubData && node.data_size == sizeof(Db))
+      return sink_.named(node, load<Db>(node.data));
+    if (node.flags == kDupData && duplicates) {
+      if (node.data_size < file_.layout.header() || !(file_.layout.flags(node.data) & kSubPage))
+        throw Fault{"a key's duplicates are not a page"};
+      sink_.duplicates();
+      return values(node, node.data, node.data_size, offset);
+    }
+    if (node.flags == (kDupData | kSubData) && duplicates && node.data_size == sizeof(Db)) {
+      const Db tree = load<Db>(node.data);
+      sink_.duplicates();
+      sink_.duplicate_tree(tree);
+      const uint64_t before = sink_.values_seen;
+      inner_.walk(tree, Inner{*this, node});
+      if (sink_.values_seen - before != tree.entries)
+        throw Fault{"a key's duplicates are miscounted"};
+      return;
+    }
+    throw Fault{"a record has flags that cannot be: " + std::to_string(node.flags)};
+  }
+
+  void big(const Node& node) {
+    const uint64_t first = load<uint64_t>(node.data);
+    const uint64_t pages = file_.layout.overflow_pages(node.data_size);
+    if (file_.layout.version != 1 && load<uint64_t>(node.data + 16) < pages)
+      throw Fault{"a record is larger than its overflow pages"};
+    sink_.big(node, first, pages);
+    sink_.record(node, first * file_.layout.page_size + file_.layout.header(), node.data_size);
+  }
+
+  // Duplicates are the keys of their page.
+  void values(const Node& key, const uint8_t* page, uint32_t span, uint64_t offset) {
+    if (file_.layout.flags(page) & kLeaf2) {
+      uint32_t size = 0;
+      const uint32_t count = inner_.reader().fixed(page, span, size);
+      for (uint32_t i = 0; i < count; ++i) {
+        const uint64_t at = file_.layout.header() + uint64_t{i} * size;
+        sink_.value(key, page + at, offset + at, size);
+      }
+      return;
+    }
+    for (const Node& node : inner_.reader().nodes(page, span, false)) {
+      if (node.flags || node.data_size) throw Fault{"a duplicate has data of its own"};
+      sink_.value(key, node.key, offset + (node.key - page), node.key_size);
+    }
+  }
+
+  const File& file_;
+  Sink& sink_;
+  const Db* db_ = nullptr;
+  Tree outer_, inner_;
+};
+
+}  // namespace dltune

@@ -1,0 +1,179 @@
+"""The native part: built at first use, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+
+from dltune.errors import DltuneError, UsageError
+from dltune.io.lmdb import meta
+from dltune.io.lmdb.datafile import DataFile
+from dltune.native.build import BuildError, library
+
+Tell = Callable[[int, int], None]  # leaf pages done, and in all, of the tree being walked
+
+_TELL = ctypes.CFUNCTYPE(c_int, c_uint64, c_uint64)
+_WHY_BYTES = 1 << 16
+
+
+class File(ctypes.Structure):
+    """As source.h's File."""
+
+    _fields_ = (
+        ("descriptor", c_int32),
+        ("version", c_uint32),
+        ("page_size", c_uint32),
+        ("size", c_uint64),
+        ("last_page", c_uint64),
+        ("txn", c_uint64),
+    )
+
+
+class Db(ctypes.Structure):
+    """As page.h's Db."""
+
+    _fields_ = (
+        ("pad", c_uint32),
+        ("flags", c_uint16),
+        ("depth", c_uint16),
+        ("branch_pages", c_uint64),
+        ("leaf_pages", c_uint64),
+        ("overflow_pages", c_uint64),
+        ("entries", c_uint64),
+        ("root", c_uint64),
+    )
+
+
+class Records(ctypes.Structure):
+    """As index.cc's Records."""
+
+    _fields_ = (
+        ("count", c_uint64),
+        ("offsets", POINTER(c_uint64)),
+        ("sizes", POINTER(c_uint32)),
+        ("keys", POINTER(c_uint8)),
+        ("key_ends", POINTER(c_uint64)),
+        ("named_count", c_uint64),
+        ("names", POINTER(c_uint8)),
+        ("name_ends", POINTER(c_uint64)),
+        ("named", POINTER(Db)),
+    )
+
+
+class Counts(ctypes.Structure):
+    """As verify.cc's Counts."""
+
+    _fields_ = (
+        ("databases", c_uint64),
+        ("records", c_uint64),
+        ("used", c_uint64),
+        ("free", c_uint64),
+        ("faults", c_uint64),
+    )
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
+    here = Path(__file__).parent
+    try:
+        native = ctypes.CDLL(str(library("lmdb", [here / "index.cc", here / "verify.cc"])))
+    except BuildError as error:
+        raise DltuneError(
+            f"the LMDB reader could not be built: {error}",
+            remedy="it needs a C++17 compiler",
+        ) from None
+    native.dltune_lmdb_scan_new.argtypes = (POINTER(File),)
+    native.dltune_lmdb_scan_new.restype = c_void_p
+    native.dltune_lmdb_scan_delete.argtypes = (c_void_p,)
+    native.dltune_lmdb_scan_delete.restype = None
+    native.dltune_lmdb_index.argtypes = (
+        c_void_p,
+        POINTER(Db),
+        _TELL,
+        POINTER(Records),
+        c_char_p,
+        c_int,
+    )
+    native.dltune_lmdb_settle.argtypes = (c_void_p, c_char_p, c_int)
+    native.dltune_lmdb_verify.argtypes = (
+        POINTER(File),
+        POINTER(Db),
+        POINTER(Db),
+        _TELL,
+        POINTER(Counts),
+        c_char_p,
+        c_int,
+    )
+    return native
+
+
+def file(data: DataFile) -> File:
+    found = data.meta
+    return File(
+        data.descriptor, found.version, found.page_size, data.size, found.last_page, found.txn
+    )
+
+
+def db(record: meta.Db) -> Db:
+    return Db(
+        record.pad,
+        record.flags,
+        record.depth,
+        record.branch_pages,
+        record.leaf_pages,
+        record.overflow_pages,
+        record.entries,
+        record.root,
+    )
+
+
+class Call:
+    """Calls into the native part for one file: errors become UsageError, `tell` may raise."""
+
+    def __init__(self, data: DataFile, tell: Tell | None) -> None:
+        self._path = data.path
+        self._why = ctypes.create_string_buffer(_WHY_BYTES)
+        self._raised: BaseException | None = None
+
+        def told(done: int, all_: int) -> int:
+            try:
+                if tell:
+                    tell(done, all_)
+            except BaseException as error:  # an interrupt too: ctypes would swallow it
+                self._raised = error
+                return 1
+            return 0
+
+        self.tell = _TELL(told)
+
+    def __call__(self, function: Callable[..., int], *arguments: object) -> str:
+        """What the function told in `why`. Raises UsageError for a fault."""
+        code = function(*arguments, self._why, _WHY_BYTES)
+        why = self._why.value.decode(errors="replace")
+        if self._raised:
+            raise self._raised
+        if code == 1:
+            raise UsageError(
+                f"{self._path} is damaged: {why}",
+                remedy="`dltune lmdb verify` looks for all faults; restore it, or copy it again",
+            )
+        if code:
+            raise UsageError(
+                f"{self._path} needs more memory to be read than there is",
+                remedy="read it on a larger machine",
+            )
+        return why

@@ -1,0 +1,153 @@
+"""The two meta pages: which format this is, and the committed snapshots.
+
+A commit writes the meta page that is older, so the two take turns: transaction T is in page T mod 2,
+and the newest of the two is the database.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dltune.errors import UsageError
+
+MAGIC = 0xBEEFC0DE
+META_FLAG = 0x08
+LARGEST_PAGE = {1: 0x8000, 3: 0x10000}
+PAGES_LIMIT = 1 << 46  # branch nodes have 48 bits for a page; with this, offsets fit 63
+ATTEMPTS = 1000
+NO_LMDB = "name an LMDB data file (data.mdb), whole"
+
+Read = Callable[[int, int], bytes]  # (offset, length) -> at most that many bytes
+
+_META = struct.Struct("<IIQQ48s48sQQ")
+_DB = struct.Struct("<IHHQQQQQ")
+
+
+@dataclass(frozen=True)
+class Db:
+    """One tree's record (MDB_db): `entries` records under page `root`, `depth` levels."""
+
+    pad: int
+    flags: int
+    depth: int
+    branch_pages: int
+    leaf_pages: int
+    overflow_pages: int
+    entries: int
+    root: int
+
+    @classmethod
+    def decode(cls, data: bytes) -> Db:
+        return cls(*_DB.unpack(data))
+
+
+@dataclass(frozen=True)
+class Meta:
+    """One committed snapshot. Sizes in bytes; `raw` is the record as it lies in the file."""
+
+    version: int
+    page_size: int
+    last_page: int
+    txn: int
+    free: Db
+    main: Db
+    raw: bytes
+
+
+def read_metas(read: Read, source: str) -> tuple[Meta, Meta]:
+    """Both meta pages; `source` stands for the file in messages.
+
+    Raises UsageError when this is no LMDB file, one of another machine's format or of an unknown
+    version, or when a field that the format fixes is wrong.
+    """
+    before = None
+    for _ in range(ATTEMPTS):
+        head = read(0, 24 + _META.size)
+        header = _header_size(head, source)
+        first = _meta(head, header, 0, source)
+        pages = (head, read(first.page_size, 24 + _META.size))
+        if pages == before:  # else a commit came between the two reads, or is being written
+            return first, _second(first, pages[1], header, source)
+        before = pages
+    raise UsageError(
+        f"{source} is being written faster than its meta pages can be read",
+        remedy="try again when the writer rests",
+    )
+
+
+def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:
+    second = _meta(page, header, 1, source)
+    if first.page_size != second.page_size:
+        raise _damaged(source, "the meta pages tell different page sizes")
+    if first.txn and second.txn and abs(first.txn - second.txn) != 1:
+        raise _damaged(
+            source,
+            f"the meta pages are of transactions {first.txn} and {second.txn}, not neighbours",
+        )
+    return second
+
+
+def _header_size(head: bytes, source: str) -> int:
+    """16 or 24 bytes of page header, by where the magic number lies."""
+    if not head:
+        raise UsageError(f"{source} is empty", remedy=NO_LMDB)
+
+    def magic_at(order: str, *offsets: int) -> bool:
+        return any(
+            len(head) >= at + 4 and struct.unpack_from(f"{order}I", head, at)[0] == MAGIC
+            for at in offsets
+        )
+
+    if magic_at("<", 16):
+        # a 32-bit LMDB 1.0 has its magic here too, but says version 3
+        if len(head) >= 24 and struct.unpack_from("<I", head, 20)[0] == 3:
+            raise _foreign(source, "a 32-bit machine")
+        return 16
+    if magic_at("<", 24):
+        return 24
+    if magic_at("<", 12):
+        raise _foreign(source, "a 32-bit machine")
+    if magic_at(">", 12, 16, 24):
+        raise _foreign(source, "a big-endian machine")
+    raise UsageError(f"{source} is not an LMDB data file (no magic number)", remedy=NO_LMDB)
+
+
+def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
+    if len(page) < header + _META.size:
+        raise _damaged(source, f"it ends within meta page {number}")
+    raw = page[header : header + _META.size]
+    magic, version, _, _, free, main, last_page, txn = _META.unpack(raw)
+    expected = 1 if header == 16 else 3
+    if magic != MAGIC:
+        raise _damaged(source, f"meta page {number} has no magic number")
+    if version != expected:
+        raise UsageError(
+            f"{source} has LMDB data version {version} with {header}-byte page headers; "
+            "dltune reads versions 1 (LMDB 0.9) and 3 (LMDB 1.0)",
+            remedy="copy it with that LMDB's mdb_dump, and a released LMDB's mdb_load",
+        )
+    flags = struct.unpack_from("<H", page, header - 6)[0]
+    if struct.unpack_from("<Q", page)[0] != number or not flags & META_FLAG:
+        raise _damaged(source, f"page {number} is not meta page {number}")
+    meta = Meta(version, Db.decode(free).pad, last_page, txn, Db.decode(free), Db.decode(main), raw)
+    size = meta.page_size
+    if size & (size - 1) or not 256 <= size <= LARGEST_PAGE[version]:
+        raise _damaged(source, f"meta page {number} tells a page size of {size} bytes")
+    if not 1 <= last_page < PAGES_LIMIT:
+        raise _damaged(source, f"meta page {number} tells {last_page} as the last page")
+    if txn and txn % 2 != number:
+        raise _damaged(source, f"meta page {number} is of transaction {txn}, which is the other's")
+    return meta
+
+
+def _damaged(source: str, what: str) -> UsageError:
+    return UsageError(f"{source} is damaged: {what}", remedy="restore it, or copy it again")
+
+
+def _foreign(source: str, where: str) -> UsageError:
+    return UsageError(
+        f"{source} is an LMDB file of {where}; dltune reads those of 64-bit little-endian ones",
+        remedy="dump it there (mdb_dump) and load it here (mdb_load)",
+    )

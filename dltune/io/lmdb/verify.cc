@@ -1,0 +1,291 @@
+// The structure of the whole file: every page in one place, every tree in order, every count right.
+
+#include "database.h"
+
+namespace dltune {
+namespace {
+
+// LMDB's own comparison functions (mdb_default_cmp).
+enum class By { kBytes, kBytesBackwards, kInteger };
+
+int compare(By by, const std::string& a, const std::string& b) {
+  if (by == By::kBytes) return a.compare(b);
+  // integers of one size are little-endian: the last byte counts most
+  auto x = a.rbegin(), y = b.rbegin();
+  for (; x != a.rend() && y != b.rend(); ++x, ++y)
+    if (*x != *y) return static_cast<uint8_t>(*x) < static_cast<uint8_t>(*y) ? -1 : 1;
+  return a.size() < b.size() ? -1 : a.size() > b.size();
+}
+
+// Whether one tree's keys are in order. A branch's keys bound its children: all of a child's keys
+// are at or above its own bound and below the next child's.
+class Order {
+ public:
+  explicit Order(By by) : by_(by) {}
+
+  uint64_t branches = 0, leaves = 0;  // pages, counted on the way
+
+  void begin() {
+    bounds_.assign(1, "");
+    next_.clear();
+    any_ = false;
+    first_level_ = true;
+    page_ = 0;
+  }
+  void level(bool) {
+    if (first_level_) {
+      first_level_ = false;
+    } else {
+      bounds_.swap(next_);
+      next_.clear();
+    }
+    any_ = false;
+    last_page_ = kNoPage;
+  }
+  void child(size_t i, size_t j, const Node& node) {
+    if (i != last_page_) ++branches;
+    last_page_ = i;
+    // the first child has its parent's bound; the key beside it is not used
+    if (j == 0) {
+      next_.push_back(bounds_[i]);
+      return;
+    }
+    std::string bound(reinterpret_cast<const char*>(node.key), node.key_size);
+    if (j > 1 && compare(by_, next_.back(), bound) >= 0) throw Fault{"its keys are out of order"};
+    if ((i > 0 && j == 1 && compare(by_, bounds_[i], bound) >= 0) ||
+        (i + 1 < bounds_.size() && compare(by_, bound, bounds_[i + 1]) >= 0))
+      throw Fault{"its keys are outside the bounds that its parent sets"};
+    next_.push_back(std::move(bound));
+  }
+  void leaf(size_t i) {
+    ++leaves;
+    page_ = i;
+  }
+  void key(const uint8_t* data, size_t size) {
+    std::string key(reinterpret_cast<const char*>(data), size);
+    if (any_ && compare(by_, last_, key) >= 0) throw Fault{"its keys are out of order"};
+    if ((page_ > 0 && compare(by_, key, bounds_[page_]) < 0) ||
+        (page_ + 1 < bounds_.size() && compare(by_, key, bounds_[page_ + 1]) >= 0))
+      throw Fault{"its keys are outside the bounds that its parent sets"};
+    last_.swap(key);
+    any_ = true;
+  }
+
+ private:
+  By by_;
+  std::vector<std::string> bounds_, next_;  // by page of the level
+  std::string last_;
+  bool any_ = false, first_level_ = true;
+  size_t page_ = 0;
+  uint64_t last_page_ = kNoPage;
+};
+
+// As in library.py.
+struct Counts {
+  uint64_t databases, records, used, free, faults;
+};
+
+class Report {
+ public:
+  void fault(const std::string& where, const std::string& what) {
+    if (++faults_ <= kShown) text_ += where + ": " + what + "\n";
+  }
+  uint64_t faults() const { return faults_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  static constexpr uint64_t kShown = 50;
+  uint64_t faults_ = 0;
+  std::string text_;
+};
+
+enum class Kind { kRecords, kFreeList };
+
+// Checks one database; also the sink of its walk.
+class Checker {
+ public:
+  Checker(const File& file, Owners& owners, Tell tell, Report& report, std::string where,
+          const Db& db, Kind kind)
+      : keys(kind == Kind::kFreeList       ? By::kInteger
+             : db.flags & kReverseKey      ? By::kBytesBackwards
+             : db.flags & kIntegerKey      ? By::kInteger
+                                           : By::kBytes),
+        values(db.flags & kIntegerDup      ? By::kInteger
+               : db.flags & kReverseDup    ? By::kBytesBackwards
+                                           : By::kBytes),
+        file_(file), owners_(owners), report_(report), where_(std::move(where)), db_(db),
+        kind_(kind), database_(file, owners, tell, *this) {}
+
+  Order keys, values;
+  uint64_t values_seen = 0, records = 0, free_pages = 0;
+  std::vector<std::pair<std::string, Db>> found;  // named databases
+
+  void run() {
+    const uint64_t before = report_.faults();
+    constexpr uint16_t of_duplicates = kDupFixed | kIntegerDup | kReverseDup;
+    if (db_.flags & of_duplicates && !(db_.flags & kDupSort))
+      report_.fault(where_, "its flags tell of duplicates that it cannot have");
+    keys.begin();
+    values.begin();
+    try {
+      database_.walk(db_);
+    } catch (const Fault& fault) {
+      report_.fault(where_, fault.what);
+    }
+    if (report_.faults() != before) return;  // what was left out would be counted as missing
+    count("records", records + found.size(), db_.entries);
+    count("overflow pages", overflow_, db_.overflow_pages);
+    // LMDB up to 0.9.35 did not count the trees of duplicates (ITS#9388)
+    if (db_.branch_pages < keys.branches || db_.branch_pages > keys.branches + values.branches)
+      count("branch pages", keys.branches + values.branches, db_.branch_pages);
+    if (db_.leaf_pages < keys.leaves || db_.leaf_pages > keys.leaves + values.leaves)
+      count("leaf pages", keys.leaves + values.leaves, db_.leaf_pages);
+  }
+
+  void key(const Node& node) { keys.key(node.key, node.key_size); }
+  void duplicates() { values.begin(); }
+  void duplicate_tree(const Db& tree) {
+    if (tree.flags & ~(kDupFixed | kIntegerKey))
+      throw Fault{"a tree of duplicates has flags that cannot be"};
+  }
+  void value(const Node&, const uint8_t* data, uint64_t offset, uint32_t size) {
+    ++values_seen;
+    values.key(data, size);
+    inside(offset, size);
+    ++records;
+  }
+  void named(const Node& node, const Db& db) {
+    if (kind_ == Kind::kFreeList) throw Fault{"the list of free pages holds a database"};
+    found.emplace_back(std::string(reinterpret_cast<const char*>(node.key), node.key_size), db);
+  }
+  void record(const Node& node, uint64_t offset, uint32_t size) {
+    inside(offset, size);
+    ++records;
+    if (kind_ == Kind::kFreeList) free_list(node, offset, size);
+  }
+  void big(const Node& node, uint64_t first, uint64_t pages) {
+    if (first < kMetaPages || first > file_.last_page)
+      throw Fault{"overflow page " + std::to_string(first) + " is outside the database"};
+    uint8_t header[24];
+    file_.read(first * file_.layout.page_size, header, file_.layout.header());
+    const Layout& layout = file_.layout;
+    const std::string page = "overflow page " + std::to_string(first);
+    if (layout.number(header) != first) throw Fault{page + " holds another page's number"};
+    if (layout.flags(header) != kOverflow) throw Fault{page + " is not an overflow page"};
+    if (layout.txn(header) > file_.txn) throw Fault{page + " is newer than the database"};
+    // may be more than needed: a record made smaller in the transaction that wrote it
+    const uint64_t run = layout.run(header);
+    if (run < pages) throw Fault{page + " begins too short a run for its record"};
+    if (layout.version != 1 && load<uint64_t>(node.data + 16) != run)
+      throw Fault{page + " and its record tell different lengths"};
+    owners_.claim_run(first, run, "overflow");
+    overflow_ += run;
+  }
+  void faulty(uint64_t number, const Fault& fault) {
+    report_.fault(where_ + ", page " + std::to_string(number), fault.what);
+  }
+
+ private:
+  void inside(uint64_t offset, uint64_t size) const {
+    if (offset + size > file_.size)
+      throw Fault{"a record at byte " + std::to_string(offset) + " ends beyond the file's end"};
+  }
+
+  void count(const char* what, uint64_t seen, uint64_t told) {
+    if (seen != told)
+      report_.fault(where_, "it has " + std::to_string(seen) + " " + what +
+                                " where its header says " + std::to_string(told));
+  }
+
+  // A count, then so many page numbers, from the last to the first.
+  void free_list(const Node& node, uint64_t offset, uint64_t size) {
+    if (node.key_size != 8) throw Fault{"a list of free pages has no transaction"};
+    const uint64_t txn = load<uint64_t>(node.key);
+    if (!txn || txn > file_.txn)
+      throw Fault{"a list of free pages is of transaction " + std::to_string(txn)};
+    uint64_t words[4096];
+    if (size < 8) throw Fault{"a list of free pages is cut off"};
+    file_.read(offset, reinterpret_cast<uint8_t*>(words), 8);
+    const uint64_t count = words[0];
+    if (count > size / 8 - 1) throw Fault{"a list of free pages is cut off"};
+    uint64_t last = kNoPage, lowest = 0, run = 0;
+    for (uint64_t done = 0; done < count;) {
+      const uint64_t many = std::min<uint64_t>(count - done, 4096);
+      file_.read(offset + 8 + done * 8, reinterpret_cast<uint8_t*>(words), many * 8);
+      for (uint64_t i = 0; i < many; ++i) {
+        if (words[i] >= last) throw Fault{"a list of free pages is out of order"};
+        last = words[i];
+        if (run && last + 1 == lowest) {
+          ++run;
+        } else {
+          if (run) owners_.claim_run(lowest, run, "free");
+          run = 1;
+        }
+        lowest = last;
+      }
+      done += many;
+    }
+    if (run) owners_.claim_run(lowest, run, "free");
+    free_pages += count;
+  }
+
+  const File& file_;
+  Owners& owners_;
+  Report& report_;
+  std::string where_;
+  const Db db_;
+  Kind kind_;
+  uint64_t overflow_ = 0;
+  Database<Checker> database_;
+};
+
+std::string printable(const std::string& name) {
+  std::string shown = name.c_str();  // LMDB 1.0 stores a zero at the end
+  for (char& c : shown)
+    if (c < ' ' || c > '~') c = '?';
+  return shown;
+}
+
+void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Counts& counts,
+            Report& report) {
+  Owners owners(file.last_page);
+  std::vector<std::pair<std::string, Db>> left{{"", main}};
+  for (size_t i = 0; i < left.size(); ++i) {
+    const std::string where = i ? "database '" + printable(left[i].first) + "'" : "the main database";
+    Checker checker(file, owners, tell, report, where, left[i].second, Kind::kRecords);
+    checker.run();
+    counts.records += checker.records;
+    ++counts.databases;
+    if (i && !checker.found.empty()) report.fault(where, "it holds databases of its own");
+    if (!i) left.insert(left.end(), checker.found.begin(), checker.found.end());
+  }
+  counts.used = owners.claimed();
+  Checker checker(file, owners, tell, report, "the list of free pages", free_db, Kind::kFreeList);
+  checker.run();
+  counts.free = checker.free_pages;
+  counts.used = owners.claimed() - counts.free;
+  try {
+    owners.settle();
+  } catch (const Fault& fault) {
+    report.fault("the file", fault.what);
+  }
+}
+
+}  // namespace
+}  // namespace dltune
+
+using namespace dltune;
+
+// The faults, one a line, are told in `why`. 0: done. Else as dltune_lmdb_index.
+extern "C" __attribute__((visibility("default"))) int dltune_lmdb_verify(
+    const File* file, const Db* free_db, const Db* main, Tell tell, Counts* counts, char* why,
+    int why_size) {
+  Report report;
+  const int code = guarded(why, why_size, [&] {
+    verify(*file, *free_db, *main, tell, *counts, report);
+  });
+  if (code) return code;
+  counts->faults = report.faults();
+  std::snprintf(why, why_size, "%s", report.text().c_str());
+  return 0;
+}

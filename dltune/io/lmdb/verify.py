@@ -1,0 +1,73 @@
+"""Whether an LMDB file is sound: every page in one place, trees in order, counts right."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import msgspec
+
+from dltune.errors import UsageError
+from dltune.io.lmdb import library
+from dltune.io.lmdb.datafile import opened
+from dltune.io.lmdb.library import Call, Tell
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Of one snapshot. `faults`: sentences, the first 50 of `fault_count`.
+
+    Pages: `used` by trees and records, `free` in LMDB's list, `lost` in neither (a waste of room,
+    not a fault).
+    """
+
+    path: str
+    version: int
+    page_size: int
+    txn: int
+    databases: int
+    records: int
+    used: int
+    free: int
+    lost: int
+    fault_count: int
+    faults: list[str]
+
+
+def verify(path: Path, *, tell: Tell | None = None) -> Report:
+    """Checks the file's newest snapshot, as far as LMDB's structure goes; records are only bytes.
+
+    Reads all tree pages, the first page of each record on overflow pages, and the list of free
+    pages. Keys must be in one of LMDB's own orders. Raises UsageError when this is no LMDB file that
+    dltune reads, or when it was written to meanwhile.
+    """
+    native = library.load()
+    with opened(path) as data:
+        counts = library.Counts()
+        call = Call(data, tell)
+        told = call(
+            native.dltune_lmdb_verify,
+            ctypes.byref(library.file(data)),
+            ctypes.byref(library.db(data.meta.free)),
+            ctypes.byref(library.db(data.meta.main)),
+            call.tell,
+            ctypes.byref(counts),
+        )
+        if not data.holds():
+            raise UsageError(
+                f"{data.path} was written to while it was read",
+                remedy="verify it when the writer rests",
+            )
+        meta = data.meta
+        return Report(
+            path=str(data.path),
+            version=meta.version,
+            page_size=meta.page_size,
+            txn=meta.txn,
+            databases=counts.databases,
+            records=counts.records,
+            used=counts.used,
+            free=counts.free,
+            lost=0 if counts.faults else meta.last_page - 1 - counts.used - counts.free,
+            fault_count=counts.faults,
+            faults=told.splitlines(),
+        )
