@@ -18,6 +18,7 @@ WARM_UP, LEAST_STEPS = 1, 3
 FIRST_EXECUTIONS = 4
 # how often the first turn is doubled where it showed no whole step
 FIRST_TURNS = 5
+MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Contest:
     def run(self) -> None:
         """Measure. When a job ends before all rounds, `partial` says so and `turns` has the rest.
 
-        Raises a DltuneError when a job does not come to a step, or ends before its first round.
+        Raises a DltuneError when a job does not come to a step, or ends before one turn is over.
         """
         self._start()
         allotments = {runner: self._first_turn(runner) for runner in self.runners}
@@ -119,7 +120,7 @@ class Contest:
             try:
                 taken = runner.take(executions)
             except JobEndedError:
-                raise _ended_before_a_round(runner) from None
+                raise _ended_before_a_turn(runner) from None
             if taken.steps[WARM_UP:] and taken.per_step:
                 step = min(taken.steps)
                 wanted = max(LEAST_STEPS, math.ceil(self._seconds / step)) + WARM_UP
@@ -156,8 +157,8 @@ class Contest:
             )
 
     def _ended_early(self, runner: Runner, number: int) -> None:
-        if not number:
-            raise _ended_before_a_round(runner)
+        if not any(self.turns.values()):
+            raise _ended_before_a_turn(runner)
         self.culprit = runner
         self.partial = (
             f"the job under {runner.setting.name} ended (exit code {runner.exit_code}) in round "
@@ -173,11 +174,9 @@ def _under(runner: Runner, error: DltuneError, when: str = "") -> DltuneError:
     return error
 
 
-def _ended_before_a_round(runner: Runner) -> DltuneError:
+def _ended_before_a_turn(runner: Runner) -> DltuneError:
     code = runner.exit_code
-    message = f"the job ended with exit code {code} before every setting had its first turn"
+    message = f"the job ended with exit code {code} before anything was measured"
     if code:
         return _under(runner, JobFailed(message, code))
-    return _under(
-        runner, UsageError(message, remedy="let it train for more steps, or give fewer --rounds")
-    )
+    return _under(runner, UsageError(message, remedy=MORE_STEPS))

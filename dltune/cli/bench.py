@@ -79,7 +79,7 @@ def command(
     are in memory at the same time.
     """
     from dltune.bench import pyperf_file
-    from dltune.bench.contest import Contest
+    from dltune.bench.contest import MORE_STEPS, Contest
     from dltune.bench.document import assemble
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
@@ -144,6 +144,11 @@ def command(
         sys.exit(ended.exit_code)
     if contest.culprit and (code := contest.culprit.exit_code):
         raise JobFailed(f"{bench.partial}; what was measured before is kept", code)
+    if contest.culprit and not all(contest.turns.values()):
+        raise UsageError(
+            f"{bench.partial}, before every setting had a turn; what was measured is kept",
+            remedy=MORE_STEPS,
+        )
 
 
 def _claimed(stack: contextlib.ExitStack, path: Path | None, overwrite: bool) -> Output | None:

@@ -103,7 +103,24 @@ def test_a_job_that_ends_after_some_rounds(clock: Clock) -> None:
     assert trial.kept[-1] == 2 * 3
 
 
-def test_a_job_that_ends_before_a_round(clock: Clock) -> None:
+@pytest.mark.parametrize("code", [0, 9])
+def test_a_job_that_ends_in_the_first_round_keeps_the_turns_before(clock: Clock, code: int) -> None:
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    jobs["recommended"] = PretendedJob(clock, length=4 + 3, exit_code=code)
+    trial = Trial(jobs)
+    trial.contest.run()
+    contest = trial.contest
+    assert contest.partial == f"the job under recommended ended (exit code {code}) in round 1 of 6"
+    assert contest.culprit is trial.runners[1]
+    assert {name: len(turns) for name, turns in contest.turns.items()} == {
+        "default": 1,
+        "recommended": 0,
+        "plan": 0,
+    }
+    assert trial.kept == [1]
+
+
+def test_a_job_that_ends_before_anything_is_measured(clock: Clock) -> None:
     jobs = {name: PretendedJob(clock) for name in NAMES}
     jobs["default"] = PretendedJob(clock, length=5, exit_code=9)
     with pytest.raises(JobFailed, match="under default: the job ended with exit code 9") as caught:
@@ -111,7 +128,7 @@ def test_a_job_that_ends_before_a_round(clock: Clock) -> None:
     assert caught.value.exit_code == 9
     jobs = {name: PretendedJob(clock) for name in NAMES}
     jobs["default"] = PretendedJob(clock, length=2)
-    with pytest.raises(UsageError, match="exit code 0 before every setting") as done:
+    with pytest.raises(UsageError, match="exit code 0 before anything was measured") as done:
         Trial(jobs).contest.run()
     assert "more steps" in str(done.value.remedy)
 
