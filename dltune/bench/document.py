@@ -35,7 +35,7 @@ def assemble(
                 intra=pools.intra if pools else asked.intra if asked else len(machine.cores),
                 inter=pools.inter if pools else asked.inter if asked else len(machine.cores),
                 cpus=setting.cpus,
-                predicted=setting.predicted,
+                predicted=runner.predicted,
                 turns=tuple(contest.turns[setting.name]),
                 summary=summary(
                     contest.turns[setting.name],

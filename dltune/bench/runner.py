@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Protocol
 
 from dltune.bench import usage
-from dltune.bench.settings import Setting
+from dltune.bench.settings import Setting, on_part
 from dltune.bench.usage import Usage
 from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import grant_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
+from dltune.run.shares import Shares
 
 # seconds without a message after which one looks elsewhere: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
@@ -55,16 +57,17 @@ class Taken:
 
 
 class Runner:
-    """`signatures` are the job's step graphs, the main one first."""
+    """The plan's `signatures` are the job's step graphs, the main one first."""
 
-    def __init__(self, setting: Setting, machine: Machine, signatures: tuple[str, ...]) -> None:
+    def __init__(self, setting: Setting, machine: Machine, plan: Plan) -> None:
         self.setting = setting
         self.seen = Sightings()
         self.ended = False
         self.building = False  # the plugin, for the job's TensorFlow
         self.news = time.monotonic()  # when the job last told something
-        self._machine = machine
-        self._signatures = signatures
+        self._plan = plan
+        self._shares = Shares(machine)
+        self._signatures = plan.signatures
         self._job: Running | None = None
         self._source: Iterator[Event | None] | None = None
         self._steppers: dict[int, Process] = {}
@@ -73,14 +76,18 @@ class Runner:
         self._granted = 0
         self._starts: dict[str, list[int]] = defaultdict(list)
 
-    def answer(self, _: messages.Python) -> dict[str, object]:
-        """To an interpreter of the job: the CPUs it is confined to."""
-        return {"cpus": list(self.setting.cpus)} if self.setting.cpus else {}
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """To an interpreter of the job: the CPUs it is confined to; for a rank, its share."""
+        if self.setting.cpus:
+            return {"cpus": list(self.setting.cpus)}
+        return self._shares.answer(python) if self.setting.shared else {}
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: the setting, and to stop before the first step."""
         self.seen.records[process.pid] = Record(process.hello)
-        return [*machine_lines(self._machine), *self.setting.lines()]
+        part, rank = self._shares.of(process.pid)
+        setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
+        return [*machine_lines(part), *setting.lines()]
 
     def begin(self, job: Running) -> None:
         self._job = job
@@ -95,6 +102,11 @@ class Runner:
     def exit_code(self) -> int | None:
         assert self._job is not None
         return self._job.exit_code
+
+    @property
+    def predicted(self) -> float | None:
+        """Seconds of a step in the plan, which knows nothing of several ranks."""
+        return None if self._shares else self.setting.predicted
 
     @property
     def pools(self) -> messages.Device | None:

@@ -26,7 +26,8 @@ class Setting:
     """One way to run the job.
 
     `uniform`: TensorFlow's own settings (None: as the script has them). `cpus`: what the job is
-    confined to (None: nothing). `orders`: what every execution of a step obeys. `predicted`:
+    confined to, all ranks of it alike (None: nothing). `shared`: whether each of several ranks gets
+    its own part of the cores. `orders`: what every execution of a step obeys. `predicted`:
     seconds of a step in the plan, None where it has none.
     """
 
@@ -35,6 +36,10 @@ class Setting:
     orders: Orders
     cpus: tuple[int, ...] | None = None
     predicted: float | None = None
+
+    @property
+    def shared(self) -> bool:
+        return self.uniform is not None and self.cpus is None
 
     def lines(self) -> list[str]:
         """The orders as the plugin reads them."""
@@ -55,6 +60,19 @@ def settings(names: Sequence[str], plan: Plan, machine: Machine) -> list[Setting
         if names.count(name) > 1:
             raise UsageError(f"the setting {name} is named twice")
     return [_setting(name, plan, machine) for name in names]
+
+
+def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
+    """The setting for a rank that has only `part` of the machine, as `dltune run` would cut it.
+
+    What a script or a person's pair asks for stays; what follows from the cores follows from the
+    rank's. The plan's predictions are of one process on the whole machine: here they do not hold.
+    """
+    found = _setting(setting.name, plan, part)
+    if setting.name == "uniform" and found.uniform:
+        intra = min(found.uniform.intra, len(part.cores))
+        found = dataclasses.replace(found, uniform=Uniform(intra, found.uniform.inter))
+    return dataclasses.replace(found, predicted=None)
 
 
 def _setting(name: str, plan: Plan, machine: Machine) -> Setting:

@@ -102,7 +102,7 @@ def command(
     names = [name for name in (part.strip() for part in against.split(",")) if name]
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
-    runners = [Runner(s, machine, plan.signatures) for s in settings(names, plan, machine)]
+    runners = [Runner(s, machine, plan) for s in settings(names, plan, machine)]
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupts.reported())

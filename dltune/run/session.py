@@ -18,8 +18,8 @@ from dltune.job.launch import Job, Process
 from dltune.job.orders import REPORT, Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
 from dltune.job.unreported import require_all_reported
-from dltune.machine.ranks import local_rank, share
 from dltune.run.enforce import Fitted, fit
+from dltune.run.shares import Shares
 from dltune.spread import relative_spread
 
 # how often a job is looked after whose step has not been seen
@@ -77,26 +77,20 @@ class Session:
         self, plan: Plan, machine: Machine, *, partial: bool, say: Callable[[str], None]
     ) -> None:
         self.plan = plan
-        self.machine = machine
         self.partial = partial
         self.say = say
         self.seen = Sightings()
         self._enforced: dict[int, _Enforced] = {}
         self._looked = time.monotonic()
-        self._shares: dict[int, tuple[Machine, int | None]] = {}
+        self._shares = Shares(machine)
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """Give a rank of a launcher its part of the node's cores."""
-        rank = local_rank(python.environment)
-        if rank is None or rank.size == 1:
-            return {}
-        part = share(self.machine, rank)
-        self._shares[python.pid] = (part, rank.rank)
-        return {"cpus": [cpu for core in part.cores for cpu in core.cpus]}
+        return self._shares.answer(python)
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: TensorFlow's own pools; the rest once its step is known."""
-        machine, rank = self._shares.get(process.pid, (self.machine, None))
+        machine, rank = self._shares.of(process.pid)
         record = Record(process.hello)
         fitted = fit(self.plan, machine)
         self.seen.records[process.pid] = record

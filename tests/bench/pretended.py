@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.documents.plan import Uniform
+from dltune.documents.plan import SCHEMA, Plan, Threads, Uniform
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.orders import Orders
@@ -112,6 +112,12 @@ class PretendedJob:
 def execution(graph: int, start: int) -> messages.Execution:
     zeros = dict.fromkeys(messages.Execution.__struct_fields__, 0)
     return messages.Execution(**{**zeros, "graph": graph, "start": start, "events": []})
+
+
+def plan(signatures: Sequence[str] = ("step",)) -> Plan:
+    """A plan of one uniform setting for jobs with these step graphs."""
+    section = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), ())
+    return Plan(SCHEMA, "2026", "0", "", "", "", 2, "2.21.0", tuple(signatures), section)
 
 
 def setting(name: str, signatures: Sequence[str] = ("step",), **more: object) -> Setting:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import synthetic
-from pretended import Clock, PretendedJob, setting
+from pretended import Clock, PretendedJob, plan, setting
 
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
@@ -31,7 +31,7 @@ class Trial:
         self.kept: list[int] = []
         self.runners = []
         for name, job in jobs.items():
-            runner = Runner(setting(name, signatures), MACHINE, signatures)
+            runner = Runner(setting(name, signatures), MACHINE, plan(signatures))
             job.boot(runner)
             self.runners.append(runner)
         self.contest = Contest(

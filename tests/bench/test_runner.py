@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretended import Clock, PretendedJob, execution, setting
+from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.bench import runner as module
 from dltune.bench.runner import JobEndedError, Runner
+from dltune.documents.plan import Uniform
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
@@ -19,7 +22,7 @@ MACHINE = synthetic.machine(2)
 
 def standing(job: PretendedJob, *signatures: str, name: str = "recommended") -> Runner:
     signatures = signatures or ("step",)
-    runner = Runner(setting(name, signatures), MACHINE, signatures)
+    runner = Runner(setting(name, signatures), MACHINE, plan(signatures))
     job.boot(runner)
     runner.listen(0)
     assert runner.standing
@@ -141,14 +144,50 @@ def test_a_rank_that_comes_late_gets_the_same_grant(clock: Clock) -> None:
 
 def test_confinement_reaches_every_interpreter() -> None:
     hello = messages.Python(1, ["python"], "3.11", {})
-    free = Runner(setting("recommended"), MACHINE, ("step",))
-    confined = Runner(setting("1core", cpus=(1,)), MACHINE, ("step",))
+    free = Runner(setting("recommended"), MACHINE, plan())
+    confined = Runner(setting("1core", cpus=(1,)), MACHINE, plan())
     assert free.answer(hello) == {}
     assert confined.answer(hello) == {"cpus": [1]}
 
 
+def rank_of_two(number: int) -> messages.Python:
+    variables = {"OMPI_COMM_WORLD_LOCAL_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    return messages.Python(number + 1, ["python"], "3.11", variables)
+
+
+def test_ranks_share_the_cores_and_their_pools_are_of_their_share(clock: Clock) -> None:
+    machine = synthetic.machine(8)
+    job = PretendedJob(clock)
+    for name, pool in (("recommended", 4), ("default", 4), ("3x1", 3)):
+        runner = Runner(dataclasses.replace(setting(name), predicted=1.0), machine, plan())
+        assert runner.predicted == 1.0
+        shares = [runner.answer(rank_of_two(number))["cpus"] for number in (0, 1)]
+        assert sorted(map(sorted, shares)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        for number in (0, 1):
+            job.hello = messages.Plugin(number + 1, "2.21.0", "git", "3.11")
+            job.pid = number + 1
+            lines = runner.greet(job)  # type: ignore[arg-type]
+            assert [line.split("\t")[1] for line in lines if line.startswith("uniform")] == [
+                str(pool)
+            ]
+            assert sum(line.startswith("core\t") for line in lines) == 4
+            assert "turnstile\t1" in lines
+        assert runner.predicted is None
+
+
+@pytest.mark.parametrize("name", ["own", "1core"])
+def test_ranks_have_no_shares_where_nothing_is_imposed_or_all_are_on_one_core(name: str) -> None:
+    machine = synthetic.machine(8)
+    cpus = (0,) if name == "1core" else None
+    made = dataclasses.replace(
+        setting(name), cpus=cpus, uniform=Uniform(1, 1) if name == "1core" else None
+    )
+    runner = Runner(made, machine, plan())
+    assert runner.answer(rank_of_two(1)) == ({"cpus": [0]} if cpus else {})
+
+
 def test_why_a_job_has_not_come_to_a_step(clock: Clock) -> None:
-    runner = Runner(setting("recommended"), MACHINE, ("step",))
+    runner = Runner(setting("recommended"), MACHINE, plan())
     job = PretendedJob(clock, ("validation",)).boot(runner)
     job.queue.pop()  # it does not stand at the turnstile
     runner.listen(0)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.bench.settings import settings
+from dltune.bench.settings import on_part, settings
 from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
 
@@ -105,3 +105,22 @@ def test_plans_that_lack_what_is_asked_for() -> None:
     elsewhere = msgspec.structs.replace(plan(), machine="other")
     with pytest.raises(UsageError, match="the plan was made for"):
         settings(("default",), elsewhere, MACHINE)
+
+
+def test_a_rank_s_part_is_a_smaller_machine_under_the_same_settings() -> None:
+    part = msgspec.structs.replace(MACHINE, cores=MACHINE.cores[:2])
+    cut = {
+        s.name: on_part(s, plan(OP), part)
+        for s in settings(("default", "recommended", "uniform", "plan", "3x5"), plan(OP), MACHINE)
+    }
+    pairs = {name: (s.uniform.intra, s.uniform.inter) for name, s in cut.items() if s.uniform}
+    assert pairs == {
+        "default": (4, 4),
+        "recommended": (2, 1),
+        "uniform": (2, 2),
+        "plan": (2, 2),
+        "3x5": (3, 5),
+    }
+    assert cut["plan"].orders.corun
+    assert all(s.predicted is None for s in cut.values())
+    assert all(s.orders.turnstile for s in cut.values())

@@ -1,0 +1,35 @@
+"""The ranks of a job on this node, and each one's part of its cores."""
+
+from __future__ import annotations
+
+from dltune.documents.machine import Machine
+from dltune.job import messages
+from dltune.machine.ranks import local_rank, share
+
+
+class Shares:
+    """Learns from each interpreter of a job, as it starts, whether it is one of several ranks."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._parts: dict[int, tuple[Machine, int]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether the job has ranks."""
+        return bool(self._parts)
+
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The reply that gives a rank its part of the cores; empty for a job without ranks.
+
+        Raises UsageError when the launcher's variables contradict each other.
+        """
+        rank = local_rank(python.environment)
+        if rank is None or rank.size == 1:
+            return {}
+        part = share(self.machine, rank)
+        self._parts[python.pid] = (part, rank.rank)
+        return {"cpus": [cpu for core in part.cores for cpu in core.cpus]}
+
+    def of(self, pid: int) -> tuple[Machine, int | None]:
+        """The part of the machine that a process has, and its rank; all of it and None without."""
+        return self._parts.get(pid, (self.machine, None))
