@@ -186,6 +186,12 @@ class Session:
                 alternate_line(turns[RECORD_EVERY // 8 :] + turns[: RECORD_EVERY // 8]),
             ]
         )
+        who = f"rank {mine.rank}" if mine.rank is not None else f"pid {mine.process.pid}"
+        planned = targets == tuple(self.plan.signatures)
+        self.say(
+            f"{who}: the plan is enforced from here on"
+            + ("" if planned else f", as far as it applies to other graphs ({', '.join(targets)})")
+        )
 
     def _outcome(self, mine: _Enforced) -> Outcome | None:
         walls = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 import time
@@ -140,6 +142,54 @@ def test_a_gan_s_step_holds_both_graphs(tmp_path: Path) -> None:
         assert [len(turn.steps) >= 3 for turn in setting.turns] == [True, True]
 
 
+@pytest.mark.skipif(len(topology.local().cores) < 2, reason="needs two cores")
+def test_ranks_take_their_turns_together_each_on_its_share(tape_plan: Path, tmp_path: Path) -> None:
+    output, losses = tmp_path / "bench.json", tmp_path / "losses"
+    ranks = [
+        f"OMPI_COMM_WORLD_LOCAL_RANK={rank} OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+        f"{shlex.join(TAPE)} --losses {losses}{rank} &"
+        for rank in (0, 1)
+    ]
+    done = dltune(
+        *("--plan", tape_plan, "--against", "recommended,plan", "--no-one-core", "--rounds", 2),
+        *("--seconds-per-turn", 0, "-o", output, "--", "sh", "-c", " ".join([*ranks, "wait"])),
+    )
+    assert done.returncode == 0, done.stderr
+    made = benches.load(output)
+    part = -(-len(made.machine.cores) // 2)
+    for setting in made.settings:
+        assert setting.intra <= part
+        assert setting.predicted is None
+        assert [len(turn.steps) >= 3 for turn in setting.turns] == [True, True]
+    for rank in (0, 1):
+        assert not running(Path(f"{losses}{rank}"))
+
+
+@pytest.mark.skipif(len(topology.local().cores) < 2, reason="needs two cores")
+def test_a_job_that_ends_in_the_first_round_keeps_what_was_measured(
+    tape_plan: Path, tmp_path: Path
+) -> None:
+    """It runs out of steps where it is confined to one core: after its first turn and one more."""
+    script, output = tmp_path / "script.py", tmp_path / "bench.json"
+    script.write_text(
+        "import os, runpy, sys\n"
+        f"sys.path.insert(0, {str(JOBS)!r})\n"
+        f"confined = len(os.sched_getaffinity(0)) < {len(os.sched_getaffinity(0))}\n"
+        "sys.argv[1:] = ['--steps', '8'] if confined else []\n"
+        f"runpy.run_path({TAPE[1]!r}, run_name='__main__')\n"
+    )
+    done = dltune(
+        *("--plan", tape_plan, "--against", "recommended", "--rounds", 3),
+        *("--seconds-per-turn", 0, "-o", output, "--", sys.executable, script),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "before every setting had a turn; what was measured is kept" in done.stderr
+    made = benches.load(output)
+    assert made.partial == "the job under 1core ended (exit code 0) in round 1 of 3"
+    assert [len(setting.turns) for setting in made.settings] == [1, 0]
+    assert f"this comparison is partial: {made.partial}" in done.stdout
+
+
 def test_a_job_that_dies_keeps_the_rounds_before(tape_plan: Path, tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
     done = dltune(
@@ -148,7 +198,7 @@ def test_a_job_that_dies_keeps_the_rounds_before(tape_plan: Path, tmp_path: Path
         *("--", sys.executable, JOBS / "dies.py", "--steps", 40, "--losses", tmp_path / "losses"),
     )
     assert done.returncode == 1, done.stderr
-    assert "died after 40 steps, as asked" in done.stderr
+    assert "died, as asked" in done.stderr
     made = benches.load(output)
     assert made.partial is not None
     assert made.partial.startswith("the job under recommended ended (exit code 1) in round")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -96,6 +97,25 @@ def with_mark(mark: str) -> Iterator[int]:
                 yield int(entry.name)
         except OSError:
             continue
+
+
+def start(output: Path, mark: str, phase: str, job: Sequence[object]) -> subprocess.Popen[bytes]:
+    """A dltune that has just said that it is in `phase`. What it says and prints is in the files
+    `said` and `printed` beside its output."""
+    said = output.parent / "said"
+    with open(said, "wb") as file, open(output.parent / "printed", "wb") as printed:
+        running = subprocess.Popen(
+            command(output, job),
+            stdout=printed,
+            stderr=file,
+            env={**os.environ, MARK: mark},
+        )
+    until = time.monotonic() + 120
+    while f"dltune: {phase}" not in said.read_text():
+        assert running.poll() is None, said.read_text()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return running
 
 
 def types(profile: Profile, step: int = 0) -> set[str]:
@@ -221,8 +241,27 @@ def test_losses_are_those_of_a_plain_run(profiled, tmp_path):
 
 
 class TestJobsThatDie:
+    """At their next step once dltune climbs, which the pause between two steps makes last."""
+
+    JOB = (PYTHON, JOBS / "dies.py", "--pause", 0.2, "--until")
+
+    def profile(self, folder: Path, job: Sequence[object]) -> Done:
+        mark = str(uuid.uuid4())
+        output = folder / "profile.json"
+        running = start(output, mark, "climbing", job)
+        (folder / "enough").touch()
+        running.wait(timeout=120)
+        assert not list(with_mark(mark))
+        assert not list(folder.glob(".*")), "a claim or half a profile is left"
+        return Done(
+            running.returncode,
+            (folder / "printed").read_text(),
+            (folder / "said").read_text(),
+            output,
+        )
+
     def test_of_an_exception(self, tmp_path):
-        done = profile(tmp_path, [PYTHON, JOBS / "dies.py", "--steps", 12])
+        done = self.profile(tmp_path, [*self.JOB, tmp_path / "enough"])
         assert done.code == 1
         kept = documents.load(done.output)
         assert kept.partial == "the job ended (exit code 1) before all was measured"
@@ -232,15 +271,15 @@ class TestJobsThatDie:
         assert "this profile is partial" in done.stdout
 
     def test_of_a_crash(self, tmp_path):
-        done = profile(tmp_path, [PYTHON, JOBS / "dies.py", "--steps", 12, "--signal"])
+        done = self.profile(tmp_path, [*self.JOB, tmp_path / "enough", "--signal"])
         assert done.code == 128 + signal.SIGSEGV
         assert "the job crashed with SIGSEGV while dltune's plugin was loaded" in done.stderr
         assert "DLTUNE_DISABLE=1" in done.said
         assert documents.load(done.output).partial
 
     def test_within_a_shell_script(self, tmp_path):
-        script = f"{PYTHON} {JOBS / 'dies.py'} --steps 12; exit 9"
-        done = profile(tmp_path, ["sh", "-c", script])
+        script = f"{shlex.join(map(str, self.JOB))} {tmp_path / 'enough'}; exit 9"
+        done = self.profile(tmp_path, ["sh", "-c", script])
         assert done.code == 9
         assert documents.load(done.output).partial
 
@@ -399,7 +438,7 @@ class TestEnding:
     )
     def test_at(self, tmp_path, number, phase, kept):
         output, mark = tmp_path / "profile.json", str(uuid.uuid4())
-        running = self.start(output, mark, phase)
+        running = start(output, mark, phase, self.JOB)
         running.send_signal(number)
         running.communicate(timeout=120)
         said = (tmp_path / "said").read_text()
@@ -415,35 +454,22 @@ class TestEnding:
         assert ("(partial)" if kept else "nothing was measured yet") in said
 
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
-        losses, mark = tmp_path / "losses", str(uuid.uuid4())
-        job = (*self.JOB, "--steps", 30, "--losses", losses)
-        running = self.start(tmp_path / "profile.json", mark, "climbing", job)
+        losses, enough, mark = tmp_path / "losses", tmp_path / "enough", str(uuid.uuid4())
+        job = (*self.JOB, "--losses", losses, "--until", enough)
+        running = start(tmp_path / "profile.json", mark, "climbing", job)
         running.kill()
-        running.communicate(timeout=120)
+        running.wait(timeout=120)
+        before = len(losses.read_text().split())
+        until = time.monotonic() + 120
+        while len(losses.read_text().split()) < before + 10:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        enough.touch()
         until = time.monotonic() + 120
         while list(with_mark(mark)):
             assert time.monotonic() < until
             time.sleep(0.2)
-        assert len(losses.read_text().split()) == 30
-
-    def start(
-        self, output: Path, mark: str, phase: str, job: Sequence[object] = JOB
-    ) -> subprocess.Popen[bytes]:
-        """A dltune that has just said that it is in `phase`."""
-        said = output.parent / "said"
-        with open(said, "wb") as file:
-            running = subprocess.Popen(
-                command(output, job),
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                env={**os.environ, MARK: mark},
-            )
-        until = time.monotonic() + 120
-        while f"dltune: {phase}" not in said.read_text():
-            assert running.poll() is None, said.read_text()
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        return running
+        assert "trained" in (tmp_path / "said").read_text()
 
 
 def test_a_profile_can_be_planned(profiled, tmp_path):

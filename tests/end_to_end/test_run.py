@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,11 +24,14 @@ from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders
 from dltune.machine import topology
 from dltune.run.enforce import fit
+from dltune.run.session import RECORD_EVERY
 
 pytestmark = pytest.mark.tensorflow
 
 JOBS = Path(__file__).parent.parent / "jobs"
 PYTHON = sys.executable
+# seconds after which a test gives up
+WAIT = 240
 
 
 def dltune(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
@@ -38,16 +44,46 @@ def dltune(*arguments: object, env: dict[str, str] | None = None) -> subprocess.
     )
 
 
-def losses(job: str, steps: int, path: Path, *before: object, env=None) -> list[float]:
-    """The losses of a job, plain or with a dltune command `before` it."""
+def losses(job: str, steps: int, path: Path) -> list[float]:
+    """The losses of a plain job."""
     command = [PYTHON, str(JOBS / job), "--steps", str(steps), "--losses", str(path)]
-    done = (
-        dltune(*before, "--", *command, env=env)
-        if before
-        else subprocess.run(command, capture_output=True, text=True, timeout=240)
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    return [float(line) for line in path.read_text().splitlines()]
+    return read(path)
+
+
+def read(path: Path) -> list[float]:
+    return [float(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@dataclass
+class Enforced:
+    """A `dltune run` that has ended, and the losses of its job."""
+
+    stdout: str
+    stderr: str
+    losses: list[float]
+
+
+def enforced(folder: Path, job: str, steps: int, *options: object) -> Enforced:
+    """Run a job for so many steps more once dltune says that the plan is enforced.
+
+    However fast the job's steps are, and however long dltune takes to answer.
+    """
+    with training("run", *options, folder=folder, job=job) as running:
+        until = time.monotonic() + WAIT
+        while "the plan is enforced" not in (folder / "err").read_text():
+            assert running.poll() is None, (folder / "err").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        trained(folder, steps, running)
+        (folder / "enough").touch()
+        code = running.wait(timeout=WAIT)
+    done = Enforced(
+        (folder / "out").read_text(), (folder / "err").read_text(), read(folder / "losses")
+    )
+    assert code == 0, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +140,39 @@ def plan_for(
         signatures=tuple(step.signature for step in profile.steps),
         threads=section,
     )
+
+
+@contextlib.contextmanager
+def training(
+    *arguments: object, folder: Path, job: str = "gradient_tape.py", under: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A dltune whose job has just trained a step, and trains until there is a file `enough`.
+
+    What they say is in the files `out` and `err`.
+    """
+    options = ["--losses", folder / "losses", "--until", folder / "enough"]
+    command = [*under, PYTHON, "-m", "dltune", *arguments, "--", PYTHON, JOBS / job, *options]
+    with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
+        running = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
+    try:
+        trained(folder, 1, running)
+        yield running
+    finally:
+        running.terminate()  # passed on to the job, which ends
+        running.wait()
+
+
+def trained(folder: Path, steps: int, running: subprocess.Popen[bytes] | None = None) -> None:
+    """Wait until the job has trained `steps` more steps."""
+    path = folder / "losses"
+    before = len(read(path))
+    until = time.monotonic() + WAIT
+    while len(read(path)) < before + steps:
+        assert running is None or running.poll() is None, (folder / "err").read_text()
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def write(plan: plans.Plan, path: Path) -> Path:
@@ -201,9 +270,9 @@ def test_a_plan_at_the_jobs_own_threads_keeps_every_bit(tape, machine, tmp_path)
     own = profile.settings.intra
     entries = {key: (own, tuple(range(len(machine.cores)))) for key in controlled(profile)}
     plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
-    first = losses("gradient_tape.py", 30, tmp_path / "a")
-    second = losses("gradient_tape.py", 30, tmp_path / "b")
-    planned = losses("gradient_tape.py", 30, tmp_path / "c", "run", "--plan", plan)
+    planned = enforced(tmp_path, "gradient_tape.py", 30, "--plan", plan).losses
+    first = losses("gradient_tape.py", len(planned), tmp_path / "a")
+    second = losses("gradient_tape.py", len(planned), tmp_path / "b")
     if first != second:
         pytest.skip("two plain runs of the job differ here")
     assert planned == first
@@ -213,8 +282,8 @@ def test_other_thread_counts_change_results_by_rounding_only(tape, machine, tmp_
     profile = profiles.load(tape)
     entries = dict.fromkeys(controlled(profile), (1, None))
     plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
-    plain = losses("gradient_tape.py", 10, tmp_path / "a")
-    planned = losses("gradient_tape.py", 10, tmp_path / "b", "run", "--plan", plan)
+    planned = enforced(tmp_path, "gradient_tape.py", 30, "--plan", plan).losses[:60]
+    plain = losses("gradient_tape.py", len(planned), tmp_path / "a")
     assert planned[0] == pytest.approx(plain[0], rel=1e-5)
     assert planned == pytest.approx(plain, rel=1e-2)
 
@@ -224,10 +293,9 @@ def test_co_running_keeps_the_numbers_and_ends(tape, machine, tmp_path):
     own = profile.settings.intra
     entries = {key: (1 if i % 2 else own, None) for i, key in enumerate(controlled(profile))}
     plan = write(plan_for(profile, machine, entries, corun=True), tmp_path / "plan.json")
-    plain = losses("gradient_tape.py", 60, tmp_path / "a")
-    planned = losses(
-        "gradient_tape.py", 60, tmp_path / "b", "run", "--plan", plan, "--json", tmp_path / "o"
-    )
+    plain = losses("gradient_tape.py", 3, tmp_path / "a")
+    options = ("--plan", plan, "--json", tmp_path / "o")
+    planned = enforced(tmp_path, "gradient_tape.py", 60, *options).losses
     assert planned[0] == pytest.approx(plain[0], rel=1e-5)
     outcome = json.loads((tmp_path / "o").read_text())["processes"][0]
     assert not outcome["unmet"]
@@ -239,8 +307,8 @@ def test_the_summary_tells_what_was_met(tape, machine, tmp_path):
     keys = controlled(profile)
     entries = dict.fromkeys(keys, (1, (0,))) | {"NoSuchOp(float[1])": (1, None)}
     plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
-    done = dltune("run", "--plan", plan, "--", PYTHON, JOBS / "gradient_tape.py", "--steps", 150)
-    assert done.returncode == 0
+    # one step in RECORD_EVERY tells what dltune's own bookkeeping takes
+    done = enforced(tmp_path, "gradient_tape.py", 3 * RECORD_EVERY, "--plan", plan)
     assert done.stdout.strip() == "trained"
     assert f"{len(keys)} of {len(keys) + 1} planned ops were met" in done.stderr
     assert "not met: NoSuchOp(float[1])" in done.stderr
@@ -256,8 +324,7 @@ def test_the_scripts_own_threads_are_overridden_and_told(tmp_path, machine):
     plan = plan_for(profile, machine, {})
     section = msgspec.structs.replace(plan.threads, uniform=plans.Uniform(1, 2))
     plan = write(msgspec.structs.replace(plan, threads=section), tmp_path / "plan.json")
-    done = dltune("run", "--plan", plan, "--", PYTHON, job, "--steps", 20)
-    assert done.returncode == 0, done.stderr
+    done = enforced(tmp_path, job.name, 3, "--plan", plan)
     assert "overridden" in done.stderr
 
 
@@ -267,14 +334,13 @@ def test_a_plan_for_other_graphs_is_refused(tape, machine, tmp_path):
         plan_for(profile, machine, dict.fromkeys(controlled(profile), (1, None))),
         tmp_path / "plan.json",
     )
-    other = [PYTHON, JOBS / "two_convs.py"]
-    done = dltune("run", "--plan", plan, "--", *other)
+    done = dltune("run", "--plan", plan, "--", PYTHON, JOBS / "gan.py")
     assert done.returncode == 2
     assert "made for other graphs" in done.stderr
     assert "Traceback" not in done.stderr
-    done = dltune("run", "--partial", "--plan", plan, "--", *other, "--steps", 30)
-    assert done.returncode == 0, done.stderr
-    assert "planned ops were met" in done.stderr
+    partial = enforced(tmp_path, "gan.py", 3, "--partial", "--plan", plan)
+    assert "as far as it applies to other graphs" in partial.stderr
+    assert "planned ops were met" in partial.stderr
 
 
 def test_a_plan_for_another_machine_is_refused(tape, machine, tmp_path):
@@ -310,19 +376,20 @@ def test_ranks_share_the_cores(tape, machine, tmp_path):
 
 def test_an_interrupt_reaches_the_job(tape, machine, tmp_path):
     plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
-    command = [PYTHON, "-m", "dltune", "run", "--plan", str(plan), "--"]
-    with open(tmp_path / "err", "w") as err:
-        running = subprocess.Popen(
-            [*command, PYTHON, "-u", str(JOBS / "gradient_tape.py")], stderr=err
-        )
-    try:
-        time.sleep(8)
+    with training("run", "--plan", plan, folder=tmp_path) as running:
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=60) in (1, 130)
-    finally:
-        running.terminate()  # passed on to the job, which ends
-        running.wait()
+        assert running.wait(timeout=120) in (1, 130)
     assert "KeyboardInterrupt" in (tmp_path / "err").read_text()
+
+
+def test_a_signal_that_is_ignored_ends_neither_dltune_nor_the_job(tape, machine, tmp_path):
+    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    with training("run", "--plan", plan, folder=tmp_path, under=["nohup"]) as running:
+        running.send_signal(signal.SIGHUP)
+        trained(tmp_path, 20)
+        assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=120) == 128 + signal.SIGTERM
 
 
 def test_apply_from_inside_a_script(tape, machine, tmp_path):

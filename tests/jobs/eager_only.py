@@ -10,7 +10,7 @@ inputs = tf.random.normal((256, 512))
 targets = tf.random.normal((256, 1))
 hidden = tf.Variable(tf.random.normal((512, 1024), stddev=0.05))
 output = tf.Variable(tf.random.normal((1024, 1), stddev=0.05))
-with recording(args.losses) as record:
+with recording(args) as record:
     for _ in range(args.steps):
         with tf.GradientTape() as tape:
             predicted = tf.nn.relu(inputs @ hidden) @ output

@@ -61,7 +61,7 @@ def generator_step():
 
 
 images = np.random.default_rng(0).uniform(-1, 1, (BATCH, 28, 28, 1)).astype(np.float32)
-with recording(args.losses) as record:
+with recording(args) as record:
     for _ in range(args.steps):
         record(discriminator_step(images))
         record(generator_step())

@@ -45,7 +45,7 @@ model.compile(
 inputs, labels = images(EXAMPLES)
 if args.validate_first:
     model.evaluate(inputs, labels, batch_size=BATCH, verbose=0)
-with tempfile.TemporaryDirectory() as temporary, recording(args.losses) as record:
+with tempfile.TemporaryDirectory() as temporary, recording(args) as record:
     folder = Path(args.checkpoints or temporary)
     history = model.fit(
         inputs,

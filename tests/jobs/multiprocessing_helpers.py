@@ -56,7 +56,7 @@ def main():
 
     keras.utils.set_random_seed(0)
     train_step = step_function()
-    with recording(args.losses) as record:
+    with recording(args) as record:
         for step in range(args.steps):
             images, labels = receiver.recv()
             record(train_step(images, labels))

@@ -16,7 +16,7 @@ tf.config.threading.set_inter_op_parallelism_threads(args.inter)
 keras.utils.set_random_seed(0)
 train_step = step_function()
 batch = [tf.constant(part) for part in images(32)]
-with recording(args.losses) as record:
+with recording(args) as record:
     for _ in range(args.steps):
         record(train_step(*batch))
 print("trained")

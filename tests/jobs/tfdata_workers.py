@@ -26,7 +26,7 @@ dataset = (
     .prefetch(tf.data.AUTOTUNE)
 )
 train_step = step_function()
-with recording(args.losses) as record:
+with recording(args) as record:
     for batch in dataset.take(args.steps):
         record(train_step(*batch))
 print("trained")

@@ -39,7 +39,7 @@ inputs = (
     uniform((640, 512), tf.float64),
     uniform((512, 384), tf.float64),
 )
-with recording(args.losses) as record:
+with recording(args) as record:
     for number in range(args.steps):
         results = step(*inputs)
         loss = sum(float(result.numpy().mean()) for result in results)

@@ -34,7 +34,7 @@ feed = {
 config = tf.ConfigProto(
     intra_op_parallelism_threads=args.intra, inter_op_parallelism_threads=args.inter
 )
-with tf.Session(config=config) as session, recording(args.losses) as record:
+with tf.Session(config=config) as session, recording(args) as record:
     session.run(tf.global_variables_initializer())
     for _ in range(args.steps):
         value, _ = session.run((loss, train), feed)

@@ -10,7 +10,7 @@ args = parser(__doc__).parse_args()
 keras.utils.set_random_seed(0)
 train_step = step_function(jit_compile=True)
 batch = [tf.constant(part) for part in images(32)]
-with recording(args.losses) as record:
+with recording(args) as record:
     for _ in range(args.steps):
         record(train_step(*batch))
 print("trained")
