@@ -1,0 +1,216 @@
+"""Where a step's wall time goes: ops, the executor, input, communication, Python.
+
+Every nanosecond from one step to the next has one place, the first of these that holds:
+
+    ops             a working op runs
+    input           an op that waits for data runs
+    communication   an op that waits for another process runs
+    executor        an execution lies between its start and its last op's end
+    input           as long as eager ops waited for data, at most what is left
+    python          the rest
+
+An op posted early, such as a receive, waits beside nearly everything, so that it comes after the
+more particular reason, and both come after any work: what overlaps with work costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from dltune.documents.profile import Part, PartName
+from dltune.job import messages
+from dltune.job.record import NANOSECOND
+
+PARTS: tuple[PartName, ...] = ("ops", "executor", "input", "communication", "python")
+# what of several that go on counts
+_FIRST: tuple[PartName, ...] = ("ops", "input", "communication", "executor")
+
+Kind = Literal["ops", "input", "communication", "call"]
+
+# The one table of node types; what matches nothing works. A call is as busy as its body.
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    (
+        "input",
+        re.compile(
+            r"IteratorGetNext|Dequeue|Unstage|^Barrier(TakeMany|ReadySize)|^ReaderRead"
+            r"|^DatasetToSingleElement"
+        ),
+    ),
+    (
+        "communication",
+        re.compile(
+            r"^Collective|^Horovod|Nccl|^_(Host)?(Send|Recv)|^(Send|Recv)Tensor|^Byteps"
+            r"|^RemoteCall|Accumulator(TakeGradient|TakeDense)"
+        ),
+    ),
+    ("call", re.compile(r"^(Stateful)?PartitionedCall|^(Stateless)?(If|While|Case)$|^For$")),
+)
+
+# absolute nanoseconds, the end left out; what goes on then ("executor": an execution)
+_Interval = tuple[int, int, PartName]
+
+
+def kind(node_type: str) -> Kind:
+    """What an op of this type does with its time."""
+    return next((found for found, pattern in _KINDS if pattern.search(node_type)), "ops")
+
+
+def parts(
+    graphs: Mapping[int, messages.Graph],
+    steps: Mapping[int, Sequence[messages.Execution]],
+    others: Iterable[messages.Execution] = (),
+) -> dict[int, tuple[Part, ...]]:
+    """For each step, its parts: all of `PARTS`, none below 0.
+
+    `steps`: the executions of each step under the job's own settings, in order. `others`:
+    executions of other graphs; a graph that only ever runs within calls of the steps is a body.
+
+    Time is cut where an execution of *any* step starts. A step has the time from its own starts to
+    the next such cut, its turns: with one step these are its walls, from start to start; with
+    several, the turns of all make up the round, and none is charged for another's. Work that goes
+    on beyond a cut counts there, whichever execution it belongs to.
+
+    The parts add up to the *median* turn (to rounding): they are divided as in the half of the
+    turns around it, so that an epoch's end or a checkpoint does not count. A turn is left out when
+    its execution has no events, or when an execution that belongs in it was lost. If none remains,
+    the executions stand alone, without what comes after them; without any, there are no parts.
+    """
+    ordered = sorted(
+        ((step, e) for step, executions in steps.items() for e in executions),
+        key=lambda one: (one[1].start, one[0]),
+    )
+    busy = _intervals(graphs, [e for _, e in ordered], others)
+    # before this, a step that runs often has been forgotten in part, and a rarer one has not
+    since = max((executions[0].start for executions in steps.values() if executions), default=0)
+    lost = _lost(e for _, e in ordered)
+    turns: dict[int, list[Counter[PartName]]] = defaultdict(list)
+    tallies = _tally(busy, [e.start for _, e in ordered])
+    for tally, ((step, execution), (_, following)) in zip(tallies, pairwise(ordered), strict=True):
+        start = execution.start
+        if not execution.events or start < since or any(a <= start < b for a, b in lost):
+            continue
+        eager = min(max(following.waited - execution.waited, 0), tally["python"])
+        tally["input"] += eager
+        tally["python"] -= eager
+        turns[step].append(tally)
+    for step, executions in steps.items():
+        for execution in executions if step not in turns else ():
+            if execution.events:
+                turns[step] += _tally(busy, [execution.start, _end(execution)])
+    return {step: _typical(turns[step]) for step in steps}
+
+
+def _end(execution: messages.Execution) -> int:
+    return execution.start + max((event[5] for event in execution.events), default=0)
+
+
+def _typical(turns: Sequence[Counter[PartName]]) -> tuple[Part, ...]:
+    """The median turn, divided as in the half of the turns around it."""
+    if not turns:
+        return ()
+    ranked = sorted(turns, key=Counter.total)
+    middle = ranked[len(ranked) // 4 : len(ranked) - len(ranked) // 4]
+    total = sum(turn.total() for turn in middle)
+    scale = statistics.median(map(Counter.total, turns)) * NANOSECOND / total if total else 0.0
+    return tuple(Part(name, sum(turn[name] for turn in middle) * scale) for name in PARTS)
+
+
+def _lost(executions: Iterable[messages.Execution]) -> list[tuple[int, int]]:
+    """Absolute nanoseconds between which executions of a graph are missing by their numbers."""
+    numbered: dict[int, list[messages.Execution]] = defaultdict(list)
+    for execution in executions:
+        numbered[execution.graph].append(execution)
+    return [
+        (before.start, after.start)
+        for known in numbered.values()
+        for before, after in pairwise(known)
+        if after.number > before.number + 1
+    ]
+
+
+def _intervals(
+    graphs: Mapping[int, messages.Graph],
+    steps: Sequence[messages.Execution],
+    others: Iterable[messages.Execution],
+) -> list[_Interval]:
+    """What goes on: executions of the steps, and their ops; bodies' ops in place of their calls."""
+    kinds = {id: [kind(node[1]) for node in graph.nodes] for id, graph in graphs.items()}
+    found: list[_Interval] = [(e.start, _end(e), "executor") for e in steps]
+    calls: list[tuple[int, int]] = []
+
+    def add(execution: messages.Execution) -> None:
+        for node, _, _, _, start, end, _ in execution.events:
+            what = kinds[execution.graph][node]
+            start, end = execution.start + start, execution.start + end
+            if what == "call":
+                calls.append((start, end))
+            else:
+                found.append((start, end, what))
+
+    for execution in steps:
+        add(execution)
+    if not calls:
+        return found
+    bodies = _within(calls, others)
+    for execution in bodies:
+        add(execution)
+    starts = sorted(e.start for e in bodies)
+    for start, end in calls:
+        first = bisect_left(starts, start)
+        if first == len(starts) or starts[first] >= end:
+            found.append((start, end, "ops"))  # no body was told: take it for busy
+    return found
+
+
+def _within(
+    calls: Iterable[tuple[int, int]], others: Iterable[messages.Execution]
+) -> list[messages.Execution]:
+    """The executions of graphs that only ever run within one of `calls`, which graphs of an input
+    pipeline do not: they run beside the steps."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(calls):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    starts = [start for start, _ in merged]
+    bodies: dict[int, list[messages.Execution]] = defaultdict(list)
+    beside: set[int] = set()
+    for execution in others:
+        at = bisect_right(starts, execution.start) - 1
+        if at < 0 or _end(execution) > merged[at][1]:
+            beside.add(execution.graph)
+        bodies[execution.graph].append(execution)
+    return [e for graph, known in bodies.items() if graph not in beside for e in known]
+
+
+def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartName]]:
+    """Nanoseconds of each part between one of `cuts` (ascending) and the next."""
+    found: list[Counter[PartName]] = [Counter() for _ in cuts[1:]]
+    if not found:
+        return found
+    changes: list[tuple[int, PartName | None, int]] = [(cut, None, 0) for cut in cuts[1:]]
+    for start, end, what in busy:
+        changes.append((start, what, 1))
+        changes.append((end, what, -1))
+    changes.sort(key=lambda change: change[0])
+    running: Counter[PartName] = Counter()
+    window, now = 0, cuts[0]
+    for time, what, change in changes:
+        if time > now:
+            here: PartName = next((part for part in _FIRST if running[part]), "python")
+            found[window][here] += time - now
+            now = time
+        if what is None:
+            window += 1
+            if window == len(found):
+                break
+        else:
+            running[what] += change
+    return found
