@@ -39,8 +39,8 @@ def heard(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def raised() -> contextlib.AbstractContextManager[None]:
