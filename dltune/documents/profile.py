@@ -27,7 +27,7 @@ PartName = Literal["ops", "executor", "input", "communication", "python"]
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A performance counter over the runs of an op at one case.
 
-    `value`: the median of a run, over the op's executor thread and workers, in events (for clocks:
+    `value`: the mean of a run, over the op's executor thread and workers, in events (for clocks:
     seconds). `spread` as in `OpTime`. `running`: the least share of a run's time in which the
     kernel counted; below 1 the value was scaled up by it.
     """

@@ -84,7 +84,9 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     with times relative to it; threads is 0 for TensorFlow's own pool and -1 for an asynchronous
     kernel; cores used is a hexadecimal bit set of slots (core, or core count + core for the
     second hardware thread). `overhead` is the time spent in the plugin itself, over all threads,
-    where ops are recorded. `live` and `peak` are bytes of the CPU allocator.
+    where ops are recorded. `live` and `peak` are bytes of the CPU allocator. `waited`: ns that the
+    process has spent in eager ops that wait for input, until this execution. `counts`: for events
+    whose counters were read, [index in `events`, running share, a value for each counter].
     """
 
     graph: int
@@ -95,6 +97,8 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     live: int
     peak: int
     events: list[tuple[int, int, int, int, int, int, str]]
+    waited: int = 0
+    counts: list[list[float]] = []
 
 
 class Waiting(msgspec.Struct, tag="waiting", frozen=True):
@@ -119,6 +123,28 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     gate: Gate
 
 
+class Thread(msgspec.Struct, frozen=True, array_like=True):
+    """What one thread has used since its start: page faults, context switches, ns on a CPU.
+    `counted`: it has run ops under counters."""
+
+    tid: int
+    counted: bool
+    minor: int
+    major: int
+    voluntary: int
+    involuntary: int
+    cpu: int
+
+
+class Totals(msgspec.Struct, tag="totals", frozen=True):
+    """What the process has used since its start (fields as in `Thread`, from `minor` on), its
+    threads that live, and per group of counters what was counted in ops."""
+
+    process: tuple[int, int, int, int, int]
+    threads: list[Thread]
+    ops: list[list[float]]
+
+
 class Complaint(msgspec.Struct, tag="complaint", frozen=True):
     text: str
 
@@ -135,6 +161,7 @@ Message = (
     | Execution
     | Waiting
     | Report
+    | Totals
     | Complaint
 )
 decode = msgspec.json.Decoder(Message).decode

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dltune.documents.machine import Core, Machine
 from dltune.documents.plan import Candidate
+
+if TYPE_CHECKING:
+    from dltune.machine.perf.events import Event
 
 
 def machine_lines(machine: Machine) -> list[str]:
@@ -40,6 +44,8 @@ def grant_line(count: int) -> str:
 LEASH = "leash\t1"
 # ask for the totals so far
 REPORT = "report"
+# ask for what the process and its threads have used
+TOTALS = "totals"
 
 
 @dataclass
@@ -48,7 +54,7 @@ class Orders:
 
     `ops` maps a key to (threads, cores); `corun` maps a key to (serial seconds, strategy 2's
     choice, strategy 3's candidates) for the admission gate; keys in neither obey `fallback`, or
-    TensorFlow's own pool.
+    TensorFlow's own pool. `counters` are read, as one group, around each op that is recorded.
     """
 
     version: int
@@ -59,6 +65,7 @@ class Orders:
     turnstile: bool = False
     hyperthreads: bool = False
     small: float = 0.0
+    counters: Sequence[Event] = ()
     fallback: tuple[int, tuple[int, ...]] | None = None
     ops: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     corun: dict[str, tuple[float, Candidate, tuple[Candidate, ...]]] = field(default_factory=dict)
@@ -76,6 +83,7 @@ class Orders:
         lines += [f"{name}\t1" for name, on in flags.items() if on]
         lines += [f"target\t{signature}" for signature in self.targets]
         lines.append(f"small\t{self.small!r}")
+        lines += map(_counter, self.counters)
         if self.fallback:
             lines.append(f"default\t{self.fallback[0]}\t{_slots(self.fallback[1])}")
         lines += [f"op\t{key}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()]
@@ -91,6 +99,11 @@ def _slots(cores: tuple[int, ...]) -> str:
 
 def _way(candidate: Candidate) -> str:
     return f"{candidate.threads}:{int(candidate.placement == 'shared')}:{candidate.seconds!r}"
+
+
+def _counter(event: Event) -> str:
+    numbers = (event.type, event.config, event.config1, event.config2, int(event.exclude_kernel))
+    return "\t".join(["counter", *map(str, numbers)])
 
 
 def _with_dense_tiles(machine: Machine) -> list[Core]:

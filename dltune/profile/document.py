@@ -17,6 +17,7 @@ from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import advice
 from dltune.profile.climb import Climb
+from dltune.profile.counting import Counting
 from dltune.spread import relative_spread
 
 
@@ -70,6 +71,7 @@ def assemble(
     record: Record,
     own: Own,
     climb: Climb,
+    counting: Counting | None,
     *,
     machine: Machine,
     command: Sequence[str],
@@ -88,6 +90,7 @@ def assemble(
                 min=min(samples),
                 median=statistics.median(samples),
                 spread=relative_spread(samples),
+                counts=counting.counts(key, (threads, placement)) if counting else (),
             )
         )
     index: dict[str, int] = {}
@@ -134,6 +137,7 @@ def assemble(
         if kept
         else None,
         notes=(*notes, *advice.notes(ops), *record.complaints),
+        counters=counting.document() if counting else None,
     )
 
 

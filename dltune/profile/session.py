@@ -6,19 +6,27 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
+from dltune.job.orders import LEASH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
+from dltune.profile.cost import Cost
+from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble
+
+if TYPE_CHECKING:
+    from dltune.machine.perf import events as perf_events
+
+    Group = Sequence[perf_events.Event]
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
@@ -42,7 +50,10 @@ class Progress:
 
 @dataclass
 class _Climbing:
-    """The climb on the steps that were found: `repeats` are the executions of its present case."""
+    """The climb on the steps that were found: `repeats` are the executions of its present case.
+
+    Its orders have the versions from `version` on, one for each group of counters.
+    """
 
     steps: Steps
     own: Own
@@ -64,11 +75,12 @@ class Session:
         *,
         interval: int,
         cap: int,
+        counters: Choice | None = None,
         tell: Callable[[Progress], None],
         keep: Callable[[Profile], None],
     ) -> None:
-        """`cap`: most repeats of one case. `keep` is given every profile worth keeping, partial
-        ones too, the whole one last."""
+        """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
+        profile worth keeping, partial ones too, the whole one last."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -82,6 +94,10 @@ class Session:
             (n, p) for n in ladder(machine, interval) for p in placements(machine, n)
         ]
         self.climb = Climb(self._cases)
+        self._counters = counters
+        self._groups: tuple[Group, ...] = counters.groups if counters else ((),)
+        self._counting = Counting(counters) if counters else None
+        self._cost: Cost | None = None
         self._discovery = Discovery(self.seen.records)
         self._climbing: _Climbing | None = None
         self._processes: dict[int, Process] = {}
@@ -114,16 +130,21 @@ class Session:
                 self._hear(event)
             if self._climbing is None:
                 self._look_after(job)
-            elif self._case_is_over(self._climbing):
+            elif self._cost is None and self._case_is_over(self._climbing):
                 self._next_case(self._climbing)
             if self._climbing is not None and self.climb.case is None:
-                return self._finish()
+                if self._cost is None:
+                    self._start_cost(self._climbing)
+                if self._cost is None or self._cost.known:
+                    return self._finish()
             if event is None and self._measured_process_ended() and job.exit_code is None:
-                self._save("the measured process ended, the job goes on")
+                self._save_what_is_left("the measured process ended, the job goes on")
                 break
             self._report_progress()
         else:
-            self._save(f"the job ended (exit code {job.exit_code}) before all was measured")
+            self._save_what_is_left(
+                f"the job ended (exit code {job.exit_code}) before all was measured"
+            )
         if self.profile is None:
             raise why_no_step(self.seen, job.exit_code)
         if crash := crash_of(self.seen, job.exit_code):
@@ -132,7 +153,11 @@ class Session:
 
     def interrupted(self) -> None:
         """Keep what there is, as partial: the user ended the session."""
-        self._save("interrupted")
+        self._save_what_is_left("interrupted")
+
+    def _save_what_is_left(self, reason: str) -> None:
+        """Once the cost of measuring is looked into, nothing of the job is missing."""
+        self._save(reason if self._cost is None else None)
 
     def _hear(self, event: Event) -> None:
         message = event.message
@@ -150,12 +175,18 @@ class Session:
             record.add(message)
             if isinstance(message, messages.Report):
                 self._give_up_if_hopeless()
+            if isinstance(message, messages.Totals) and climbing and pid == climbing.steps.pid:
+                assert self._counting is not None
+                self._counting.account(message)
         elif climbing is None:
             record.add(message)
             if steps := self._discovery.find():
                 self._start_climb(steps)
         elif pid == climbing.steps.pid and record.understands(message):
-            if record.same(message.graph) in climbing.steps.targets:
+            if self._cost is not None:
+                if record.same(message.graph) == climbing.steps.targets[0]:
+                    self._cost.add(message)
+            elif record.same(message.graph) in climbing.steps.targets:
                 self._measure(climbing, record, message)
             elif record.trains(message.graph) and not climbing.steps.trains:
                 climbing.training += 1
@@ -203,6 +234,7 @@ class Session:
     def _start_again(self) -> None:
         """What was taken for the step was not: training has begun only now."""
         self.climb = Climb(self._cases)
+        self._counting = Counting(self._counters) if self._counters else None
         self._climbing = None
         self.notes.clear()
         self._version += 1
@@ -219,25 +251,48 @@ class Session:
             return
         self._version += 1
         climbing.version = self._version
+        self._version += len(self._groups) - 1
         climbing.repeats = dict.fromkeys(climbing.steps.targets, 0)
         climbing.began = time.monotonic()
+        versions = range(climbing.version, self._version + 1)
+        lines = [
+            line
+            for version, group in zip(versions, self._groups, strict=True)
+            for line in self._orders(climbing, version, case, events=True, group=group).lines()
+        ]
+        if len(versions) > 1:
+            lines.append(alternate_line(versions))
+        if self._counting is not None and not climbing.spent:
+            lines.append(TOTALS)
+        self._processes[climbing.steps.pid].order(lines)
+
+    def _orders(
+        self,
+        climbing: _Climbing,
+        version: int,
+        case: Case,
+        *,
+        events: bool,
+        group: Sequence[perf_events.Event],
+    ) -> Orders:
         record = self.seen.records[climbing.steps.pid]
-        orders = Orders(
-            self._version,
+        return Orders(
+            version,
             targets=[record.graphs[g].signature for g in climbing.steps.targets],
-            events=True,
-            discover=not climbing.steps.trains,
+            events=events,
+            discover=events and not climbing.steps.trains,
             serial=True,
+            counters=group,
             fallback=(case[0], cores_for(self.machine, *case)),
             ops={
                 key: (best[0], cores_for(self.machine, *best))
                 for key, best in self.climb.held().items()
             },
         )
-        self._processes[climbing.steps.pid].order(orders.lines())
 
     def _measure(self, climbing: _Climbing, record: Record, execution: messages.Execution) -> None:
-        if execution.version != climbing.version:
+        group = execution.version - climbing.version
+        if not 0 <= group < len(self._groups):
             return
         graph = record.same(execution.graph)
         self._executions += 1
@@ -251,6 +306,14 @@ class Session:
             if threads <= 0 or wanted is None or threads != wanted[0]:
                 continue  # not under control: asynchronous, or may wait for another kernel
             self.climb.add(key, (end - start) * NANOSECOND)
+        if self._counting is None:
+            return
+        for index, *counted in execution.counts:
+            _, key_id, threads, *_ = execution.events[int(index)]
+            key = record.keys[key_id].key
+            wanted = self.climb.wanted(key)
+            if wanted is not None and threads == wanted[0]:
+                self._counting.add(group, key, wanted, counted)
 
     def _case_is_over(self, climbing: _Climbing) -> bool:
         """Whether every step that still runs has run the case often enough."""
@@ -261,7 +324,8 @@ class Session:
         if waited >= max(GONE * climbing.own.longest_wall, GONE_SECONDS):
             climbing.gone |= {graph for graph, n in repeats.items() if n == 0}
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
-        return least >= LEAST_REPEATS and (least >= self.cap or self._steady(climbing))
+        fewest = max(LEAST_REPEATS, 2 * len(self._groups))
+        return least >= fewest and (least >= self.cap or self._steady(climbing))
 
     def _steady(self, climbing: _Climbing) -> bool:
         """Whether the ops that make up most of the time have small spreads."""
@@ -274,7 +338,29 @@ class Session:
             self._save("the climb is not over")
         self._order_case(climbing)
 
+    def _start_cost(self, climbing: _Climbing) -> None:
+        """All ops are measured: what did it cost? Steps on all cores take turns with and without
+        recording and counting."""
+        if self._counting is None:
+            return
+        self._save(None)
+        case = self._cases[-1]
+        plain, counted = self._version + 1, self._version + 2
+        self._version = counted
+        self._cost = Cost(plain, counted)
+        group = self._groups[0]
+        self._processes[climbing.steps.pid].order(
+            [
+                TOTALS,
+                *self._orders(climbing, plain, case, events=False, group=()).lines(),
+                *self._orders(climbing, counted, case, events=True, group=group).lines(),
+                alternate_line((plain, counted)),
+            ]
+        )
+
     def _finish(self) -> Profile:
+        if self._cost is not None and self._counting is not None:
+            self._counting.overhead = self._cost.ratio()
         self._save(None)
         assert self.profile is not None
         self._version += 1
@@ -296,6 +382,7 @@ class Session:
             self.seen.records[steps.pid],
             own,
             self.climb,
+            self._counting,
             machine=self.machine,
             command=self.command,
             interval=self.interval,
@@ -308,6 +395,9 @@ class Session:
         climbing = self._climbing
         if climbing is None:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
+            return
+        if self._cost is not None:
+            self.tell(Progress("measuring what counting costs", self._executions))
             return
         if climbing.spent:
             per_case = sum(climbing.spent) / len(climbing.spent)

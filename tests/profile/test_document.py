@@ -18,6 +18,7 @@ def profile(told: Record, own: Own, climb: Climb | None = None) -> Profile:
         told,
         own,
         climb or Climb([(1, "spread"), (2, "spread")]),
+        None,
         machine=machine(2),
         command=["python"],
         interval=1,

@@ -114,6 +114,12 @@ class CountingAllocator : public Allocator {
 
 std::atomic<int64_t> g_xla_ns{0}, g_unmarked_ns{0};
 
+bool WaitsForInput(const OpKernel& kernel) {
+  const std::string type(kernel.type_string_view());
+  return type.find("IteratorGetNext") != std::string::npos ||
+         type.find("QueueDequeue") != std::string::npos;
+}
+
 class TunedDevice : public ThreadPoolDevice {
  public:
   TunedDevice(const SessionOptions& options, const std::string& name, Allocator* allocator)
@@ -163,6 +169,14 @@ class TunedDevice : public ThreadPoolDevice {
   void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
                     AsyncOpKernel::DoneCallback done) override {
     dltune::Node* node = NodeOf(*kernel);
+    if (!node && WaitsForInput(*kernel)) {
+      const int64_t start = NowNs();
+      ThreadPoolDevice::ComputeAsync(kernel, context, [start, done] {
+        g_waited_ns.fetch_add(NowNs() - start, std::memory_order_relaxed);
+        done();
+      });
+      return;
+    }
     Execution* execution = node ? node->graph->Enter(context->step_id()) : nullptr;
     if (!execution || !execution->records()) {
       ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
@@ -188,16 +202,27 @@ class TunedDevice : public ThreadPoolDevice {
              Execution* execution, bool records) {
     Pool* const outer = tl_pool;
     Event event{};
+    CounterGroup* const group = records ? execution->orders->counters : nullptr;
+    Reading before;
+    Counts counts;
     if (view) {
       Stand stand(*view);
       tl_pool = PoolOf(view);
       if (records) {
         view->TakeUsed(event.used);
+        if (group) {
+          view->Count(group);
+          before = ReadCounters(group);
+        }
         event.start = NowNs();
       }
       ThreadPoolDevice::Compute(kernel, context);
       if (records) {
         event.end = NowNs();
+        if (group) {
+          counts = Between(*group, before, ReadCounters(group));
+          counts.Add(view->TakeCounts());
+        }
         const int slot = TheCores().SlotOfCpu(sched_getcpu());
         if (slot >= 0 && slot < kMaxSlots) view->Mark(slot);
         view->TakeUsed(event.used);
@@ -205,15 +230,21 @@ class TunedDevice : public ThreadPoolDevice {
       }
       tl_pool = outer;
     } else {
+      if (group) before = ReadCounters(group);
       if (records) event.start = NowNs();
       ThreadPoolDevice::Compute(kernel, context);
       if (records) event.end = NowNs();
+      if (group) counts = Between(*group, before, ReadCounters(group));
     }
     if (records) {
       event.node = node->index;
       event.key = key->id;
       event.thread = ThreadNumber();
-      execution->Add(event);
+      execution->Add(event, group ? &counts : nullptr);
+      if (group) {
+        std::lock_guard<std::mutex> lock(group->mu);
+        group->in_ops.Add(counts);
+      }
     }
     return event.end - event.start;
   }
@@ -239,6 +270,7 @@ class TunedDevice : public ThreadPoolDevice {
     const bool xla = type.find("Xla") != std::string::npos ||
                      !OpRegistry::Global()->LookUp(type, &registered).ok();
     (xla ? g_xla_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
+    if (WaitsForInput(*kernel)) g_waited_ns.fetch_add(took, std::memory_order_relaxed);
   }
 };
 

@@ -6,7 +6,7 @@
 
 namespace dltune {
 
-std::atomic<int64_t> g_live_bytes{0}, g_peak_bytes{0};
+std::atomic<int64_t> g_live_bytes{0}, g_peak_bytes{0}, g_waited_ns{0};
 
 namespace {
 
@@ -43,6 +43,24 @@ std::string Hex(const uint64_t used[kMaxSlots / 64]) {
   return text;
 }
 
+// For each event that was counted: its index, the running share, the values.
+std::string Json(const std::vector<Event>& events, const std::vector<Counts>& counts) {
+  std::string out = "[";
+  char number[32];
+  for (size_t i = 0; i < events.size(); i++) {
+    if (events[i].counts < 0) continue;
+    const Counts& counted = counts[events[i].counts];
+    snprintf(number, sizeof number, "[%zu,%.4g", i, counted.running);
+    out += (out.size() > 1 ? "," : "") + std::string(number);
+    for (int k = 0; k < counted.n; k++) {
+      snprintf(number, sizeof number, ",%.10g", counted.value[k]);
+      out += number;
+    }
+    out += ']';
+  }
+  return out + ']';
+}
+
 }  // namespace
 
 void Grant(int64_t count) {
@@ -73,6 +91,7 @@ Execution* Graph::EnterSlow(int64_t step) {
         std::lock_guard<std::mutex> events_lock(mine->mu);
         mine->closed = false;
         mine->events.clear();
+        mine->counts.clear();
       }
       mine->step = step;
       current.store(mine, std::memory_order_release);
@@ -84,6 +103,7 @@ Execution* Graph::EnterSlow(int64_t step) {
     mine->live_bytes = g_live_bytes.load(std::memory_order_relaxed);
     g_peak_bytes.store(mine->live_bytes, std::memory_order_relaxed);
     mine->overhead = 0;
+    mine->waited = g_waited_ns.load(std::memory_order_relaxed);
     mine->start = NowNs();
     std::lock_guard<std::mutex> lock(g_turnstile_mu);
     mine->open.store(true, std::memory_order_release);
@@ -99,17 +119,20 @@ Execution* Graph::EnterSlow(int64_t step) {
 void Graph::Close(Execution* e) {
   if (!e->target && !e->orders->discover) return;
   auto events = std::make_shared<std::vector<Event>>();
+  auto counts = std::make_shared<std::vector<Counts>>();
   {
     std::lock_guard<std::mutex> lock(e->mu);
     if (e->closed || !e->open) return;
     e->closed = true;
     events->swap(e->events);
     e->events.reserve(events->size() + 64);
+    counts->swap(e->counts);
   }
   const int64_t start = e->start, live = e->live_bytes, version = e->orders->version;
   const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
   const uint64_t number = e->number;
   const int64_t overhead = e->overhead.load(std::memory_order_relaxed);
+  const int64_t waited = e->waited;
   const int graph = id;
   Send([=] {
     std::string out = "{\"type\":\"execution\",\"graph\":" + std::to_string(graph) +
@@ -118,7 +141,7 @@ void Graph::Close(Execution* e) {
                       ",\"start\":" + std::to_string(start) +
                       ",\"overhead\":" + std::to_string(overhead) +
                       ",\"live\":" + std::to_string(live) + ",\"peak\":" + std::to_string(peak) +
-                      ",\"events\":[";
+                      ",\"waited\":" + std::to_string(waited) + ",\"events\":[";
     for (size_t i = 0; i < events->size(); i++) {
       const Event& event = (*events)[i];
       if (i) out += ',';
@@ -127,7 +150,9 @@ void Graph::Close(Execution* e) {
              std::to_string(event.start - start) + ',' + std::to_string(event.end - start) +
              ",\"" + Hex(event.used) + "\"]";
     }
-    return out + "]}";
+    out += ']';
+    if (!counts->empty()) out += ",\"counts\":" + Json(*events, *counts);
+    return out + '}';
   });
 }
 

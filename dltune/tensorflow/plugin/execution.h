@@ -48,6 +48,7 @@ struct Event {
   int thread;   // executor thread, numbered from 0
   int64_t start, end;  // CLOCK_MONOTONIC ns
   uint64_t used[kMaxSlots / 64];
+  int counts = -1;  // index in the execution's counts; -1: not counted
 };
 
 // One run of a graph: all its kernels that share a step id.
@@ -64,11 +65,18 @@ struct Execution {
   std::mutex mu;
   bool closed = false;
   std::vector<Event> events;
+  std::vector<Counts> counts;
+  int64_t waited = 0;  // g_waited_ns at its start
 
   bool records() const { return orders->discover || (target && orders->events); }
-  void Add(const Event& event) {
+  void Add(Event event, const Counts* counted = nullptr) {
     std::lock_guard<std::mutex> lock(mu);
-    if (!closed) events.push_back(event);
+    if (closed) return;
+    if (counted && counted->complete) {
+      event.counts = static_cast<int>(counts.size());
+      counts.push_back(*counted);
+    }
+    events.push_back(event);
   }
 };
 
@@ -130,6 +138,9 @@ void Grant(int64_t count);
 
 // Live bytes of the CPU allocator and the most since the last call; set by the device.
 extern std::atomic<int64_t> g_live_bytes, g_peak_bytes;
+
+// Time that the process has spent in eager ops that wait for input.
+extern std::atomic<int64_t> g_waited_ns;
 
 // Closes and sends every graph's current execution, at the end of the process.
 void CloseAll();

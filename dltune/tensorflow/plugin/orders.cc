@@ -25,6 +25,7 @@ std::mutex g_mu;
 auto& g_versions = *new std::map<int64_t, const Orders*>;
 bool g_leash = false;
 auto& g_draft = *new std::unique_ptr<Orders>;
+auto& g_draft_events = *new std::vector<CounterEvent>;  // of the draft's counters
 auto& g_cpus = *new std::vector<std::vector<int>>;
 
 std::vector<std::string> Split(const std::string& text, char by) {
@@ -62,6 +63,8 @@ bool ParseCandidate(const std::string& text, Candidate* candidate) {
 }
 
 void Commit() {
+  if (!g_draft_events.empty()) g_draft->counters = FindCounterGroup(g_draft_events);
+  g_draft_events.clear();
   const Orders* made = g_draft.release();
   g_versions[made->version] = made;
   g_turn.store(new Turn{{made}}, std::memory_order_release);
@@ -98,6 +101,8 @@ std::string Obey(const std::string& line) {
     g_inter = std::atoi(field[2].c_str());
   } else if (word == "report") {
     Report("asked");
+  } else if (word == "totals") {
+    SendTotals();
   } else if (word == "leash") {
     g_leash = flag();
   } else if (word == "count") {
@@ -105,6 +110,7 @@ std::string Obey(const std::string& line) {
   } else if (word == "begin" && n == 2) {
     g_draft = std::make_unique<Orders>();
     g_draft->version = std::atoll(field[1].c_str());
+    g_draft_events.clear();
   } else if (word == "grant" && n == 2) {
     Grant(std::atoll(field[1].c_str()));
   } else if (word == "alternate" && n > 1) {
@@ -131,6 +137,11 @@ std::string Obey(const std::string& line) {
     g_draft->turnstile = flag();
   } else if (word == "small" && n == 2) {
     g_draft->small = std::atof(field[1].c_str());
+  } else if (word == "counter" && n == 6) {  // type, config, config1, config2, exclude kernel
+    if (g_draft_events.size() == kMaxCounters) return "too many counters in one group";
+    auto number = [&](int i) { return std::strtoull(field[i].c_str(), nullptr, 10); };
+    g_draft_events.push_back({static_cast<uint32_t>(number(1)), number(2), number(3), number(4),
+                              field[5] == "1"});
   } else if (word == "target" && n == 2) {
     g_draft->targets.push_back(field[1]);
   } else if (word == "default" && n == 3) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../../native/corun.h"
+#include "counters.h"
 #include "pool.h"
 
 namespace dltune {
@@ -30,6 +31,7 @@ struct Orders {
   bool gate = false;        // admit ops by strategies 3 and 4
   bool hyperthreads = false;
   bool turnstile = false;   // executions of target graphs wait for a grant
+  CounterGroup* counters = nullptr;  // read around each op that is recorded
   double small = 0;         // ops below this serial time are not gated (seconds)
   OpOrder fallback;         // for keys without an entry
   std::unordered_map<std::string, OpOrder> ops;  // by key

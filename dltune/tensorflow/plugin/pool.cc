@@ -15,6 +15,9 @@ namespace {
 // executor thread that it has just worked for wants the core back.
 constexpr int64_t kSpinNs = 60000;
 
+// How long an op's counts wait for its workers to let go.
+constexpr int64_t kSettleNs = 1000000;
+
 thread_local const View* tl_view = nullptr;
 thread_local int tl_index = -1;
 
@@ -139,11 +142,14 @@ void View::Drain(int index) {
   tl_view = this;
   tl_index = index;
   Mark(slots_[index]);
+  CounterGroup* const group = group_.load(std::memory_order_acquire);
+  const Reading before = group ? ReadCounters(group) : Reading{};
   for (;;) {
     std::function<void()> task;
     {
       std::lock_guard<std::mutex> lock(mu_);
       if (tasks_.empty()) {
+        if (group) counts_.Add(Between(*group, before, ReadCounters(group)));
         attached_[index] = 0;
         attached_count_--;
         break;
@@ -166,6 +172,27 @@ int View::TakeUsed(uint64_t used[kMaxSlots / 64]) {
     count += __builtin_popcountll(used[word]);
   }
   return count;
+}
+
+void View::Count(CounterGroup* group) {
+  std::lock_guard<std::mutex> lock(mu_);
+  counts_ = Counts{};
+  group_.store(group, std::memory_order_release);
+}
+
+Counts View::TakeCounts() {
+  const int64_t until = NowNs() + kSettleNs;
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      if (attached_count_ == 0 || NowNs() >= until) {
+        if (attached_count_ > 0) counts_.complete = false;
+        group_.store(nullptr, std::memory_order_release);
+        return counts_;
+      }
+    }
+    sched_yield();
+  }
 }
 
 View* FindView(int threads, const std::vector<int>& slots) {

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "counters.h"
+
 #define EIGEN_USE_THREADS
 #include "tsl/platform/threadpool_interface.h"
 
@@ -97,6 +99,12 @@ class View : public tsl::thread::ThreadPoolInterface {
   void Mark(int slot) { used_[slot >> 6].fetch_or(1ull << (slot & 63), std::memory_order_relaxed); }
   int TakeUsed(uint64_t used[kMaxSlots / 64]);
 
+  // From now on workers count what they do for this view (null: no longer).
+  void Count(CounterGroup* group);
+  // What they counted since `Count`, once all have let go of the view. Some task of the op may
+  // outlive it; who waited too long gets incomplete counts.
+  Counts TakeCounts();
+
  private:
   const int threads_;
   const std::vector<int> slots_;
@@ -109,6 +117,8 @@ class View : public tsl::thread::ThreadPoolInterface {
   size_t attached_count_ = 0;
   size_t next_ = 0;
   std::atomic<uint64_t> used_[kMaxSlots / 64] = {};
+  std::atomic<CounterGroup*> group_{nullptr};
+  Counts counts_;  // guarded by mu_
 };
 
 // The view of these threads and slots; made at first use and kept. More slots than threads are cut.

@@ -1,0 +1,60 @@
+"""What recording ops and reading counters around them costs the job's step."""
+
+from __future__ import annotations
+
+import time
+
+from dltune.bench.statistics import ratio_interval
+from dltune.documents.profile import Ratio
+from dltune.job import messages
+
+# pairs of steps to compare: at most, at least, and the seconds after which the least is enough
+PAIRS, LEAST_PAIRS, SECONDS = 10, 3, 20.0
+# without so much as one more pair in this time, the job does something else now
+GIVE_UP_SECONDS = 60.0
+
+
+class Cost:
+    """Steps take turns between the orders `plain` and `counted`, and are compared in pairs of
+    neighbours."""
+
+    def __init__(self, plain: int, counted: int) -> None:
+        self._versions = {plain: 0, counted: 1}
+        self._began = time.monotonic()
+        self._executions: list[tuple[int, int, int]] = []  # number, version, start
+
+    def add(self, execution: messages.Execution) -> None:
+        """An execution of the step's main graph."""
+        if execution.version in self._versions:
+            kind = self._versions[execution.version]
+            self._executions.append((execution.number, kind, execution.start))
+
+    @property
+    def known(self) -> bool:
+        """Whether there are pairs enough, or no more are to be waited for."""
+        pairs, waited = len(self._pairs()), time.monotonic() - self._began
+        enough = pairs >= PAIRS or (pairs >= LEAST_PAIRS and waited >= SECONDS)
+        return enough or waited >= GIVE_UP_SECONDS
+
+    def ratio(self) -> Ratio | None:
+        """Time of a counted step over a plain one; None with too few pairs."""
+        pairs = self._pairs()
+        if len(pairs) < LEAST_PAIRS:
+            return None
+        found = ratio_interval(pairs)
+        return Ratio(pairs=found.rounds, low=found.low, median=found.median, high=found.high)
+
+    def _pairs(self) -> list[tuple[float, float]]:
+        """(counted, plain) walls of neighbours; the first two steps warm up."""
+        walls = [
+            (kind, after[2] - start)
+            for (number, kind, start), after in zip(
+                self._executions[2:], self._executions[3:], strict=False
+            )
+            if after[0] == number + 1
+        ]
+        pairs = []
+        for (kind, wall), (other, following) in zip(walls[::2], walls[1::2], strict=False):
+            if kind != other and wall > 0 and following > 0:
+                pairs.append((wall, following) if kind else (following, wall))
+        return pairs

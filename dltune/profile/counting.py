@@ -1,0 +1,132 @@
+"""Performance counters read around ops while the climb goes on."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dltune.documents import profile as doc
+from dltune.job import messages
+from dltune.job.record import NANOSECOND
+from dltune.profile.climb import Case
+from dltune.spread import relative_spread
+
+if TYPE_CHECKING:
+    from dltune.machine.perf.events import Event
+
+CLOCKS = ("task-clock", "cpu-clock")
+# what the kernel also accounts for by thread and process, and where
+_ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
+    "minor-faults": lambda used: used[0],
+    "major-faults": lambda used: used[1],
+    "page-faults": lambda used: used[0] + used[1],
+    "context-switches": lambda used: used[2] + used[3],
+    "task-clock": lambda used: used[4] * NANOSECOND,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to count: `groups` of events that are counted together, each under orders of its own.
+
+    `asked` is the user's word for it, `why` a sentence on what could be counted here.
+    """
+
+    asked: str
+    why: str
+    groups: tuple[tuple[Event, ...], ...]
+
+
+class Counting:
+    """What was counted, by op key and case."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.overhead: doc.Ratio | None = None
+        self._values: dict[tuple[str, Case, str], list[float]] = defaultdict(list)
+        self._running: dict[tuple[str, Case, str], float] = {}
+        self._began: messages.Totals | None = None
+        self._ended: messages.Totals | None = None
+
+    def add(self, group: int, key: str, case: Case, counted: Sequence[float]) -> None:
+        """One run of an op: its running share, then a value for each event of the group."""
+        running, *values = counted
+        for event, value in zip(self.choice.groups[group], values, strict=True):
+            at = (key, case, event.name)
+            self._values[at].append(value * NANOSECOND if event.name in CLOCKS else value)
+            self._running[at] = min(running, self._running.get(at, 1.0))
+
+    def counts(self, key: str, case: Case) -> tuple[doc.Count, ...]:
+        """What a run of `key` counts at `case`; empty when it was not counted there."""
+        found = []
+        for event in (event for group in self.choice.groups for event in group):
+            at = (key, case, event.name)
+            if values := self._values.get(at):
+                found.append(
+                    doc.Count(
+                        event=event.name,
+                        value=statistics.fmean(values),
+                        spread=relative_spread(values),
+                        samples=len(values),
+                        running=self._running[at],
+                    )
+                )
+        return tuple(found)
+
+    def account(self, totals: messages.Totals) -> None:
+        """What the job has used until now; the first call begins the interval."""
+        if self._began is None:
+            self._began = totals
+        else:
+            self._ended = totals
+
+    def totals(self) -> tuple[doc.Total, ...]:
+        """Where the events of the interval happened. Empty unless all events were counted all the
+        time, and for events that the kernel does not also account for by thread."""
+        began, ended = self._began, self._ended
+        if began is None or ended is None or len(self.choice.groups) != 1:
+            return ()
+        before = {thread.tid: _used(thread) for thread in began.threads}
+        in_ops = ended.ops[0] if ended.ops else [0.0] * len(self.choice.groups[0])
+        in_ops_before = began.ops[0] if began.ops else [0.0] * len(in_ops)
+        found = []
+        for index, event in enumerate(self.choice.groups[0]):
+            read = _ACCOUNTED.get(event.name)
+            if read is None:
+                continue
+            ops = in_ops[index] - in_ops_before[index]
+            if event.name in CLOCKS:
+                ops *= NANOSECOND
+            counted = others = 0.0
+            for thread in ended.threads:
+                used = read(_used(thread)) - read(before.get(thread.tid, (0,) * 5))
+                if thread.counted:
+                    counted += used
+                else:
+                    others += used
+            found.append(
+                doc.Total(
+                    event=event.name,
+                    ops=ops,
+                    gaps=counted - ops,
+                    others=others,
+                    process=read(ended.process) - read(began.process),
+                )
+            )
+        return tuple(found)
+
+    def document(self) -> doc.Counters:
+        return doc.Counters(
+            asked=self.choice.asked,
+            why=self.choice.why,
+            groups=tuple(tuple(event.name for event in group) for group in self.choice.groups),
+            totals=self.totals(),
+            overhead=self.overhead,
+        )
+
+
+def _used(thread: messages.Thread) -> tuple[int, ...]:
+    return (thread.minor, thread.major, thread.voluntary, thread.involuntary, thread.cpu)

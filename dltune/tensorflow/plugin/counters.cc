@@ -1,0 +1,247 @@
+#include "counters.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "channel.h"
+
+namespace dltune {
+namespace {
+
+std::mutex g_mu;
+// What threads use is never destroyed: they run on while the process exits.
+auto& g_groups = *new std::vector<CounterGroup*>;
+auto& g_counted = *new std::set<int>;  // threads that have opened counters
+
+int Open(const CounterEvent& event, int leader) {
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = event.type;
+  attr.config = event.config;
+  attr.config1 = event.config1;
+  attr.config2 = event.config2;
+  attr.exclude_kernel = event.exclude_kernel;
+  attr.exclude_hv = event.exclude_kernel;
+  attr.disabled = leader < 0;
+  attr.read_format =
+      PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  return static_cast<int>(
+      syscall(SYS_perf_event_open, &attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC));
+}
+
+// One thread's descriptors of one group.
+struct Opened {
+  CounterGroup* group;
+  std::vector<int> handles;  // the leader first; empty where the kernel refused
+};
+
+class ThreadCounters {
+ public:
+  ~ThreadCounters() {
+    for (auto& opened : opened_)
+      for (int handle : opened.handles) close(handle);
+    if (opened_.empty()) return;
+    std::lock_guard<std::mutex> lock(g_mu);
+    g_counted.erase(static_cast<int>(syscall(SYS_gettid)));
+  }
+
+  Reading Read(CounterGroup* group) {
+    Reading reading;
+    const Opened& mine = Switch(group);
+    if (mine.handles.empty()) return reading;
+    uint64_t raw[3 + kMaxCounters];
+    const ssize_t wanted = static_cast<ssize_t>((3 + group->events.size()) * sizeof raw[0]);
+    if (read(mine.handles[0], raw, sizeof raw) != wanted) {
+      Refuse(group, errno);
+      return reading;
+    }
+    reading.valid = true;
+    reading.enabled = raw[1];
+    reading.running = raw[2];
+    std::copy_n(raw + 3, group->events.size(), reading.value);
+    return reading;
+  }
+
+ private:
+  // Only the group asked for last counts, so that groups never share the counters.
+  const Opened& Switch(CounterGroup* group) {
+    if (current_ >= 0 && opened_[current_].group == group) return opened_[current_];
+    if (current_ >= 0 && !opened_[current_].handles.empty())
+      ioctl(opened_[current_].handles[0], PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+    current_ = -1;
+    for (size_t i = 0; i < opened_.size(); i++)
+      if (opened_[i].group == group) current_ = static_cast<int>(i);
+    if (current_ < 0) {
+      opened_.push_back(OpenAll(group));
+      current_ = static_cast<int>(opened_.size()) - 1;
+    }
+    if (!opened_[current_].handles.empty())
+      ioctl(opened_[current_].handles[0], PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
+    return opened_[current_];
+  }
+
+  static Opened OpenAll(CounterGroup* group) {
+    Opened made{group, {}};
+    for (const CounterEvent& event : group->events) {
+      const int handle = Open(event, made.handles.empty() ? -1 : made.handles[0]);
+      if (handle < 0) {
+        Refuse(group, errno);
+        for (int open : made.handles) close(open);
+        made.handles.clear();
+        return made;
+      }
+      made.handles.push_back(handle);
+    }
+    std::lock_guard<std::mutex> lock(g_mu);
+    g_counted.insert(static_cast<int>(syscall(SYS_gettid)));
+    return made;
+  }
+
+  static void Refuse(CounterGroup* group, int error) {
+    if (group->refused.exchange(true)) return;
+    const std::string reason = strerror(error);
+    Send([reason] {
+      return "{\"type\":\"complaint\",\"text\":" +
+             Quote("counters stopped: a thread of the job could not open or read them (" + reason +
+                   ")") + "}";
+    });
+  }
+
+  std::vector<Opened> opened_;
+  int current_ = -1;
+};
+
+thread_local ThreadCounters tl_counters;
+
+// minor and major faults, voluntary and involuntary switches, ns on a CPU
+struct Usage {
+  unsigned long long minor = 0, major = 0, voluntary = 0, involuntary = 0, cpu = 0;
+  std::string Json() const {
+    return std::to_string(minor) + "," + std::to_string(major) + "," + std::to_string(voluntary) +
+           "," + std::to_string(involuntary) + "," + std::to_string(cpu);
+  }
+};
+
+std::string Contents(const std::string& path) {
+  std::string text(4096, '\0');
+  FILE* file = fopen(path.c_str(), "r");
+  if (!file) return "";
+  text.resize(fread(&text[0], 1, text.size(), file));
+  fclose(file);
+  return text;
+}
+
+Usage UsageOfThread(const std::string& folder) {
+  Usage usage;
+  const std::string stat = Contents(folder + "/stat");
+  const size_t name_end = stat.rfind(')');
+  if (name_end != std::string::npos)
+    sscanf(stat.c_str() + name_end + 2, "%*c %*d %*d %*d %*d %*d %*u %llu %*u %llu", &usage.minor,
+           &usage.major);
+  const std::string status = Contents(folder + "/status");
+  const size_t switches = status.find("\nvoluntary_ctxt_switches:");
+  if (switches != std::string::npos)
+    sscanf(status.c_str() + switches + 1,
+           "voluntary_ctxt_switches: %llu nonvoluntary_ctxt_switches: %llu", &usage.voluntary,
+           &usage.involuntary);
+  sscanf(Contents(folder + "/schedstat").c_str(), "%llu", &usage.cpu);
+  return usage;
+}
+
+Usage UsageOfProcess() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  Usage usage;
+  usage.minor = used.ru_minflt;
+  usage.major = used.ru_majflt;
+  usage.voluntary = used.ru_nvcsw;
+  usage.involuntary = used.ru_nivcsw;
+  usage.cpu = cpu.tv_sec * 1000000000ull + cpu.tv_nsec;
+  return usage;
+}
+
+}  // namespace
+
+void Counts::Add(const Counts& other) {
+  n = std::max(n, other.n);
+  for (int i = 0; i < other.n; i++) value[i] += other.value[i];
+  running = std::min(running, other.running);
+  complete = complete && other.complete;
+}
+
+CounterGroup* FindCounterGroup(const std::vector<CounterEvent>& events) {
+  std::lock_guard<std::mutex> lock(g_mu);
+  for (CounterGroup* group : g_groups)
+    if (group->events == events) return group;
+  auto* made = new CounterGroup;
+  made->id = static_cast<int>(g_groups.size());
+  made->events = events;
+  g_groups.push_back(made);
+  return made;
+}
+
+Reading ReadCounters(CounterGroup* group) { return tl_counters.Read(group); }
+
+Counts Between(const CounterGroup& group, const Reading& before, const Reading& after) {
+  Counts counts;
+  counts.n = static_cast<int>(group.events.size());
+  const uint64_t enabled = after.enabled - before.enabled;
+  const uint64_t running = after.running - before.running;
+  // enabled for some time and never on the counters: nothing is known
+  if (!before.valid || !after.valid || (enabled > 0 && running == 0)) {
+    counts.complete = false;
+    return counts;
+  }
+  counts.running = enabled > 0 ? std::min(1.0, static_cast<double>(running) / enabled) : 1.0;
+  for (int i = 0; i < counts.n; i++)
+    counts.value[i] = static_cast<double>(after.value[i] - before.value[i]) / counts.running;
+  return counts;
+}
+
+void SendTotals() {
+  std::string threads, ops;
+  std::set<int> counted;
+  std::vector<CounterGroup*> groups;
+  {
+    std::lock_guard<std::mutex> lock(g_mu);
+    counted = g_counted;
+    groups = g_groups;
+  }
+  for (CounterGroup* group : groups) {
+    std::lock_guard<std::mutex> lock(group->mu);
+    ops += ops.empty() ? "[" : ",[";
+    for (size_t i = 0; i < group->events.size(); i++)
+      ops += (i ? "," : "") + std::to_string(group->in_ops.value[i]);
+    ops += ']';
+  }
+  if (DIR* tasks = opendir("/proc/self/task")) {
+    while (dirent* entry = readdir(tasks)) {
+      if (entry->d_name[0] == '.') continue;
+      const Usage usage = UsageOfThread(std::string("/proc/self/task/") + entry->d_name);
+      const int tid = atoi(entry->d_name);
+      threads += (threads.empty() ? "[" : ",[") + std::to_string(tid) + "," +
+                 (counted.count(tid) ? "true" : "false") + "," + usage.Json() + "]";
+    }
+    closedir(tasks);
+  }
+  const std::string process = UsageOfProcess().Json();
+  Send([=] {
+    return "{\"type\":\"totals\",\"process\":[" + process + "],\"threads\":[" + threads +
+           "],\"ops\":[" + ops + "]}";
+  });
+}
+
+}  // namespace dltune

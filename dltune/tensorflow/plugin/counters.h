@@ -1,0 +1,56 @@
+// Performance counters around ops: groups of perf events that each thread opens for itself when it
+// first runs an op under them. The kernel counts a group's events together or not at all.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dltune {
+
+constexpr int kMaxCounters = 16;  // of one group; no PMU counts more at once
+
+struct CounterEvent {
+  uint32_t type;
+  uint64_t config, config1, config2;
+  bool exclude_kernel;
+  bool operator==(const CounterEvent& o) const {
+    return type == o.type && config == o.config && config1 == o.config1 &&
+           config2 == o.config2 && exclude_kernel == o.exclude_kernel;
+  }
+};
+
+// What a group counted over some time, in one or several threads. `running` is the least share of
+// its time in which it was on the counters; values are scaled up by it.
+struct Counts {
+  int n = 0;
+  double value[kMaxCounters] = {};
+  double running = 1;
+  bool complete = true;  // false: some thread could not count
+  void Add(const Counts& other);
+};
+
+// Equal groups are one object, never destroyed.
+struct CounterGroup {
+  int id;
+  std::vector<CounterEvent> events;
+  std::atomic<bool> refused{false};
+  mutable std::mutex mu;
+  Counts in_ops;  // since the start, over all ops; guarded by mu
+};
+CounterGroup* FindCounterGroup(const std::vector<CounterEvent>& events);
+
+// The calling thread's counters at one moment.
+struct Reading {
+  bool valid = false;
+  uint64_t enabled, running, value[kMaxCounters];
+};
+Reading ReadCounters(CounterGroup* group);
+Counts Between(const CounterGroup& group, const Reading& before, const Reading& after);
+
+// Sends what every thread, and the process, has used since its start, and what of it was in ops.
+void SendTotals();
+
+}  // namespace dltune
