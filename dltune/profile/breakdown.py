@@ -196,15 +196,15 @@ def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartN
     if not found:
         return found
     changes: list[tuple[int, PartName | None, int]] = [(cut, None, 0) for cut in cuts[1:]]
-    for start, end, what in busy:
-        changes.append((start, what, 1))
-        changes.append((end, what, -1))
+    for start, end, part in busy:
+        changes.append((start, part, 1))
+        changes.append((end, part, -1))
     changes.sort(key=lambda change: change[0])
     running: Counter[PartName] = Counter()
     window, now = 0, cuts[0]
     for time, what, change in changes:
         if time > now:
-            here: PartName = next((part for part in _FIRST if running[part]), "python")
+            here: PartName = next((name for name in _FIRST if running[name]), "python")
             found[window][here] += time - now
             now = time
         if what is None:

@@ -20,8 +20,7 @@ def py_spy(root: Path = Path("/")) -> Check:
 
     `root`: where `proc` is found.
     """
-    beside = Path(sys.executable).parent / "py-spy"
-    command = str(beside) if beside.is_file() else shutil.which("py-spy")
+    command = executable()
     if command is None:
         return Check("py-spy", "missing", "not installed", "pip install 'dltune[py-spy]'")
     if sealed := _filtered():
@@ -44,6 +43,12 @@ def py_spy(root: Path = Path("/")) -> Check:
         if scope == 3
         else "as root: sysctl kernel.yama.ptrace_scope=0",
     )
+
+
+def executable() -> str | None:
+    """The py-spy beside this Python, or the one on the PATH."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if beside.is_file() else shutil.which("py-spy")
 
 
 def _capable(root: Path) -> bool:

@@ -1,0 +1,199 @@
+"""Which line of the job's Python the main thread stands at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dltune.machine.checks.py_spy import py_spy
+from dltune.profile import python_lines
+from dltune.profile.python_lines import Frame, PythonLines, own_line, runs_graph
+
+SITE = "/venv/lib/python3.11/site-packages"
+EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 53)
+FUNCTION = Frame(
+    "call_flat", f"{SITE}/tensorflow/python/eager/polymorphic_function/atomic_function.py", 251
+)
+SESSION = Frame("_call_tf_sessionrun", f"{SITE}/tensorflow/python/client/session.py", 1472)
+TRAIN = Frame("<module>", "/home/user/train.py", 30)
+LOAD = Frame("load", "/home/user/train.py", 12)
+
+needs_py_spy = pytest.mark.skipif(py_spy().state != "ok", reason=py_spy().found)
+
+
+def test_the_innermost_line_of_the_jobs_own():
+    assert own_line([LOAD, TRAIN]) == "train.py:12 (load)"
+
+
+@pytest.mark.parametrize(
+    "filename",
+    [
+        "<frozen importlib._bootstrap>",
+        "/usr/lib/python3.11/threading.py",
+        "/usr/lib64/python3.11/json/decoder.py",
+        f"{SITE}/tensorflow/python/ops/array_ops.py",
+        f"{SITE}/keras/src/trainers/trainer.py",
+        f"{SITE}/PIL/Image.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/tmp/__autograph_generated_file8hx.py",
+    ],
+)
+def test_what_is_not_the_jobs_own_is_passed_over(filename):
+    assert own_line([Frame("f", filename, 1), LOAD, TRAIN]) == "train.py:12 (load)"
+    assert runs_graph([Frame("f", filename, 1), LOAD, TRAIN]) is False
+
+
+def test_a_job_that_is_an_installed_package_has_its_own_lines():
+    package = Frame("fit", f"{SITE}/recommender/fit.py", 7)
+    runpy = Frame("_run_code", "/usr/lib/python3.11/runpy.py", 88)
+    assert own_line([EXECUTE, FUNCTION, package, runpy]) == "fit.py:7 (fit)"
+    assert own_line([EXECUTE, runpy]) is None
+    assert own_line([]) is None
+
+
+def test_inside_a_graphs_execution():
+    assert runs_graph([EXECUTE, FUNCTION, TRAIN])
+    assert runs_graph([SESSION, TRAIN])
+
+
+def test_python_around_a_graphs_execution_and_eager_ops_are_outside():
+    assert not runs_graph([FUNCTION, TRAIN])
+    assert not runs_graph([EXECUTE, TRAIN])
+    assert not runs_graph([TRAIN])
+    assert not runs_graph([])
+
+
+# a real py-spy and real processes
+
+JOB = """
+import time
+
+def nap():
+    while True:
+        time.sleep(0.01)  # line 6
+
+print("ready", flush=True)
+nap()
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A process that sleeps in a known line, until the test ends."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        yield started
+        started.kill()
+
+
+def finished(looking: PythonLines, patience: float = 60.0) -> PythonLines:
+    until = time.monotonic() + patience
+    while not looking.poll():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return looking
+
+
+@needs_py_spy
+def test_the_line_that_a_job_sleeps_in(job):
+    looking = PythonLines(job.pid, looks=5, seconds=0.25)
+    looking.start()
+    (line,) = finished(looking).lines()
+    assert (line.where, line.share) == ("job.py:6 (nap)", 1.0)
+    assert looking.why is None
+    assert job.poll() is None
+
+
+@needs_py_spy
+def test_a_job_that_is_killed_meanwhile_keeps_what_was_seen(job):
+    looking = PythonLines(job.pid, looks=1000, seconds=50)
+    looking.start()
+    until = time.monotonic() + 60
+    while not looking.lines():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    job.kill()
+    job.wait()
+    assert [line.where for line in finished(looking).lines()] == ["job.py:6 (nap)"]
+
+
+@needs_py_spy
+def test_a_job_that_has_ended_already(job):
+    job.kill()
+    job.wait()
+    looking = PythonLines(job.pid, looks=3, seconds=0.03)
+    looking.start()
+    assert finished(looking).lines() == ()
+    assert looking.why == "the job's process ended before py-spy could look at it"
+
+
+@needs_py_spy
+def test_a_process_that_is_no_python():
+    with subprocess.Popen(["sleep", "600"]) as other:
+        looking = PythonLines(other.pid, looks=2, seconds=0.02)
+        looking.start()
+        assert finished(looking).lines() == ()
+        assert (looking.why or "").startswith("py-spy failed: ")
+        other.kill()
+
+
+@needs_py_spy
+def test_stopping_ends_the_looks(job):
+    looking = PythonLines(job.pid, looks=1000, seconds=10_000)
+    looking.start()
+    assert not looking.poll()
+    looking.stop()
+    assert finished(looking).lines() == ()
+    assert looking.why == "py-spy has not looked at the job yet"
+
+
+@needs_py_spy
+def test_a_thread_without_python(job):
+    looking = PythonLines(job.pid, thread=1, looks=2, seconds=0.02)
+    looking.start()
+    assert finished(looking).why == "py-spy did not find the main thread's Python stack"
+
+
+def test_without_py_spy(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    looking = PythonLines(1)
+    looking.start()
+    assert looking.poll()
+    assert (looking.lines(), looking.why) == ((), "py-spy: not installed")
+
+
+def stand_in(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (
+            "echo 'Error: Permission Denied: Try running again with sudo' >&2; exit 1",
+            "py-spy may not read the job's memory: permission denied",
+        ),
+        ("exit 3", "py-spy failed: it gave no reason"),
+        ("echo not JSON", "this py-spy tells stacks in a form that dltune cannot read"),
+        ("exec sleep 60", "py-spy took longer than 0 s for a look"),
+    ],
+)
+@needs_py_spy
+def test_a_py_spy_that_fails(job, tmp_path, monkeypatch, script, why):
+    stand_in(tmp_path / "py-spy", script)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    if "sleep" in script:
+        monkeypatch.setattr(python_lines, "PATIENCE_SECONDS", 0.05)
+    looking = PythonLines(job.pid, looks=1, seconds=0.01)
+    looking.start()
+    assert finished(looking).lines() == ()
+    assert (looking.why or "").startswith(why)
