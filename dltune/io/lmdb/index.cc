@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "database.h"
+#include "free_list.h"
 
 namespace dltune {
 namespace {
@@ -80,6 +80,42 @@ class Indexer {
   Database<Indexer> database_;
 };
 
+// Claims the free pages, so that a record that lies on one does not pass.
+class FreePages {
+ public:
+  FreePages(const File& file, Owners& owners)
+      : file_(file), owners_(owners), database_(file, owners, nullptr, *this) {}
+
+  void run(const Db& db) { database_.walk(db); }
+
+  // the sink of Database
+  AnyOrder keys, values;
+  uint64_t values_seen = 0;
+  void key(const Node&) {}
+  void duplicates() { refuse(); }
+  void duplicate_tree(const Db&) { refuse(); }
+  void value(const Node&, const uint8_t*, uint64_t, uint32_t) { refuse(); }
+  void named(const Node&, const Db&) { refuse(); }
+  void big(const Node&, uint64_t first, uint64_t pages) {
+    owners_.claim_run(first, pages, "overflow");
+  }
+  void record(const Node& node, uint64_t offset, uint32_t size) {
+    claim_free(file_, owners_, node, offset, size);
+  }
+  [[noreturn]] void faulty(uint64_t number, const Fault& fault) {
+    throw Fault{"page " + std::to_string(number) + ": " + fault.what};
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw Fault{"the list of free pages holds something else"};
+  }
+
+  const File& file_;
+  Owners& owners_;
+  Database<FreePages> database_;
+};
+
 // As in library.py.
 struct Records {
   uint64_t count;
@@ -130,7 +166,12 @@ DLTUNE_EXPORT int dltune_lmdb_index(void* handle, const Db* db, Tell tell, Recor
   });
 }
 
-// After the last database: that no page has two owners. Returns as dltune_lmdb_index.
-DLTUNE_EXPORT int dltune_lmdb_settle(void* handle, char* why, int why_size) {
-  return guarded(why, why_size, [&] { static_cast<Scan*>(handle)->owners.settle(); });
+// After the last database: that no page has two owners, be it a record or the list of free pages.
+// Returns as dltune_lmdb_index.
+DLTUNE_EXPORT int dltune_lmdb_settle(void* handle, const Db* free_db, char* why, int why_size) {
+  Scan& scan = *static_cast<Scan*>(handle);
+  return guarded(why, why_size, [&] {
+    FreePages(scan.file, scan.owners).run(*free_db);
+    scan.owners.settle();
+  });
 }

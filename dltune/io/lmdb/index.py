@@ -59,7 +59,7 @@ class Index:
         self.unsaved = unsaved
         self.offsets: NDArray[np.uint64] = found.arrays["offsets"]
         self.sizes: NDArray[np.uint32] = found.arrays["sizes"]
-        self._keys = memoryview(found.arrays["keys"])
+        self._keys = found.arrays["keys"].data
         self._key_ends = found.arrays.get("key_ends")
         self._key_size = found.key_size
         self._flags = found.flags

@@ -1,7 +1,7 @@
 """The file an index is kept in: a JSON header, then the arrays as they lie in memory.
 
     dltune.lmdb-index/1\\n
-    length of the header, 8 bytes little-endian
+    length and CRC of the header, 8 bytes little-endian each
     the header (Header as JSON), then zeros up to a multiple of 64
     the arrays, each at a multiple of 64
 
@@ -12,6 +12,7 @@ its database is opened. The file is written beside its target and moved.
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 SCHEMA = b"dltune.lmdb-index/1\n"
 SUFFIX = ".dltune-index"
 _ALIGN = 64
+_FRAME = struct.Struct("<QQ")
 _LARGEST_HEADER = 1 << 28
 
 
@@ -81,7 +83,7 @@ class Writer:
     ) -> None:
         sections = {}
         for label, array in arrays.items():
-            data = memoryview(array).cast("B") if array.size else memoryview(b"")
+            data = array.data.cast("B") if array.size else memoryview(b"")
             sections[label] = Section(array.dtype.str, array.size, self._length, zlib.crc32(data))
             padding = -data.nbytes % _ALIGN
             self._parts += [data, bytes(padding)]
@@ -92,7 +94,7 @@ class Writer:
     def write(self, path: Path, identity: Identity) -> None:
         """Raises UsageError when `path` cannot be written, or is being written by another."""
         header = msgspec.json.encode(Header(identity, self._databases))
-        start = SCHEMA + len(header).to_bytes(8, "little") + header
+        start = SCHEMA + _FRAME.pack(len(header), zlib.crc32(header)) + header
         with claim(path, overwrite=True) as output:
             output.write_bytes(b"".join((start, bytes(-len(start) % _ALIGN), *self._parts)))
 
@@ -110,11 +112,15 @@ class Reader:
         with open(descriptor, "rb") as file:
             if file.read(len(SCHEMA)) != SCHEMA:
                 return
-            length = int.from_bytes(file.read(8), "little")
+            if len(frame := file.read(_FRAME.size)) < _FRAME.size:
+                return
+            length, crc = _FRAME.unpack(frame)
             if length > min(_LARGEST_HEADER, os.fstat(descriptor).st_size):
                 return
             data = file.read(length)
-        self._start = -(-(len(SCHEMA) + 8 + length) // _ALIGN) * _ALIGN
+        if zlib.crc32(data) != crc:
+            return
+        self._start = -(-(len(SCHEMA) + _FRAME.size + length) // _ALIGN) * _ALIGN
         try:
             self.header = msgspec.json.decode(data, type=Header)
         except msgspec.DecodeError:
@@ -135,7 +141,7 @@ class Reader:
                 )
             except (OSError, ValueError, TypeError):
                 return None
-            if zlib.crc32(memoryview(array).cast("B")) != section.crc:
+            if zlib.crc32(array.data.cast("B")) != section.crc:
                 return None
             found[label] = array
         return found

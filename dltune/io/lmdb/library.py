@@ -108,7 +108,7 @@ def load() -> ctypes.CDLL:
         c_char_p,
         c_int,
     )
-    native.dltune_lmdb_settle.argtypes = (c_void_p, c_char_p, c_int)
+    native.dltune_lmdb_settle.argtypes = (c_void_p, POINTER(Db), c_char_p, c_int)
     native.dltune_lmdb_verify.argtypes = (
         POINTER(File),
         POINTER(Db),

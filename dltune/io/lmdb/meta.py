@@ -1,7 +1,7 @@
 """The two meta pages: which format this is, and the committed snapshots.
 
-A commit writes the meta page that is older, so the two take turns: transaction T is in page T mod 2,
-and the newest of the two is the database.
+A commit writes the meta page that is older, so the two take turns: transaction T is in page
+T mod 2, and the newest of the two is the database.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:
     if first.txn and second.txn and abs(first.txn - second.txn) != 1:
         raise _damaged(
             source,
-            f"the meta pages are of transactions {first.txn} and {second.txn}, not neighbours",
+            f"the meta pages are of transactions {first.txn} and {second.txn}, no neighbours",
         )
     return second
 

@@ -14,6 +14,8 @@ from dltune.io.lmdb.library import Call, Tell
 if TYPE_CHECKING:
     from dltune.io.lmdb.index_file import Array
 
+Named = list[tuple[bytes, library.Db]]
+
 EMPTY = {"offsets": "u8", "sizes": "u4", "keys": "u1", "key_ends": "u8"}
 
 
@@ -36,8 +38,9 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
     """Every database of the file, the main one first.
 
     Reads tree pages only; overflow pages, where large records lie, are not touched. Raises
-    UsageError when the file is damaged: every tree's pages carry their numbers, are used once, are
-    filled as LMDB fills them, and hold as many records as their header says.
+    UsageError when the file is damaged: every tree's pages carry their numbers, are filled as LMDB
+    fills them, and hold as many records as their header says; no page is used twice, or is used and
+    listed as free.
     """
     native = library.load()
     call = Call(data, tell)
@@ -46,9 +49,7 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
         raise MemoryError
     try:
 
-        def index(
-            name: bytes | None, db: library.Db
-        ) -> tuple[Found, list[tuple[bytes, library.Db]]]:
+        def index(name: bytes | None, db: library.Db) -> tuple[Found, Named]:
             made = library.Records()
             call(native.dltune_lmdb_index, handle, ctypes.byref(db), call.tell, ctypes.byref(made))
             return Found(name, db.flags, *_arrays(made)), _named(made)
@@ -65,14 +66,14 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
                     "its own, which LMDB does not make"
                 )
             found.append(database)
-        call(native.dltune_lmdb_settle, handle)
+        call(native.dltune_lmdb_settle, handle, ctypes.byref(library.db(data.meta.free)))
         return found
     finally:
         native.dltune_lmdb_scan_delete(handle)
 
 
-def _named(made: library.Records) -> list[tuple[bytes, library.Db]]:
-    named = []
+def _named(made: library.Records) -> Named:
+    named: Named = []
     start = 0
     for i in range(made.named_count):
         end = made.name_ends[i]

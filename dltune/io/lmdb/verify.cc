@@ -1,6 +1,6 @@
 // The structure of the whole file: every page in one place, every tree in order, every count right.
 
-#include "database.h"
+#include "free_list.h"
 
 namespace dltune {
 namespace {
@@ -161,7 +161,7 @@ class Checker {
   void record(const Node& node, uint64_t offset, uint32_t size) {
     inside(offset, size);
     ++records;
-    if (kind_ == Kind::kFreeList) free_list(node, offset, size);
+    if (kind_ == Kind::kFreeList) free_pages += claim_free(file_, owners_, node, offset, size);
   }
   void big(const Node& node, uint64_t first, uint64_t pages) {
     if (first < kMetaPages || first > file_.last_page)
@@ -195,38 +195,6 @@ class Checker {
     if (seen != told)
       report_.fault(where_, "it has " + std::to_string(seen) + " " + what +
                                 " where its header says " + std::to_string(told));
-  }
-
-  // A count, then so many page numbers, from the last to the first.
-  void free_list(const Node& node, uint64_t offset, uint64_t size) {
-    if (node.key_size != 8) throw Fault{"a list of free pages has no transaction"};
-    const uint64_t txn = load<uint64_t>(node.key);
-    if (!txn || txn > file_.txn)
-      throw Fault{"a list of free pages is of transaction " + std::to_string(txn)};
-    uint64_t words[4096];
-    if (size < 8) throw Fault{"a list of free pages is cut off"};
-    file_.read(offset, reinterpret_cast<uint8_t*>(words), 8);
-    const uint64_t count = words[0];
-    if (count > size / 8 - 1) throw Fault{"a list of free pages is cut off"};
-    uint64_t last = kNoPage, lowest = 0, run = 0;
-    for (uint64_t done = 0; done < count;) {
-      const uint64_t many = std::min<uint64_t>(count - done, 4096);
-      file_.read(offset + 8 + done * 8, reinterpret_cast<uint8_t*>(words), many * 8);
-      for (uint64_t i = 0; i < many; ++i) {
-        if (words[i] >= last) throw Fault{"a list of free pages is out of order"};
-        last = words[i];
-        if (run && last + 1 == lowest) {
-          ++run;
-        } else {
-          if (run) owners_.claim_run(lowest, run, "free");
-          run = 1;
-        }
-        lowest = last;
-      }
-      done += many;
-    }
-    if (run) owners_.claim_run(lowest, run, "free");
-    free_pages += count;
   }
 
   const File& file_;

@@ -37,8 +37,8 @@ def verify(path: Path, *, tell: Tell | None = None) -> Report:
     """Checks the file's newest snapshot, as far as LMDB's structure goes; records are only bytes.
 
     Reads all tree pages, the first page of each record on overflow pages, and the list of free
-    pages. Keys must be in one of LMDB's own orders. Raises UsageError when this is no LMDB file that
-    dltune reads, or when it was written to meanwhile.
+    pages. Keys must be in one of LMDB's own orders. Raises UsageError when this is no LMDB file
+    that dltune reads, or when it was written to meanwhile.
     """
     native = library.load()
     with opened(path) as data:
