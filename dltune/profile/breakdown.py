@@ -69,7 +69,7 @@ def parts(
     """For each step, its parts: all of `PARTS`, none below 0.
 
     `steps`: the executions of each step under the job's own settings, in order. `others`:
-    executions of other graphs; a graph that only ever runs within calls of the steps is a body.
+    executions of other graphs; a graph that only runs within calls of the steps is their body.
 
     Time is cut where an execution of *any* step starts. A step has the time from its own starts to
     the next such cut, its turns: with one step these are its walls, from start to start; with
@@ -157,7 +157,8 @@ def _intervals(
         add(execution)
     if not calls:
         return found
-    bodies = _within(calls, others)
+    first, last = min(e.start for e in steps), max(_end(e) for e in steps)
+    bodies = _within(calls, [e for e in others if first <= e.start < last])
     for execution in bodies:
         add(execution)
     starts = sorted(e.start for e in bodies)

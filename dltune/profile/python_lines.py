@@ -166,7 +166,7 @@ def runs_graph(stack: Sequence[Frame]) -> bool:
     innermost = next(iter(stack), None)
     return (
         innermost is not None
-        and innermost.name in _CALLS_RUNTIME
+        and innermost.name.rpartition(".")[2] in _CALLS_RUNTIME  # "Class.method" since 3.11
         and any(_RUNS_GRAPH.search(frame.filename) for frame in stack)
     )
 

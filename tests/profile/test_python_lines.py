@@ -18,7 +18,9 @@ EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 5
 FUNCTION = Frame(
     "call_flat", f"{SITE}/tensorflow/python/eager/polymorphic_function/atomic_function.py", 251
 )
-SESSION = Frame("_call_tf_sessionrun", f"{SITE}/tensorflow/python/client/session.py", 1472)
+SESSION = Frame(
+    "BaseSession._call_tf_sessionrun", f"{SITE}/tensorflow/python/client/session.py", 1472
+)
 TRAIN = Frame("<module>", "/home/user/train.py", 30)
 LOAD = Frame("load", "/home/user/train.py", 12)
 
@@ -58,6 +60,8 @@ def test_a_job_that_is_an_installed_package_has_its_own_lines():
 def test_inside_a_graphs_execution():
     assert runs_graph([EXECUTE, FUNCTION, TRAIN])
     assert runs_graph([SESSION, TRAIN])
+    before_311 = Frame("_call_tf_sessionrun", SESSION.filename, SESSION.line)
+    assert runs_graph([before_311, TRAIN])
 
 
 def test_python_around_a_graphs_execution_and_eager_ops_are_outside():
