@@ -14,12 +14,12 @@ import signal
 import subprocess
 import sys
 
-from dltune.bench.statistics import median, ratio_interval
 from dltune.job.launch import Event, Job, Process
 from dltune.job.messages import Execution
 from dltune.job.orders import Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record, main_graph
 from dltune.machine import topology
+from dltune.statistics import median, ratio_interval
 
 DISCOVER, PLAIN, VIEWS = 1, 2, 3
 WARM_UP = 6  # executions after the switch that are not counted

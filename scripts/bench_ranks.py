@@ -16,7 +16,6 @@ import threading
 import time
 from pathlib import Path
 
-from dltune.bench.statistics import median, ratio_interval
 from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
 from dltune.job.launch import Job, Process
@@ -25,6 +24,7 @@ from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine import topology
 from dltune.machine.ranks import LocalRank, share
 from dltune.run.enforce import fit
+from dltune.statistics import median, ratio_interval
 
 RANKS = 2
 

@@ -8,6 +8,19 @@ from told import execution, key, plugin
 
 from dltune.job import messages
 from dltune.job.launch import Event
+from dltune.profile.python_lines import PythonLines
+
+
+class NoLooks(PythonLines):
+    """There is no Python to look at."""
+
+    def start(self) -> None:
+        pass
+
+    @property
+    def why(self) -> None:
+        return None
+
 
 SECONDS = Callable[[int, int], float]  # (key, threads) -> seconds; threads 0: the job's own
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from dltune import __version__
-from dltune.bench import statistics
+from dltune import __version__, statistics
 from dltune.bench.contest import Contest
 from dltune.bench.settings import ONE_CORE, RECOMMENDED
 from dltune.documents import bench as doc
@@ -14,7 +13,7 @@ from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Samples
-from dltune.spread import relative_spread
+from dltune.statistics import relative_spread
 
 
 def assemble(

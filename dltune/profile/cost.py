@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from dltune.bench.statistics import ratio_interval
 from dltune.documents.profile import Ratio
 from dltune.job import messages
+from dltune.statistics import ratio_interval
 
 # pairs of steps to compare: at most, at least, and the seconds after which the least is enough
 PAIRS, LEAST_PAIRS, SECONDS = 10, 3, 20.0

@@ -12,7 +12,7 @@ from dltune.documents import profile as doc
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
 from dltune.profile.climb import Case
-from dltune.spread import relative_spread
+from dltune.statistics import relative_spread
 
 if TYPE_CHECKING:
     from dltune.machine.perf.events import Event

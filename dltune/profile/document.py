@@ -15,10 +15,14 @@ from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
-from dltune.profile import advice
+from dltune.profile import advice, breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
-from dltune.spread import relative_spread
+from dltune.profile.python_lines import PythonLines
+from dltune.statistics import relative_spread
+
+# Python's share of a step's wall time from which on it is worth a look
+PYTHON_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ def assemble(
     own: Own,
     climb: Climb,
     counting: Counting | None,
+    python: PythonLines | None,
     *,
     machine: Machine,
     command: Sequence[str],
@@ -97,8 +102,13 @@ def assemble(
     counts: Counter[str] = Counter()
     steps = []
     total = sum(sum(map(op_seconds, es)) for es in own.executions.values())
+    others = (e for g, es in record.executions.items() if g not in own.targets for e in es)
+    divided = breakdown.parts(record.graphs, own.executions, others)
     for graph in own.targets:
-        steps.append(_step(record, own, graph, total, index, counts))
+        lines = python.lines() if python and graph == own.targets[0] else ()
+        steps.append(_step(record, own, graph, total, index, counts, divided.get(graph, ()), lines))
+    if python and python_matters(steps[0]) and python.why:
+        notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
     by_text = {key.key: key for key in record.keys.values()}
     ops = tuple(
         doc.Op(
@@ -148,6 +158,8 @@ def _step(
     total: float,
     index: dict[str, int],
     counts: Counter[str],
+    parts: tuple[doc.Part, ...],
+    lines: tuple[doc.Line, ...],
 ) -> doc.Step:
     told = record.graphs[graph]
     bytes_of = {k.key: record.output_bytes.get(k.id, 0) for k in record.keys.values()}
@@ -195,7 +207,15 @@ def _step(
         wall=_samples(own.walls[graph]),
         span=_samples([span(e) for e in executions]),
         nodes=tuple(nodes),
+        parts=parts,
+        lines=lines,
     )
+
+
+def python_matters(step: doc.Step) -> bool:
+    """Whether Python between executions takes enough of the step to ask which line it is."""
+    python = sum(part.seconds for part in step.parts if part.name == "python")
+    return python >= PYTHON_SHARE * sum(part.seconds for part in step.parts) > 0
 
 
 def _samples(values: Sequence[float]) -> doc.Samples:

@@ -21,7 +21,8 @@ from dltune.profile.climb import Case, Climb
 from dltune.profile.cost import Cost
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
-from dltune.profile.document import Own, assemble
+from dltune.profile.document import Own, assemble, python_matters
+from dltune.profile.python_lines import PythonLines
 
 if TYPE_CHECKING:
     from dltune.machine.perf import events as perf_events
@@ -78,9 +79,11 @@ class Session:
         counters: Choice | None = None,
         tell: Callable[[Progress], None],
         keep: Callable[[Profile], None],
+        look: Callable[[int], PythonLines] = PythonLines,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
-        profile worth keeping, partial ones too, the whole one last."""
+        profile worth keeping, partial ones too, the whole one last. `look` looks at the Python of a
+        process."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -97,7 +100,10 @@ class Session:
         self._counters = counters
         self._groups: tuple[Group, ...] = counters.groups if counters else ((),)
         self._counting = Counting(counters) if counters else None
+        self._measured = False
         self._cost: Cost | None = None
+        self._look = look
+        self._lines: PythonLines | None = None
         self._discovery = Discovery(self.seen.records)
         self._climbing: _Climbing | None = None
         self._processes: dict[int, Process] = {}
@@ -130,12 +136,12 @@ class Session:
                 self._hear(event)
             if self._climbing is None:
                 self._look_after(job)
-            elif self._cost is None and self._case_is_over(self._climbing):
+            elif not self._measured and self._case_is_over(self._climbing):
                 self._next_case(self._climbing)
             if self._climbing is not None and self.climb.case is None:
-                if self._cost is None:
-                    self._start_cost(self._climbing)
-                if self._cost is None or self._cost.known:
+                if not self._measured:
+                    self._climbed(self._climbing)
+                if self._all_known(self._climbing):
                     return self._finish()
             if event is None and self._measured_process_ended() and job.exit_code is None:
                 self._save_what_is_left("the measured process ended, the job goes on")
@@ -156,8 +162,7 @@ class Session:
         self._save_what_is_left("interrupted")
 
     def _save_what_is_left(self, reason: str) -> None:
-        """Once the cost of measuring is looked into, nothing of the job is missing."""
-        self._save(reason if self._cost is None else None)
+        self._save(None if self._measured else reason)
 
     def _hear(self, event: Event) -> None:
         message = event.message
@@ -338,12 +343,13 @@ class Session:
             self._save("the climb is not over")
         self._order_case(climbing)
 
-    def _start_cost(self, climbing: _Climbing) -> None:
-        """All ops are measured: what did it cost? Steps on all cores take turns with and without
+    def _climbed(self, climbing: _Climbing) -> None:
+        """All ops are measured. What did that cost? Steps on all cores take turns with and without
         recording and counting."""
+        self._measured = True
+        self._save(None)
         if self._counting is None:
             return
-        self._save(None)
         case = self._cases[-1]
         plain, counted = self._version + 1, self._version + 2
         self._version = counted
@@ -358,15 +364,31 @@ class Session:
             ]
         )
 
+    def _all_known(self, climbing: _Climbing) -> bool:
+        """Whether the cost is known too, and where the job's Python stands if that matters. To look
+        takes time from the job, so that it comes last."""
+        if self._cost is not None and not self._cost.known:
+            return False
+        if self._lines is None:
+            self._let_go()
+            self._lines = self._look(climbing.steps.pid)
+            assert self.profile is not None
+            if python_matters(self.profile.steps[0]):
+                self._lines.start()
+        return self._lines.poll()
+
     def _finish(self) -> Profile:
         if self._cost is not None and self._counting is not None:
             self._counting.overhead = self._cost.ratio()
         self._save(None)
         assert self.profile is not None
-        self._version += 1
-        for process in self._processes.values():  # go on as if dltune were not there
-            process.order(Orders(self._version).lines())
         return self.profile
+
+    def _let_go(self) -> None:
+        """The job goes on as if dltune were not there."""
+        self._version += 1
+        for process in self._processes.values():
+            process.order(Orders(self._version).lines())
 
     def _save(self, partial: str | None) -> None:
         """Keep what was measured so far; nothing when no step was seen twice."""
@@ -383,6 +405,7 @@ class Session:
             own,
             self.climb,
             self._counting,
+            self._lines,
             machine=self.machine,
             command=self.command,
             interval=self.interval,
@@ -396,8 +419,9 @@ class Session:
         if climbing is None:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
             return
-        if self._cost is not None:
-            self.tell(Progress("measuring what counting costs", self._executions))
+        if self._measured:
+            phase = "measuring what counting costs" if self._lines is None else "looking at Python"
+            self.tell(Progress(phase, self._executions))
             return
         if climbing.spent:
             per_case = sum(climbing.spent) / len(climbing.spent)

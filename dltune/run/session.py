@@ -20,7 +20,7 @@ from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
 from dltune.job.unreported import require_all_reported
 from dltune.run.enforce import Fitted, fit
 from dltune.run.shares import Shares
-from dltune.spread import relative_spread
+from dltune.statistics import relative_spread
 
 # how often a job is looked after whose step has not been seen
 LOOK_SECONDS = 2.0

@@ -19,6 +19,7 @@ def profile(told: Record, own: Own, climb: Climb | None = None) -> Profile:
         own,
         climb or Climb([(1, "spread"), (2, "spread")]),
         None,
+        None,
         machine=machine(2),
         command=["python"],
         interval=1,
