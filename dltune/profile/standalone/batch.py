@@ -1,0 +1,90 @@
+"""The batch dimension of an op's inputs: found in a profile, and replaced in a key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dltune.documents import opkey
+from dltune.documents.opkey import OpKey, Tensor
+from dltune.documents.profile import Op
+from dltune.errors import UsageError
+from dltune.profile.standalone.rewritten import plain
+
+# by plain op type, the only inputs that hold examples; the others are filters, biases, shapes
+_EXAMPLES = {
+    "Conv2D": (0,),
+    "Conv2DBackpropInput": (2,),
+    "Conv2DBackpropFilter": (0, 2),
+    "DepthwiseConv2dNative": (0,),
+    "DepthwiseConv2dNativeBackpropInput": (2,),
+    "DepthwiseConv2dNativeBackpropFilter": (0, 2),
+    "BiasAdd": (0,),
+    "BiasAddGrad": (0,),
+}
+
+
+def batch_of(ops: Iterable[Op]) -> int:
+    """The batch size: the first dimension of the largest input of most op time.
+
+    Raises UsageError when no op has an input of two dimensions.
+    """
+    votes: Counter[int] = Counter()
+    for op in ops:
+        try:
+            inputs = [t for t in opkey.parse(op.key).inputs if len(t.shape) > 1]
+        except ValueError:
+            continue
+        if inputs:
+            largest = max(inputs, key=lambda tensor: tensor.bytes)
+            votes[largest.shape[0]] += max(1, round((op.own or 0.0) * op.count * 1e9))
+    if not votes:
+        raise UsageError(
+            "no op of this profile has a batch dimension",
+            remedy="profile a job that trains on batches, or leave --batch out",
+        )
+    return votes.most_common(1)[0][0]
+
+
+def with_batch(op: OpKey, old: int, new: int, *, channels: frozenset[int]) -> OpKey:
+    """`op` for a batch of `new` examples where it now has `old`.
+
+    `channels`: the last dimensions in use in the model. A vector of `old` elements holds examples
+    unless `old` is one of them too, when it may as well be a bias; integers are labels.
+    """
+    kind = plain(op).type
+    changed = []
+    for index, tensor in enumerate(op.inputs):
+        holds = bool(tensor.shape) and tensor.shape[0] == old
+        if kind in _EXAMPLES:
+            holds = holds and index in _EXAMPLES[kind]
+        elif kind == "MatMul" and index == 1:  # rows of the second factor: only where contracted
+            holds = (
+                holds and op.attributes.get("transpose_a", op.attributes.get("grad_b")) == "true"
+            )
+        elif len(tensor.shape) == 1:
+            holds = holds and (tensor.dtype.startswith("int") or old not in channels)
+        if holds:
+            tensor = Tensor(tensor.dtype, (new, *tensor.shape[1:]))
+        changed.append(tensor)
+    made = op.with_inputs(tuple(changed))
+    return _workspace(made, old, new) if kind == "MaxPoolGrad" else made
+
+
+def channels_of(ops: Iterable[Op]) -> frozenset[int]:
+    """The last dimensions of all inputs of two dimensions or more."""
+    found = set()
+    for op in ops:
+        try:
+            found |= {t.shape[-1] for t in opkey.parse(op.key).inputs if len(t.shape) > 1}
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def _workspace(op: OpKey, old: int, new: int) -> OpKey:
+    """oneDNN's pooling hands its gradient a flat tensor with something for each example."""
+    *tensors, last = op.inputs
+    if last.dtype != "uint8" or len(last.shape) != 1 or last.elements % old:
+        return op
+    return op.with_inputs((*tensors, Tensor("uint8", (last.elements // old * new,))))

@@ -1,0 +1,52 @@
+"""The job that runs a profile's ops standalone, to be profiled like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import profile as documents
+from dltune.documents.profile import Profile
+from dltune.errors import UsageError
+from dltune.profile.standalone import task as tasks
+
+
+@dataclass(frozen=True)
+class StandaloneJob:
+    source: Path
+    task: tasks.Task
+    command: tuple[str, ...]
+    done: Path
+
+    def told(self, profile: Profile) -> Profile:
+        """`profile`, with notes on what ran and what was left out."""
+        left = tasks.load_done(self.done).left if self.done.exists() else {}
+        notes = tasks.told(self.task, left, (op.key for op in profile.ops if op.times))
+        first = f"ops of {self.source} were run standalone, without the company of the job's ops"
+        return msgspec.structs.replace(profile, notes=(*profile.notes, first, *notes))
+
+
+@contextlib.contextmanager
+def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJob]:
+    """A job of the ops of the profile at `source`, at these batch sizes (none: as measured).
+
+    Raises UsageError when the profile has no ops to run, or TensorFlow is missing here.
+    """
+    task = tasks.task(documents.load(source), batches)
+    if importlib.util.find_spec("tensorflow") is None:
+        raise UsageError(
+            "running ops standalone needs TensorFlow in dltune's own environment",
+            remedy="pip install 'dltune[tensorflow]'",
+        )
+    with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
+        wanted, done = Path(folder) / "task.json", Path(folder) / "done.json"
+        wanted.write_bytes(msgspec.json.encode(task))
+        command = (sys.executable, "-m", "dltune.tensorflow.standalone", str(wanted), str(done))
+        yield StandaloneJob(source, task, command, done)

@@ -1,0 +1,107 @@
+"""What the standalone job is given: ops, where they came from, at which batch size to run them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import files, opkey
+from dltune.documents.profile import Op, Profile
+from dltune.errors import UsageError
+from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
+
+SCHEMA = "dltune.standalone/1"
+# ops that compute nothing, or that only mean something in a graph
+_NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
+
+
+class Standalone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One op to run. `original`: its key where it was measured, with `output_bytes` and `measured`
+    examples in a step; `key` and `batch`: what is wanted now."""
+
+    key: str
+    original: str
+    output_bytes: int
+    measured: int
+    batch: int
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: str
+    ops: tuple[Standalone, ...]
+
+    @property
+    def onednn(self) -> bool:
+        """Whether the ops ran with oneDNN's kernels."""
+        return any(op.key.startswith("_Mkl") for op in self.ops)
+
+
+class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The job's answer: by key, why an op was left out."""
+
+    schema: str
+    left: dict[str, str]
+
+
+def load(path: Path) -> Task:
+    return files.read(path, Task, SCHEMA, lambda _: [])
+
+
+def load_done(path: Path) -> Done:
+    return files.read(path, Done, SCHEMA, lambda _: [])
+
+
+def task(profile: Profile, batches: Sequence[int]) -> Task:
+    """All ops of the profile that dltune controls, at these batch sizes (none: as measured).
+
+    An op that does not depend on the batch size is there once. Raises UsageError when the profile
+    has no such op, or no batch dimension.
+    """
+    ops = [op for op in profile.ops if op.times and op.type not in _NOTHING]
+    if not ops:
+        raise UsageError(
+            "this profile has no ops that could run standalone",
+            remedy="profile the job again, until the climb has begun",
+        )
+    measured = batch_of(ops)
+    channels = channels_of(ops)
+    found: dict[str, Standalone] = {}
+    for batch in batches or (measured,):
+        for op in ops:
+            key = op.key if batch == measured else _at(op, measured, batch, channels)
+            found.setdefault(key, Standalone(key, op.key, op.output_bytes, measured, batch))
+    return Task(SCHEMA, tuple(found.values()))
+
+
+def _at(op: Op, measured: int, batch: int, channels: frozenset[int]) -> str:
+    try:
+        return str(with_batch(opkey.parse(op.key), measured, batch, channels=channels))
+    except ValueError:
+        return op.key  # the job tells why it cannot make this op up
+
+
+def told(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:
+    """Sentences: how many ops ran, and which did not, or came back under another key."""
+    came = set(measured)
+    wanted = {op.key for op in task.ops}
+    ran = wanted & came
+    sentences = [
+        f"{len(ran)} of {len(wanted)} ops ran standalone, under the keys they were to have"
+    ]
+    for reason, count in Counter(left.values()).most_common():
+        kinds = sorted({key.split("(")[0] for key, why in left.items() if why == reason})
+        sentences.append(f"{count} ops were left out: {reason} ({_some(kinds)})")
+    if other := sorted(wanted - came - left.keys()):
+        sentences.append(
+            f"{len(other)} ops came back under another key, as TensorFlow rewrote them "
+            f"differently: {_some(other)}"
+        )
+    return sentences
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
