@@ -201,7 +201,7 @@ def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartN
         changes.append((start, part, 1))
         changes.append((end, part, -1))
     changes.sort(key=lambda change: change[0])
-    running: Counter[PartName] = Counter()
+    running: dict[PartName, int] = dict.fromkeys(PARTS, 0)
     window, now = 0, cuts[0]
     for time, what, change in changes:
         if time > now:
