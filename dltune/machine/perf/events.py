@@ -1,0 +1,292 @@
+"""An event by its name, as perf(1) writes them.
+
+    cycles, instructions, cache-misses ...      hardware
+    LLC-load-misses, L1-dcache-loads ...        cache
+    task-clock, minor-faults ...                software
+    cpu/event=0x3c,umask=0x0/, cpu/mem-loads/   any unit under /sys/bus/event_source/devices
+    r003c                                       raw, of the CPU's own unit
+    sched:sched_switch                          tracepoint
+
+What an event counts of the kernel, unless `:u` (user space alone) or `:uk` (both) follows its name:
+
+- hardware, cache and raw events of the CPU: user space alone, so that figures mean the same at
+  every privilege;
+- page faults: the kernel's own too (a system call that touches a new page) where this process may
+  count them, else user space's alone;
+- context switches, migrations and tracepoints: the kernel, where alone they happen; they need the
+  privilege for it;
+- clocks make no difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.machine.perf import syscall
+
+DEVICES = "sys/bus/event_source/devices"
+TRACING = ("sys/kernel/tracing/events", "sys/kernel/debug/tracing/events")
+
+HARDWARE = {
+    "cycles": 0,
+    "instructions": 1,
+    "cache-references": 2,
+    "cache-misses": 3,
+    "branches": 4,
+    "branch-misses": 5,
+    "bus-cycles": 6,
+    "stalled-cycles-frontend": 7,
+    "stalled-cycles-backend": 8,
+    "ref-cycles": 9,
+}
+SOFTWARE = {
+    "cpu-clock": 0,
+    "task-clock": 1,
+    "page-faults": 2,
+    "context-switches": 3,
+    "cpu-migrations": 4,
+    "minor-faults": 5,
+    "major-faults": 6,
+    "alignment-faults": 7,
+    "emulation-faults": 8,
+    "cgroup-switches": 11,
+}
+ALIASES = {
+    "cpu-cycles": "cycles",
+    "branch-instructions": "branches",
+    "idle-cycles-frontend": "stalled-cycles-frontend",
+    "idle-cycles-backend": "stalled-cycles-backend",
+    "faults": "page-faults",
+    "cs": "context-switches",
+    "migrations": "cpu-migrations",
+}
+FAULTS = ("page-faults", "minor-faults", "major-faults", "alignment-faults", "emulation-faults")
+CLOCKS = ("cpu-clock", "task-clock")
+
+# cache: its number, and the operations it knows
+_CACHES = {
+    "L1-dcache": (0, "load store prefetch"),
+    "L1-icache": (1, "load prefetch"),
+    "LLC": (2, "load store prefetch"),
+    "dTLB": (3, "load store prefetch"),
+    "iTLB": (4, "load"),
+    "branch": (5, "load"),
+    "node": (6, "load store prefetch"),
+}
+_OPERATIONS = {"load": (0, "loads"), "store": (1, "stores"), "prefetch": (2, "prefetches")}
+CACHE = {
+    f"{cache}-{suffix}": number | code << 8 | result << 16
+    for cache, (number, operations) in _CACHES.items()
+    for operation in operations.split()
+    for code, plural in [_OPERATIONS[operation]]
+    for result, suffix in enumerate((plural, f"{operation}-misses"))
+}
+
+_RAW = re.compile(r"r([0-9a-fA-F]{1,16})")
+_UNIT = re.compile(r"([^/\s]+)/([^/]*)/")
+_MODIFIED = re.compile(r"(.+?)(?::|(?<=/))(u|uk|ku)")
+_TERM = re.compile(r"([\w.-]+)(?:=(.+))?")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_ATTACHED = (".scale", ".unit", ".per-pkg", ".snapshot")  # files that describe an event
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event as perf_event_open takes it: plain integers, of 32 bits (`type`) and 64 bits.
+
+    `exclude_kernel` leaves out what happens in the kernel and in a hypervisor. `name` is what
+    people read; events may be equal but for it.
+    """
+
+    name: str
+    type: int
+    config: int
+    config1: int = 0
+    config2: int = 0
+    exclude_kernel: bool = True
+
+    @property
+    def software(self) -> bool:
+        """Counted by the kernel, and so without one of the CPU's few counters."""
+        return self.type in (syscall.TYPE_SOFTWARE, syscall.TYPE_TRACEPOINT)
+
+
+def parse(text: str, root: Path = Path("/")) -> Event:
+    """The event of that name; `root`: where `sys` is found.
+
+    Raises UsageError, with the nearest names, when there is no such event, unit or field, and when
+    tracepoints cannot be read. Whether the CPU can count the event shows when it is opened.
+    """
+    wanted = text.strip()
+    match = _MODIFIED.fullmatch(wanted)
+    if match is None:
+        return _event(wanted, root)
+    event = _event(match[1], root)
+    return replace(event, name=f"{event.name}:{match[2]}", exclude_kernel=match[2] == "u")
+
+
+def _event(wanted: str, root: Path) -> Event:
+    plain = {name.lower(): name for name in (*HARDWARE, *SOFTWARE, *CACHE)}
+    lower = wanted.lower()
+    name = ALIASES.get(lower) or plain.get(lower)
+    if name in HARDWARE:
+        return Event(name, syscall.TYPE_HARDWARE, HARDWARE[name])
+    if name in CACHE:
+        return Event(name, syscall.TYPE_CACHE, CACHE[name])
+    if name in SOFTWARE:
+        excluded = name in CLOCKS or (name in FAULTS and not syscall.may_count_kernel())
+        return Event(name, syscall.TYPE_SOFTWARE, SOFTWARE[name], exclude_kernel=excluded)
+    if match := _UNIT.fullmatch(wanted):
+        return _of_unit(wanted, match[1], match[2], root)
+    # a unit's own name wins over raw: a few begin with r and go on in hexadecimal digits
+    for unit in _core_units(root):
+        if (unit / "events" / wanted).is_file() and not wanted.endswith(_ATTACHED):
+            return replace(_of_unit(wanted, unit.name, wanted, root), name=wanted)
+    if match := _RAW.fullmatch(wanted):
+        return Event(wanted, syscall.TYPE_RAW, int(match[1], 16))
+    if wanted.count(":") == 1:
+        return _tracepoint(wanted, root)
+    named = [name for unit in _core_units(root) for name in _names(unit / "events")]
+    raise UsageError(
+        f"there is no event {wanted!r}{_nearest(wanted, [*plain.values(), *ALIASES, *named])}",
+        remedy="docs/counters.md lists the names; others are written cpu/event=0x..,umask=0x../",
+    )
+
+
+def _core_units(root: Path) -> list[Path]:
+    """The units of the CPU's cores: `cpu`, or one for each kind of core."""
+    units = _children(root / DEVICES)
+    return [unit for unit in units if unit.name == "cpu" or (unit / "cpus").exists()]
+
+
+def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
+    unit = root / DEVICES / name
+    try:
+        kind = int((unit / "type").read_text())
+    except (OSError, ValueError):
+        if name == "cpu" and not _core_units(root):
+            raise UsageError(
+                f"{wanted}: there is no performance monitoring unit here, as in most virtual "
+                "machines",
+                remedy="count software events, or measure on bare metal or with a virtual PMU",
+            ) from None
+        units = [child.name for child in _children(root / DEVICES)]
+        raise UsageError(
+            f"{wanted}: there is no unit {name!r} here{_nearest(name, units)}",
+            remedy=f"the units are those under /{DEVICES}: {', '.join(units) or 'none'}",
+        ) from None
+    configs = {"config": 0, "config1": 0, "config2": 0}
+    label = wanted
+    settings: dict[str, str] = {}
+    for term in filter(None, terms.split(",")):
+        match = _TERM.fullmatch(term.strip())
+        if match is None:
+            raise UsageError(f"{wanted}: {term!r} is not FIELD=VALUE, FIELD or an event's name")
+        field, value = match[1], match[2]
+        if field == "name" and value:
+            label = value
+        elif value is None and (unit / "events" / field).is_file():
+            # what stands beside a named event fills in or overrides its terms
+            settings = {**_named(unit, field), **settings}
+        else:
+            settings[field] = value or "1"
+    for field, value in settings.items():
+        _set(configs, unit, field, value, wanted)
+    core = unit.name == "cpu" or (unit / "cpus").exists()
+    return Event(label, kind, **configs, exclude_kernel=core)
+
+
+def _named(unit: Path, event: str) -> dict[str, str]:
+    text = (unit / "events" / event).read_text().strip()
+    pairs = (term.partition("=") for term in text.split(","))
+    return {field.strip(): value.strip() or "1" for field, _, value in pairs}
+
+
+def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: str) -> None:
+    if value == "?":
+        raise UsageError(f"{wanted}: the event needs a value for {field}", remedy=f"add {field}=N")
+    try:
+        number = int(value, 0)
+        if number < 0:
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"{wanted}: {field}={value} is not a number") from None
+    if field in configs:
+        layout = f"{field}:0-63"
+    else:
+        try:
+            layout = (unit / "format" / field).read_text().strip()
+        except OSError:
+            known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
+            raise UsageError(
+                f"{wanted}: unit {unit.name!r} has no field or event {field!r}"
+                f"{_nearest(field, known)}",
+                remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
+            ) from None
+    word, _, ranges = layout.partition(":")
+    if word not in configs:
+        raise UsageError(f"{wanted}: field {field} is part of {word}, which dltune cannot set")
+    left = number
+    for part in ranges.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise UsageError(f"{wanted}: /{DEVICES}/{unit.name}/format/{field} is not understood")
+        first, last = int(match[1]), int(match[2] or match[1])
+        mask = (1 << (last - first + 1)) - 1
+        configs[word] = configs[word] & ~(mask << first) | (left & mask) << first
+        left >>= last - first + 1
+    if left:
+        raise UsageError(f"{wanted}: {field}={value} does not fit its field ({layout})")
+
+
+def _tracepoint(wanted: str, root: Path) -> Event:
+    subsystem, _, name = wanted.partition(":")
+    for folder in (root / events for events in TRACING):
+        try:
+            if not folder.is_dir():
+                continue
+            subsystems = [child.name for child in folder.iterdir() if child.is_dir()]
+            if subsystem not in subsystems:
+                raise UsageError(
+                    f"{wanted}: there are no tracepoints {subsystem!r}"
+                    f"{_nearest(subsystem, subsystems)}"
+                )
+            number = folder / subsystem / name / "id"
+            if not name or not number.is_file():
+                known = [child.name for child in (folder / subsystem).iterdir() if child.is_dir()]
+                raise UsageError(
+                    f"{wanted}: {subsystem} has no tracepoint {name!r}{_nearest(name, known)}"
+                )
+            config = int(number.read_text())
+        except PermissionError:
+            raise UsageError(
+                f"{wanted}: only root may read the kernel's tracepoints here",
+                remedy="run as root, or as root: mount -o remount,mode=755 /sys/kernel/tracing",
+            ) from None
+        return Event(wanted, syscall.TYPE_TRACEPOINT, config, exclude_kernel=False)
+    raise UsageError(
+        f"{wanted}: the kernel's tracepoints are not to be seen here",
+        remedy="as root: mount -t tracefs tracefs /sys/kernel/tracing",
+    )
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _names(folder: Path) -> list[str]:
+    return [child.name for child in _children(folder) if not child.name.endswith(_ATTACHED)]
+
+
+def _nearest(wanted: str, known: Iterable[str]) -> str:
+    names: Mapping[str, str] = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
+    return f"; near it are {', '.join(names[name] for name in found)}" if found else ""
