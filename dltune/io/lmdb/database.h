@@ -13,6 +13,7 @@ namespace dltune {
 //   named(node, db)                   a named database's record
 //   value(node, data, offset, size)   one of a key's duplicates
 //   duplicates(), duplicate_tree(db)  before a key's first duplicate; before those in a tree
+//   duplicate_tree_done(db)           after them
 //   faulty(number, fault)             a page that cannot be used
 // `sink.keys` and `sink.values` hear of the trees' levels: `level(branch)`, `child(i, j, node)`,
 // `leaf(i)`.
@@ -82,6 +83,7 @@ class Database {
       inner_.walk(tree, Inner{*this, node});
       if (sink_.values_seen - before != tree.entries)
         throw Fault{"a key's duplicates are miscounted"};
+      sink_.duplicate_tree_done(tree);
       return;
     }
     throw Fault{"a record has flags that cannot be: " + std::to_string(node.flags)};

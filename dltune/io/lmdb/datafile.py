@@ -36,9 +36,9 @@ class DataFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.descriptor = descriptor
-        status = os.fstat(descriptor)
-        self.size = status.st_size
         self.meta: Meta = max(read_metas(self._read, str(path)), key=lambda meta: meta.txn)
+        status = os.fstat(descriptor)  # after the meta page: the file may have grown for its pages
+        self.size = status.st_size
         self.identity = Identity(
             status.st_ino, status.st_size, status.st_ctime_ns, self.meta.txn, self.meta.raw.hex()
         )

@@ -40,6 +40,7 @@ class Indexer {
   void key(const Node&) {}
   void duplicates() {}
   void duplicate_tree(const Db&) {}
+  void duplicate_tree_done(const Db&) {}
   void big(const Node&, uint64_t first, uint64_t pages) {
     owners_.claim_run(first, pages, "overflow");
   }
@@ -94,6 +95,7 @@ class FreePages {
   void key(const Node&) {}
   void duplicates() { refuse(); }
   void duplicate_tree(const Db&) { refuse(); }
+  void duplicate_tree_done(const Db&) {}
   void value(const Node&, const uint8_t*, uint64_t, uint32_t) { refuse(); }
   void named(const Node&, const Db&) { refuse(); }
   void big(const Node&, uint64_t first, uint64_t pages) {

@@ -14,9 +14,11 @@ from dltune.errors import UsageError
 
 MAGIC = 0xBEEFC0DE
 META_FLAG = 0x08
+ENCRYPTED = 0x2000  # of an environment
 LARGEST_PAGE = {1: 0x8000, 3: 0x10000}
 PAGES_LIMIT = 1 << 46  # branch nodes have 48 bits for a page; with this, offsets fit 63
 ATTEMPTS = 1000
+OWN_DUMP = "let that program write a copy without"
 NO_LMDB = "name an LMDB data file (data.mdb), whole"
 
 Read = Callable[[int, int], bytes]  # (offset, length) -> at most that many bytes
@@ -69,12 +71,25 @@ def read_metas(read: Read, source: str) -> tuple[Meta, Meta]:
         first = _meta(head, header, 0, source)
         pages = (head, read(first.page_size, 24 + _META.size))
         if pages == before:  # else a commit came between the two reads, or is being written
+            _refuse_coded(first, read, source)
             return first, _second(first, pages[1], header, source)
         before = pages
     raise UsageError(
         f"{source} is being written faster than its meta pages can be read",
         remedy="try again when the writer rests",
     )
+
+
+def _refuse_coded(meta: Meta, read: Read, source: str) -> None:
+    """LMDB 1.0 lets a program encrypt pages, or end them with checksums; how is the program's."""
+    if meta.version != 3:
+        return
+    if meta.free.flags & ENCRYPTED:
+        raise UsageError(f"{source} is encrypted by the program that wrote it", remedy=OWN_DUMP)
+    if any(read(meta.page_size - 2, 2)):
+        raise UsageError(
+            f"{source} has checksums in its pages, of the program that wrote it", remedy=OWN_DUMP
+        )
 
 
 def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:

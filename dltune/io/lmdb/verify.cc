@@ -125,6 +125,9 @@ class Checker {
     constexpr uint16_t of_duplicates = kDupFixed | kIntegerDup | kReverseDup;
     if (db_.flags & of_duplicates && !(db_.flags & kDupSort))
       report_.fault(where_, "its flags tell of duplicates that it cannot have");
+    // the list of free pages keeps the page size there
+    if (kind_ == Kind::kRecords && db_.pad && !fits(db_.pad))
+      report_.fault(where_, "it tells an impossible size of its keys");
     keys.begin();
     values.begin();
     try {
@@ -147,6 +150,15 @@ class Checker {
   void duplicate_tree(const Db& tree) {
     if (tree.flags & ~(kDupFixed | kIntegerKey))
       throw Fault{"a tree of duplicates has flags that cannot be"};
+    if (tree.flags & kDupFixed ? !fits(tree.pad) : tree.pad)
+      throw Fault{"a tree of duplicates tells an impossible size of them"};
+    branches_before_ = values.branches;
+    leaves_before_ = values.leaves;
+  }
+  void duplicate_tree_done(const Db& tree) const {
+    if (values.branches - branches_before_ != tree.branch_pages ||
+        values.leaves - leaves_before_ != tree.leaf_pages || tree.overflow_pages)
+      throw Fault{"the pages of a tree of duplicates are miscounted"};
   }
   void value(const Node&, const uint8_t* data, uint64_t offset, uint32_t size) {
     ++values_seen;
@@ -186,6 +198,10 @@ class Checker {
   }
 
  private:
+  bool fits(uint64_t size) const {
+    return size && size <= file_.layout.page_size - file_.layout.header();
+  }
+
   void inside(uint64_t offset, uint64_t size) const {
     if (offset + size > file_.size)
       throw Fault{"a record at byte " + std::to_string(offset) + " ends beyond the file's end"};
@@ -204,6 +220,7 @@ class Checker {
   const Db db_;
   Kind kind_;
   uint64_t overflow_ = 0;
+  uint64_t branches_before_ = 0, leaves_before_ = 0;
   Database<Checker> database_;
 };
 
@@ -232,6 +249,10 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
   checker.run();
   counts.free = checker.free_pages;
   counts.used = owners.claimed() - counts.free;
+  // free pages at the end need not be there
+  if (!report.faults() && file.size / file.layout.page_size <= file.last_page &&
+      owners.claimed() < file.last_page - 1)
+    report.fault("the file", "it is shorter than its header says");
   try {
     owners.settle();
   } catch (const Fault& fault) {

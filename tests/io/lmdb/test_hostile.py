@@ -96,6 +96,14 @@ def test_other_machines(tmp_path: Path) -> None:
         refused(path, told)
 
 
+def test_pages_that_only_their_program_reads(tmp_path: Path) -> None:
+    data, path = small(3), tmp_path / "own.mdb"
+    path.write_bytes(with_number(data, 24 + 24 + 4, 2, 0x2000))
+    refused(path, "is encrypted by the program that wrote it")
+    path.write_bytes(with_number(data, 1022, 2, 32))
+    refused(path, "has checksums in its pages")
+
+
 @pytest.mark.parametrize("version", [1, 3])
 def test_files_cut_off_anywhere(tmp_path: Path, version: int) -> None:
     data = small(version)
@@ -155,7 +163,7 @@ def test_a_sparse_file_that_claims_everything(tmp_path: Path) -> None:
     data = small(1)
     path = tmp_path / "sparse.mdb"
     path.write_bytes(with_number(data, meta_of(data) + 120, 8, 2**33))
-    os.truncate(path, 2**43)
+    os.truncate(path, 2**43 + 2**20)
     assert scanned(path) == slow_parser.parse(data)
     assert verify(path).lost > 2**32
 
@@ -182,8 +190,8 @@ def mixed(folder: Path, version: int) -> Path:
 def test_changed_bits_in_header_fields(tmp_path: Path, version: int) -> None:
     """A changed bit is refused, or it changes no record's place, or it hides the last commit.
 
-    With one exception that the format leaves open: the size of a record on overflow pages is told
-    in one place only. As long as it fits its pages, another size is another record.
+    With two exceptions that the format leaves open: the size of a record on overflow pages is told
+    in one place only; and nodes are padded to an even size, so that a size may be one byte more.
     """
     path = mixed(tmp_path, version)
     data = path.read_bytes()
@@ -201,23 +209,22 @@ def test_changed_bits_in_header_fields(tmp_path: Path, version: int) -> None:
             except UsageError:
                 refused_count += 1
             else:
-                assert found in (right, older) or _resized(found, right, at, bit), (at, bit)
+                assert found in (right, older) or _resized(found, right), (at, bit)
             sound(path)
             os.pwrite(file.fileno(), data[at : at + 1], at)
     assert scanned(path) == right
     assert refused_count > CASES // 3
 
 
-def _resized(found: dict, right: dict, at: int, bit: int) -> bool:
-    """Whether all that differs is one large record's size."""
-    pairs = [
-        (mine, theirs)
-        for name in right
-        for mine, theirs in zip(found[name], right[name], strict=True)
-        if mine != theirs
-    ]
-    (mine, theirs) = pairs[0]
-    return len(pairs) == 1 and mine[:2] == theirs[:2] and theirs[2] > 1000
+def _resized(found: dict, right: dict) -> bool:
+    """Whether all that differs is a large record's size, or a byte of padding taken for one."""
+    for name in right:
+        for (key, at, size), (key_, at_, size_) in zip(found[name], right[name], strict=True):
+            large = (key, at) == (key_, at_) and size_ > 1000
+            padding = abs(len(key) - len(key_)) + abs(size - size_) <= 1 and abs(at - at_) <= 1
+            if not (large or padding):
+                return False
+    return True
 
 
 @pytest.mark.parametrize("version", [1, 3])
