@@ -57,14 +57,6 @@ class DataFile:
         except UsageError:
             return False
 
-    def moved(self) -> bool:
-        """Whether the file has a newer snapshot, or can no longer be read."""
-        try:
-            newest = max(read_metas(self._read, str(self.path)), key=lambda meta: meta.txn)
-        except UsageError:
-            return True
-        return newest.raw != self.meta.raw
-
     def _read(self, offset: int, length: int) -> bytes:
         try:
             return os.pread(self.descriptor, length, offset)

@@ -84,14 +84,12 @@ class Index:
         with opened(path) as data:
             if (kept := _kept(cls, data, choose)) is not None:
                 return kept
-        for attempt in range(1, ATTEMPTS + 1):
+        for _ in range(ATTEMPTS):
             with opened(path) as data:
                 try:
                     found = scan(data, tell)
                 except UsageError:
-                    if data.holds() and not data.moved():
-                        raise
-                    if attempt == ATTEMPTS and data.holds():
+                    if data.holds():  # then what was read is what the file holds
                         raise
                     continue
                 if data.holds():
