@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -95,12 +96,8 @@ def keys(file: Path, database: str | None) -> None:
 
     with _progress() as tell:
         found = Index.open(file, database.encode() if database else None, tell=tell)
-    last = None
-    every = found.keys()
-    for key in every:
-        if key != last:
-            sys.stdout.write(printable(key) + "\n")
-            last = key
+    for key, _ in itertools.groupby(found.keys()):
+        sys.stdout.write(printable(key) + "\n")
     sys.stdout.flush()
     if found.unsaved:
         click.echo(f"dltune: the index is not kept: {found.unsaved}", err=True)

@@ -66,7 +66,10 @@ class DataFile:
 
 def data_path(path: Path) -> Path:
     """The data file that `path` means: itself, or the one in the environment's folder."""
-    return path / NAME if path.is_dir() and (path / NAME).exists() else path
+    try:
+        return path / NAME if (path / NAME).exists() else path
+    except OSError:  # a name too long, a folder that may not be looked into: opening it will tell
+        return path
 
 
 @contextmanager

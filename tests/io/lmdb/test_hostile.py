@@ -76,6 +76,7 @@ def test_what_is_no_lmdb_file(tmp_path: Path) -> None:
     link = tmp_path / "loop"
     link.symlink_to(link)
     refused(link, "cannot read")
+    refused(tmp_path / ("n" * 300), "File name too long")
 
 
 def test_other_machines(tmp_path: Path) -> None:
