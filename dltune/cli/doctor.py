@@ -38,8 +38,9 @@ def command(as_json: bool) -> None:
 
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
-    from dltune.machine import perf_events, topology
+    from dltune.machine import topology
     from dltune.machine.checks import compiler, cores, events, pages, py_spy, tensorflow
+    from dltune.machine.perf import probe
 
     survey = topology.survey()
     found = tensorflow.installed()
@@ -50,7 +51,7 @@ def examine() -> list[Check]:
         cores.tiles(survey),
         cores.numa(survey),
         pages.huge_pages(),
-        *events.perf_events(perf_events.available()),
+        *events.perf_events(probe.available()),
         compiler.compiler(),
         tensorflow.tensorflow(found),
         _plugin(found),

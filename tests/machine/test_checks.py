@@ -7,7 +7,8 @@ import pytest
 
 from dltune.machine import topology
 from dltune.machine.checks import compiler, cores, events, pages, plugin, py_spy, tensorflow
-from dltune.machine.perf_events import PerfEvents, Refused
+from dltune.machine.perf.probe import PerfEvents
+from dltune.machine.perf.refusal import Refused
 from dltune.native import build
 
 # the cores

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dltune.machine.checks import Check
-from dltune.machine.perf_events import USER_LEVEL, PerfEvents, Refused
+from dltune.machine.perf.probe import PerfEvents
+from dltune.machine.perf.refusal import USER_LEVEL, Refused
 
 
 def perf_events(found: PerfEvents) -> list[Check]:

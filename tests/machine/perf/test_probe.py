@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from dltune.machine.perf_events import available, refusal
+from dltune.machine.perf.probe import available
+from dltune.machine.perf.refusal import refusal
 
 
 def test_what_is_told_of_this_machine_agrees_with_the_kernel(tree):
