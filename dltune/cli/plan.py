@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import Plan
     from dltune.documents.profile import Profile
+    from dltune.model.prediction import Model
     from dltune.plan.anchor import Anchor
     from dltune.plan.choose import Decision
     from dltune.plan.workload import Workload
@@ -47,6 +48,13 @@ def command() -> None:
 @click.option("--strategy", type=click.Choice(STRATEGIES), default="auto", show_default=True)
 @click.option("--machine", metavar="FILE|NAME", help="Plan for this machine, such as knl-7250.")
 @click.option("--cores", metavar="N|LIST", help="Plan for N cores, or for these (0-3,8).")
+@click.option(
+    "--model",
+    "model_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Take op times from this regression model (dltune model), not from the ops' own curves.",
+)
 @click.option("--bitwise", is_flag=True, help="Keep every op's thread count, so results stay.")
 @click.option("--explain", metavar="OP", help="Why an op (key, part of it, or type) got its plan.")
 @click.option("--emit", type=click.Choice(emit_formats.FORMATS), help="Settings for plain jobs.")
@@ -59,6 +67,7 @@ def threads(
     strategy: str,
     machine: str | None,
     cores: str | None,
+    model_path: Path | None,
     bitwise: bool,
     explain: str | None,
     emit: str | None,
@@ -79,8 +88,15 @@ def threads(
     target = into or output or profile.with_name("plan.json")
     if target.resolve() == profile.resolve():
         raise UsageError(f"{target} is the profile itself", remedy="choose another output")
+    if model_path and machine:
+        raise UsageError(
+            "a regression model predicts one machine only, not --machine", remedy="leave one out"
+        )
     with claim(target, overwrite=overwrite or into is not None) as file:
-        there, made, anchored, decision, plan = _plan(found, machine, cores, strategy, bitwise)
+        model = _model(model_path, found, profile) if model_path else None
+        there, made, anchored, decision, plan = _plan(
+            found, machine, cores, strategy, bitwise, model
+        )
         if existing:
             from dltune.plan.document import put_into
 
@@ -101,7 +117,12 @@ def threads(
 
 
 def _plan(
-    profile: Profile, name: str | None, cores: str | None, strategy: str, bitwise: bool
+    profile: Profile,
+    name: str | None,
+    cores: str | None,
+    strategy: str,
+    bitwise: bool,
+    model: Model | None,
 ) -> tuple[Machine, Workload, Anchor, Decision, Plan]:
     from dltune.machine.known import find
     from dltune.plan.anchor import anchored
@@ -112,10 +133,33 @@ def _plan(
 
     elsewhere = find(name) if name else None
     there = restricted(elsewhere or profile.machine, cores)
-    made, anchor = anchored(profile)
+    made, anchor = anchored(profile, model)
     made = transferred(made, there)
     decision = choose(made, strategy, bitwise=bitwise)
     return there, made, anchor, decision, document(profile, there, decision.threads(made))
+
+
+def _model(path: Path, profile: Profile, name: Path) -> Model:
+    """The regression model of a file, for this profile's ops. Says what it does not cover."""
+    from dltune.model.regression.file import load, require_fits
+    from dltune.model.regression.predictor import Regression
+
+    header, trained = load(path)
+    require_fits(header, profile, path, name)
+    model = Regression.on(trained, profile)
+    if not model.predictions:
+        samples = ", ".join(f"{threads} {placement}" for threads, placement in header.samples)
+        raise UsageError(
+            f"no op of {name} has what {path} predicts from: times at {samples}"
+            + (f" with {', '.join(header.events)}" if header.events else ""),
+            remedy="profile again as for the model's training",
+        )
+    click.echo(
+        f"op times are from {path} ({header.regressor}, trained on {header.ops} ops), for "
+        f"{len(model.predictions)} ops; {len(model.missing)} lack a sample and keep their own",
+        err=True,
+    )
+    return model
 
 
 def _explained(workload: Workload, decision: Decision, wanted: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dltune.documents.profile import Profile
+from dltune.model.prediction import Model
 from dltune.plan.workload import Workload, measured_span, workload
 
 # The most that TensorFlow's executor may be made responsible for, in seconds per op: reading the
@@ -39,9 +40,9 @@ class Anchor:
         return not 1 / DOUBTFUL <= self.scale <= DOUBTFUL
 
 
-def anchored(profile: Profile) -> tuple[Workload, Anchor]:
+def anchored(profile: Profile, model: Model | None = None) -> tuple[Workload, Anchor]:
     """The profile's workload, tied to its own measured span. Raises UsageError as `workload`."""
-    made = workload(profile)
+    made = workload(profile, model)
     found = anchor(made, measured_span(profile))
     return made.with_anchor(found.overhead, found.scale), found
 

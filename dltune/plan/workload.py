@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dltune.documents.profile import Node, Op, Placement, Profile, Settings, Ste
 from dltune.errors import UsageError
 from dltune.machine.placement import placements
 from dltune.model.curve import Case, Curve
+from dltune.model.prediction import Model
 from dltune.simulate.engine import Graph, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
 
@@ -199,8 +201,10 @@ class Workload:
         )
 
 
-def workload(profile: Profile) -> Workload:
+def workload(profile: Profile, model: Model | None = None) -> Workload:
     """The profile's steps and ops on its own machine.
+
+    Op times come from the ops' own curves, or from `model` where it knows an op.
 
     Raises UsageError when the profile has no step, no thread samples, or a graph with a cycle.
     """
@@ -215,16 +219,34 @@ def workload(profile: Profile) -> Workload:
             + _why(profile),
             remedy="profile the job again and let the climb begin",
         )
+    curves = [Curve.measured(op.times) if op.times else None for op in profile.ops]
+    if model is not None:
+        curves = predicted(model, profile, curves)
     return Workload(
         machine=profile.machine,
         ops=profile.ops,
-        curves=tuple(Curve.measured(op.times) if op.times else None for op in profile.ops),
+        curves=tuple(curves),
         fixed=tuple(op.own or 0.0 for op in profile.ops),
         graphs=tuple(map(_graph, profile.steps)),
         steps=profile.steps,
         own=profile.settings,
         between=_between(profile.steps),
     )
+
+
+def predicted(model: Model, profile: Profile, curves: Sequence[Curve | None]) -> list[Curve | None]:
+    """The curve of each op through what `model` predicts for every case of the machine.
+
+    An op that the model does not know keeps its curve.
+    """
+    counts = range(1, len(profile.machine.cores) + 1)
+    cases = [(n, placement) for n in counts for placement in placements(profile.machine, n)]
+    found = list(curves)
+    for index, op in enumerate(profile.ops):
+        if found[index] is not None:
+            with contextlib.suppress(KeyError):
+                found[index] = Curve.of({c: model.predict(op.key, *c).seconds for c in cases})
+    return found
 
 
 def measured_span(profile: Profile) -> float:
