@@ -1,0 +1,213 @@
+"""Which events to count: presets by name, lists, and what `auto` chooses here and why."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.machine.perf import events as names
+from dltune.machine.perf import knl, probe, syscall
+from dltune.machine.perf.events import Event
+from dltune.machine.perf.group import check
+from dltune.machine.perf.refusal import KERNEL_LEVEL, paranoid_level
+
+# the first of each preset's lists that this CPU counts
+PRESETS: dict[str, tuple[tuple[str, ...], ...]] = {
+    # section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
+    # instructions. No event counts hits everywhere: they are loads less load misses
+    "paper": (
+        (
+            "cycles",
+            "instructions",
+            "cache-misses",
+            "cache-references",
+            "L1-dcache-loads",
+            "L1-dcache-load-misses",
+        ),
+    ),
+    # where issue slots go: Intel since Ice Lake; Intel before; others by stalled cycles
+    "topdown": (
+        ("slots", "topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound"),
+        (
+            "topdown-total-slots",
+            "topdown-slots-issued",
+            "topdown-slots-retired",
+            "topdown-fetch-bubbles",
+            "topdown-recovery-bubbles",
+        ),
+        (
+            "cycles",
+            "instructions",
+            "stalled-cycles-frontend",
+            "stalled-cycles-backend",
+            "branch-misses",
+        ),
+    ),
+    "memory": (
+        (
+            "cycles",
+            "instructions",
+            "cache-misses",
+            "cache-references",
+            "L1-dcache-loads",
+            "L1-dcache-load-misses",
+            "dTLB-load-misses",
+            "minor-faults",
+            "major-faults",
+        ),
+    ),
+    "software": (
+        ("task-clock", "minor-faults", "major-faults", "context-switches", "cpu-migrations"),
+    ),
+    "knl": (),
+}
+# what happens in the kernel alone
+_KERNEL_ONLY = ("context-switches", "cpu-migrations")
+
+
+def choose(asked: str, root: Path = Path("/")) -> tuple[tuple[Event, ...], str]:
+    """The events to count and a sentence that says which and why.
+
+    `asked`: `auto`, a preset's name, or events separated by commas (those within the slashes of
+    `cpu/.../` belong to their event). Each event was opened. `root`: where `sys` and `proc` are.
+
+    Raises UsageError, with its remedy, when an event is not known, this CPU lacks it, or the
+    process may not count it.
+    """
+    if asked == "auto":
+        return _auto(root)
+    if asked in PRESETS:
+        found = _preset(asked, root)
+        return found, f"preset {asked} as asked: {_told(found)}"
+    found = _listed(asked, root)
+    return found, f"as asked: {_told(found)}"
+
+
+def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
+    hardware = probe.available().hardware
+    if hardware is None:
+        try:
+            found = _preset("paper", root)
+            return found, f"the paper's events, as the CPU's counters can be read: {_told(found)}"
+        except UsageError as error:
+            why = str(error)
+    else:
+        why = hardware.reason
+    found = _preset("software", root)
+    return found, f"software events, because {why}: {_told(found)}"
+
+
+def _preset(name: str, root: Path) -> tuple[Event, ...]:
+    if name == "knl":
+        return _knl(root)
+    if name == "software":
+        found = tuple(names.parse(event, root) for event in PRESETS[name][0])
+        if not syscall.may_count_kernel():
+            found = tuple(event for event in found if event.name not in _KERNEL_ONLY)
+        _check(found)
+        return found
+    reason: UsageError | None = None
+    for candidates in PRESETS[name]:
+        try:
+            found = tuple(_parse(event, root) for event in candidates)
+            _check(found)
+        except UsageError as error:
+            reason = error
+        else:
+            return found
+    raise UsageError(f"preset {name}: {reason}", remedy=_remedy(reason))
+
+
+def _remedy(error: UsageError | None) -> str | None:
+    return error.remedy if error else None
+
+
+def _knl(root: Path) -> tuple[Event, ...]:
+    if not _is_knl(root):
+        raise UsageError(
+            "preset knl is for Intel's Knights Landing and Knights Mill, which this CPU is not",
+            remedy="use paper, topdown or memory, or auto",
+        )
+    _check(knl.EVENTS)
+    return knl.EVENTS
+
+
+def _listed(asked: str, root: Path) -> tuple[Event, ...]:
+    # commas outside of slashes
+    items = [item.strip() for item in re.findall(r"(?:/[^/]*/|[^,/]|/)+", asked)]
+    if not any(items):
+        raise UsageError("no events are named", remedy=f"name events, or {_presets()}")
+    found: dict[Event, None] = {}
+    for item in filter(None, items):
+        try:
+            found[names.parse(item, root)] = None
+        except UsageError as error:
+            near = difflib.get_close_matches(item, ["auto", *PRESETS], n=1)
+            if item in PRESETS or item == "auto":
+                raise UsageError(
+                    f"{item} is a preset and stands alone, not in a list of events",
+                    remedy="name the preset, or events",
+                ) from None
+            if near:
+                raise UsageError(f"{error}; the preset {near[0]} is", remedy=_presets()) from None
+            raise
+    _check(tuple(found))
+    return tuple(found)
+
+
+def _presets() -> str:
+    return f"a preset: auto, {', '.join(PRESETS)}"
+
+
+def _parse(name: str, root: Path) -> Event:
+    """As names.parse, but KNL counts its loads under codes that the kernel has no name for."""
+    if name == "L1-dcache-loads" and _is_knl(root):
+        codes = {event.name: event.config for event in knl.EVENTS}
+        return Event(name, syscall.TYPE_RAW, codes["MEM_UOPS_RETIRED.ALL_LOADS"])
+    return names.parse(name, root)
+
+
+def _is_knl(root: Path) -> bool:
+    found = _cpuinfo(root)
+    return (
+        found.get("vendor_id") == "GenuineIntel"
+        and found.get("cpu family") == "6"
+        and found.get("model") in [str(model) for model in knl.MODELS]
+    )
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    try:
+        first, _, _ = (root / "proc/cpuinfo").read_text().partition("\n\n")
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _check(found: Sequence[Event]) -> None:
+    """Opens each; Intel's top-down metrics only under their leader."""
+    if found[0].name == "slots":
+        check(found)
+        return
+    for event in found:
+        check([event])
+
+
+def _told(found: Sequence[Event]) -> str:
+    """The events, and what of the kernel they leave out."""
+    listed = ", ".join(event.name for event in found)
+    faults = [event for event in found if event.name.endswith("-faults")]
+    if not any(event.exclude_kernel for event in faults):
+        return listed
+    left_out = ""
+    if not any(event.name in _KERNEL_ONLY for event in found):
+        left_out = ", and no context switches or migrations"
+    return (
+        f"{listed} (page faults of user space alone{left_out}: users without privilege may not "
+        f"count the kernel's at kernel.perf_event_paranoid {paranoid_level()}, only at "
+        f"{KERNEL_LEVEL} or below)"
+    )
