@@ -17,6 +17,7 @@ from dltune.errors import DltuneError
 COMMANDS = {
     "doctor": "What can be measured and enforced on this machine.",
     "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
+    "model": "Train and test a regression model of op times, the paper's first one.",
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",

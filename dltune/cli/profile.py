@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
     from dltune.documents.profile import Profile
+    from dltune.profile.standalone.job import StandaloneJob
 
 
 @click.command("profile", context_settings={"ignore_unknown_options": False})
@@ -38,6 +41,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most repeats of one case; fewer are run when an op's times agree.",
 )
+@click.option(
+    "--ops-of",
+    type=click.Path(path_type=Path),
+    metavar="PROFILE",
+    help="Instead of a job, run the ops of this profile standalone, made up from their keys.",
+)
+@click.option("--batch", metavar="LIST", help="Batch sizes for --ops-of, such as 16,32 [its own].")
 @click.option("--keep-running", is_flag=True, help="Let the job go on when all is measured.")
 @click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Ops shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
@@ -47,6 +57,8 @@ def command(
     overwrite: bool,
     interval: int | None,
     cap: int,
+    ops_of: Path | None,
+    batch: str | None,
     keep_running: bool,
     top: int,
     as_json: bool,
@@ -65,7 +77,11 @@ def command(
     from dltune.machine.placement import default_interval
     from dltune.profile.session import Session
 
-    if not job:
+    if ops_of and (job or keep_running):
+        raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
+    if batch and not ops_of:
+        raise UsageError("--batch is for the ops of a profile", remedy="name it with --ops-of")
+    if not job and not ops_of:
         raise UsageError(
             "no command to profile", remedy="give it after --: dltune profile -- python train.py"
         )
@@ -78,7 +94,9 @@ def command(
         interrupts.raised(),
         claim(output, overwrite=overwrite) as file,
         progress.line() as line,
+        _standalone(ops_of, batch) as standalone,
     ):
+        job = standalone.command if standalone else job
         session = Session(
             machine,
             job,
@@ -100,6 +118,9 @@ def command(
                     for _ in running.events(1.0):
                         pass
                 code = running.exit_code
+            if standalone:
+                profile = standalone.told(profile)
+                file.write(profile)
         except interrupts.Ended as ended:
             line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")
             sys.exit(ended.exit_code)
@@ -115,6 +136,21 @@ def command(
         show_profile(profile, output, top)
     if code and (profile.partial or keep_running):
         raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+@contextlib.contextmanager
+def _standalone(ops_of: Path | None, batch: str | None) -> Iterator[StandaloneJob | None]:
+    """The job of --ops-of; None without it."""
+    if ops_of is None:
+        yield None
+        return
+    from dltune.profile.standalone.job import standalone_job
+
+    sizes = [part.strip() for part in (batch or "").split(",") if part.strip()]
+    if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
+        raise UsageError(f"--batch {batch}: {wrong[0]} is no number of examples")
+    with standalone_job(ops_of, [int(size) for size in sizes]) as made:
+        yield made
 
 
 def _kept(profile: Profile | None, output: Path) -> str:
