@@ -153,6 +153,10 @@ class PageReader {
     const uint32_t count = (lower - layout_.floor()) / 2;
     if (!size || uint64_t{count} * size > span - layout_.header())
       throw Fault{"its keys of a fixed size do not fit into it"};
+    // each key took two bytes for `lower` to count it, and the rest of its size from `upper`
+    const uint32_t taken = span - layout_.base() - layout_.upper(page);
+    if (static_cast<uint16_t>(taken) != static_cast<uint16_t>(count * (size - 2)))
+      throw Fault{"its keys are not of the size that it tells"};
     return count;
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import tempfile
@@ -128,6 +129,26 @@ def _pair(name: bytes, key: int, value: int) -> tuple[bytes, bytes]:
     if "dupfixed" in KINDS[name]:
         return shown, value.to_bytes(4, "little")
     return shown, b"%d" % value * (1 + value % 40)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 100, 511])
+def test_duplicates_of_every_fixed_size(tmp_path: Path, version: int, size: int) -> None:
+    rng = random.Random(size)
+    with environment(tmp_path, version) as env:
+        db = env.open_db(b"fixed", dupsort=True, dupfixed=True)
+        for turn in range(12):
+            with env.begin(write=True, db=db) as txn:
+                for _ in range(rng.choice([3, 30, 300])):
+                    key = b"%d" % min(rng.randrange(30), 10)  # most under one key, in a tree
+                    value = rng.randrange(256**2).to_bytes(2, "big")[-size:].rjust(size, b".")
+                    if turn % 3 == 2:
+                        txn.delete(key, value)
+                    else:
+                        txn.put(key, value)
+            expected = by_lmdb(env, [b"fixed"])
+            assert by_index(tmp_path) == expected
+            assert verify(tmp_path).faults == []
 
 
 @pytest.mark.parametrize("version", [1, 3])
