@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "What can be measured and enforced on this machine.",
     "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
     "model": "Train and test a regression model of op times, the paper's first one.",
+    "show": "A saved profile again: its steps, its ops, and why they take their time.",
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",

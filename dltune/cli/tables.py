@@ -6,13 +6,19 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dltune.documents.profile import Op, OpTime, Profile
+from dltune.documents.profile import Op, Profile
+
+if TYPE_CHECKING:
+    from dltune.analysis.figures import Figures
 
 # thread counts shown of an op's curve
-CURVE = 6
+CURVE = 4
+# columns of a table that is not on a terminal, and the least for an op's key
+WIDTH, KEY = 120, 24
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -42,7 +48,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def show_profile(profile: Profile, path: Path, top: int) -> None:
-    """What a person wants to know of a fresh profile: the steps, and the ops that take the time."""
+    """What a person wants to know of a fresh profile, and what to do with it."""
+    describe(profile, top)
+    click.echo(f"\nwritten to {path}; next: dltune plan {path}")
+
+
+def describe(profile: Profile, top: int) -> None:
+    """The steps and where their time goes, the ops that take the time, and why they do."""
+    from dltune.analysis.figures import analyse
+    from dltune.analysis.why import attack, why
+    from dltune.cli import derived
+
     for step in profile.steps:
         name = step.name or step.signature
         click.echo(
@@ -50,6 +66,10 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
             f"the job's own settings, {sum(n.repeats for n in step.nodes):.0f} ops, "
             f"{step.executions} executions"
         )
+        if step.parts:
+            click.echo(f"  {derived.parts(step)}")
+        if advice := attack(step):
+            click.echo(f"  {advice}")
     click.echo(
         f"TensorFlow {profile.tensorflow.version}, intra-op {profile.settings.intra}, "
         f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
@@ -58,37 +78,67 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     if profile.memory:
         live, peak = profile.memory.live / 2**20, profile.memory.peak / 2**20
         click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")
-    heavy = sorted(profile.ops, key=_one_thread_total, reverse=True)
-    whole = sum(map(_one_thread_total, profile.ops)) or 1.0
-    rows = []
-    for op in [op for op in heavy if op.times][:top]:
-        best = min(op.times, key=lambda t: t.median)
-        one = _at_one(op) or best
-        rows.append(
-            (
-                _short(op),
-                str(op.count),
-                f"{_one_thread_total(op) / whole:.1%}",
-                f"{one.median * 1e3:.3f}",
-                f"{best.threads} {best.placement}",
-                f"{one.median / best.median:.2f}x",
-                _curve(op),
-            )
-        )
-    table(
+    analysis = analyse(profile)
+    heavy = analysis.top(top)
+    _ops_table(
         "\nops by time on one thread",
-        ("op", ">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads"),
-        rows,
+        (">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads"),
+        [figures.op for figures in heavy],
+        [_times(figures) for figures in heavy],
     )
+    heads, rows = derived.columns(heavy)
+    if heads:
+        _ops_table("\nthese ops at their best threads", heads, [f.op for f in heavy], rows)
+        for line in derived.ceilings(analysis.roofline):
+            click.echo(line)
+    if heavy:
+        click.echo("\nwhy they take their time")
+    for figures in heavy:
+        click.echo(f"  {_cut(figures.op.key, _columns() - 2)}")
+        click.echo(f"      {why(figures, analysis)[1]}")
+    if profile.counters:
+        click.echo(f"\ncounters ({profile.counters.asked}): {profile.counters.why}")
+        if profile.counters.totals:
+            table("\nwhere the events happened", *derived.totals(profile.counters.totals))
+        if profile.counters.overhead:
+            click.echo(derived.overhead(profile.counters.overhead))
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
     if profile.partial:
         click.echo(f"\nthis profile is partial: {profile.partial}")
-    click.echo(f"\nwritten to {path}; next: dltune plan {path}")
+
+
+def _ops_table(
+    title: str, columns: Sequence[str], ops: Sequence[Op], rows: Sequence[Sequence[str]]
+) -> None:
+    """A table whose first column, the ops' keys, takes what the others leave of the width."""
+    heads = [column.lstrip(">") for column in columns]
+    widths = [max(len(cell) for cell in cells) for cells in zip(heads, *rows, strict=True)]
+    between = 3 if sys.stdout.isatty() else 2
+    left = _columns() - sum(widths) - between * (len(widths) + 1)
+    table(
+        title,
+        ("op", *columns),
+        [(_cut(op.key, max(left, KEY)), *row) for op, row in zip(ops, rows, strict=True)],
+    )
+
+
+def _times(figures: Figures) -> tuple[str, ...]:
+    assert figures.best is not None
+    best = figures.best.time
+    one = next((t for t in figures.op.times if t.threads == 1), best)
+    return (
+        str(figures.op.count),
+        f"{figures.share:.1%}",
+        f"{one.median * 1e3:.3f}",
+        f"{best.threads} {best.placement}",
+        f"{one.median / best.median:.2f}x" if best.median > 0 else "",
+        _curve(figures.op),
+    )
 
 
 def _curve(op: Op) -> str:
-    """Milliseconds at each thread count in its better placement; at most `CURVE` counts."""
+    """Milliseconds at thread counts in their better placement: `CURVE` counts at most."""
     best: dict[int, float] = {}
     for time in op.times:
         best[time.threads] = min(time.median, best.get(time.threads, time.median))
@@ -99,17 +149,10 @@ def _curve(op: Op) -> str:
     return "  ".join(f"{count}: {best[count] * 1e3:.3g}" for count in counts)
 
 
-def _at_one(op: Op) -> OpTime | None:
-    return next((t for t in op.times if t.threads == 1), None)
+def _columns() -> int:
+    """Of the terminal; elsewhere, of what is commonly read."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 
-def _one_thread_total(op: Op) -> float:
-    one = _at_one(op)
-    return one.median * op.count if one else 0.0
-
-
-def _short(op: Op) -> str:
-    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 160
-    width = 48 if narrow else 90
-    text = op.key
+def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -36,7 +36,8 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `quota` is the cgroup's CPU time limit in CPUs (None: no limit). `shared_cache` is the size of
     the cache that a tile shares, `memory` the main memory a job may use, both in bytes.
     `smt_throughput` is the throughput of a core running two hardware threads, relative to one
-    (None: not known or no SMT).
+    (None: not known or no SMT). `peak_flops` (flop/s) and `peak_bandwidth` (bytes/s of main memory)
+    are what all cores reach together at most; None: not known, as dltune does not measure them.
     """
 
     schema: str
@@ -46,6 +47,8 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared_cache: int | None = None
     memory: int | None = None
     smt_throughput: float | None = None
+    peak_flops: float | None = None
+    peak_bandwidth: float | None = None
 
     @property
     def tiles(self) -> tuple[tuple[int, ...], ...]:
@@ -97,7 +100,7 @@ def check(machine: Machine) -> list[str]:
                 f"{here}.tile: tile {core.tile} spans sockets {socket} (cores[{first}]) "
                 f"and {core.socket}"
             )
-    for field in ("quota", "shared_cache", "memory"):
+    for field in ("quota", "shared_cache", "memory", "peak_flops", "peak_bandwidth"):
         value = getattr(machine, field)
         if value is not None and value <= 0:
             faults.append(f"{field}: {value} is not above 0")

@@ -65,9 +65,10 @@ def test_a_profile_without_any_measured_op(capsys):
 
 
 def test_a_long_curve_is_thinned_out(capsys):
-    (row,) = [line for line in shown(capsys, made_for(64)).splitlines() if line.startswith("Conv")]
+    lines = shown(capsys, made_for(64)).splitlines()
+    row = next(line for line in lines if line.startswith("Conv"))
     counts = [int(word[:-1]) for word in row.split() if word.endswith(":")]
-    assert len(counts) == 6
+    assert len(counts) == 4
     assert (counts[0], counts[-1]) == (1, 64)
     assert counts == sorted(counts)
 

@@ -1,0 +1,1 @@
+"""What measured figures mean: work of an op, rates, ceilings, and sentences."""

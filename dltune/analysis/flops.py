@@ -1,0 +1,261 @@
+"""Floating-point operations of an op, and the bytes that it must at least move.
+
+Conventions: a multiplication, an addition, a division, a comparison, a selection and a function
+(exp, tanh, sqrt, ...) are one operation each, as written in the op's definition; a kernel may do
+more or fewer. What is done once a row or channel, beside work on each of its elements, is left out.
+Moving and converting are none, nor is arithmetic on integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dltune.analysis.convolution import Filters, convolution, output_elements, pooling
+from dltune.analysis.keys import Key, parse, real, sized
+from dltune.documents.opkey import SIZES, Tensor
+from dltune.documents.profile import Op
+
+# operations for each element of the result, which has the inputs' broadcast shape
+ELEMENTWISE: Mapping[str, int] = {
+    # one input
+    **dict.fromkeys(
+        (
+            *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh"),
+            *("Elu", "Erf", "Erfc", "Exp", "Expm1", "Floor", "Inv", "Lgamma", "Log", "Log1p"),
+            *("LeakyRelu", "Neg", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt"),
+            *("Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Square"),
+            *("Tan", "Tanh", "IsFinite", "IsInf", "IsNan", "Ndtri", "Digamma", "Erfinv"),
+        ),
+        1,
+    ),
+    "Swish": 2,
+    # two
+    **dict.fromkeys(
+        (
+            *("Add", "Atan2", "BiasAdd", "Div", "DivNoNan", "Equal", "FloorDiv", "FloorMod"),
+            *("Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum", "Mod", "Mul"),
+            *("MulNoNan", "NotEqual", "Pow", "RealDiv", "Sub", "TruncateDiv", "Xdivy", "Xlogy"),
+        ),
+        1,
+    ),
+    "SquaredDifference": 2,
+    # (dy, x): a selection, or the derivative's formula
+    **dict.fromkeys(("EluGrad", "LeakyReluGrad", "ReluGrad", "Relu6Grad"), 1),
+    "ReciprocalGrad": 3,  # -dy * y * y
+    "InvGrad": 3,
+    "RsqrtGrad": 4,  # dy * -0.5 * y * y * y
+    "SigmoidGrad": 3,  # dy * y * (1 - y)
+    "SoftplusGrad": 3,  # dy / (exp(-x) + 1)
+    "SoftsignGrad": 4,  # dy / (1 + |x|)^2
+    "SqrtGrad": 2,  # dy * 0.5 / y
+    "TanhGrad": 3,  # dy * (1 - y * y)
+    # (condition, x, y)
+    "Select": 1,
+    "ClipByValue": 2,
+}
+
+# operations for each element of the first input
+PER_INPUT: Mapping[str, int] = {
+    **dict.fromkeys(("All", "Any", "ArgMax", "ArgMin", "BiasAddGrad", "Cumprod", "Cumsum"), 1),
+    **dict.fromkeys(("EuclideanNorm", "L2Loss"), 2),
+    **dict.fromkeys(("Max", "Mean", "Min", "Prod", "Sum", "SegmentSum", "UnsortedSegmentSum"), 1),
+    # maximum, subtraction, exp, sum, division (of a logarithm: subtraction)
+    "Softmax": 5,
+    "LogSoftmax": 5,
+    "SparseSoftmaxCrossEntropyWithLogits": 5,
+    # and -label * log(p), summed; p - label
+    "SoftmaxCrossEntropyWithLogits": 8,
+}
+
+# operations for each element of the gradient in an optimiser's update: the gradient's position,
+# and how many variables of its size are read and written
+UPDATES: Mapping[str, tuple[int, int]] = {
+    "AssignAddVariableOp": (1, 1),
+    "AssignSubVariableOp": (1, 1),
+    "ResourceApplyGradientDescent": (2, 1),
+    "ResourceApplyMomentum": (4, 2),
+    "ResourceApplyKerasMomentum": (4, 2),
+    "ResourceApplyAdagrad": (6, 2),
+    "ResourceApplyRMSProp": (11, 3),
+    "ResourceApplyAdam": (12, 3),
+}
+
+BATCH_NORM = {"inference": 3, "training": 7, "gradient": 9}
+
+# the result is the input's own memory
+VIEWS = frozenset(
+    {
+        *("Arg", "Retval", "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"),
+        *("ReadVariableOp", "StopGradient", "PreventGradient", "EnsureShape", "AssignVariableOp"),
+        *("NoOp", "Snapshot"),
+    }
+)
+# reads of its (first) input only what it gives out, or nothing but the shape
+GATHERS = frozenset({"Slice", "StridedSlice", "Gather", "GatherNd", "GatherV2", "ResourceGather"})
+SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "Fill", "BroadcastGradientArgs", "Range"})
+REDUCTIONS = frozenset({"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"})
+MOVES = frozenset(
+    {
+        *VIEWS,
+        *GATHERS,
+        *SHAPES,
+        *("BroadcastTo", "Cast", "Concat", "ConcatV2", "DepthToSpace", "MirrorPad", "OneHot"),
+        *("OnesLike", "Pack", "Pad", "PadV2", "Reverse", "ReverseV2", "SpaceToDepth", "Split"),
+        *("SplitV", "StridedSliceGrad", "Tile", "Transpose", "Unpack", "Where", "ZerosLike"),
+    }
+)
+
+# what a fused kernel does with each element of its result
+FUSED: Mapping[str, int] = {
+    **dict.fromkeys(("BiasAdd", "Add", "Mul", "Relu", "Relu6", "Elu", "LeakyRelu"), 1),
+    **dict.fromkeys(("Tanh", "Sigmoid", "GeluApproximate", "GeluExact"), 1),
+    "FusedBatchNorm": BATCH_NORM["inference"],
+}
+
+
+def operations(op: Op, known: Filters = frozenset()) -> int | None:
+    """Floating-point operations of one run; None where they are not known.
+
+    `known`: `convolution.filters` of the job's ops; with them, gradients to filters are known too.
+    """
+    key = parse(op)
+    if key is None:
+        return None
+    found = convolution(key, op.output_bytes, known)
+    if found is None:
+        found = pooling(key, op.output_bytes)
+    if found is None:
+        found = _product(key)
+    if found is not None:
+        more = _fused(op, key)
+        return None if more is None else found + more
+    if key.family in MOVES or _reduces_nothing(op, key):
+        return 0
+    return _by_element(key)
+
+
+def moved(op: Op) -> int | None:
+    """Bytes that a run must read and write at least: each input once, each output once.
+
+    None where an input's size is not known. What lies in a cache is moved too: this is no count of
+    memory traffic.
+    """
+    key = parse(op)
+    if key is None:
+        return None
+    if key.family in VIEWS or _reduces_nothing(op, key):
+        return 0
+    if key.family in SHAPES:
+        return op.output_bytes
+    if key.family in UPDATES:
+        gradient = _gradient(key)
+        return gradient.bytes * (1 + 2 * UPDATES[key.family][1]) if gradient else None
+    if not all(map(sized, key.inputs)):
+        return None
+    if key.family in GATHERS:
+        return 2 * op.output_bytes + sum(tensor.bytes for tensor in key.inputs[1:])
+    return sum(tensor.bytes for tensor in key.inputs) + op.output_bytes
+
+
+def _reduces_nothing(op: Op, key: Key) -> bool:
+    """A reduction over dimensions of one element hands its input on."""
+    return key.family in REDUCTIONS and key.inputs[0].bytes == op.output_bytes
+
+
+def _product(key: Key) -> int | None:
+    """MatMul, BatchMatMul and Einsum: a multiplication and an addition for each combination."""
+    if len(key.inputs) < 2 or not all(map(real, key.inputs[:2])):
+        return None
+    a, b = key.inputs[0].shape, key.inputs[1].shape
+    if key.family in ("MatMul", "BatchMatMul"):
+        if len(a) < 2 or len(b) < 2:
+            return None
+        rows, inner = _turned(a[-2:], key.true("transpose_a", "adj_x"))
+        other, columns = _turned(b[-2:], key.true("transpose_b", "adj_y"))
+        batch = _broadcast(a[:-2], b[:-2])
+        if inner != other or batch is None:
+            return None
+        return 2 * math.prod(batch) * rows * inner * columns
+    if key.family == "Einsum":
+        return _einsum(key.attributes.get("equation", ""), a, b)
+    return None
+
+
+def _einsum(equation: str, a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
+    left, arrow, _ = equation.replace(" ", "").partition("->")
+    labels = left.split(",")
+    # an ellipsis has more letters than its dimensions, so that it is not known
+    if not arrow or "." in left or [len(word) for word in labels] != [len(a), len(b)]:
+        return None
+    sizes = dict(zip("".join(labels), (*a, *b), strict=True))
+    return 2 * math.prod(sizes.values())
+
+
+def _fused(op: Op, key: Key) -> int | None:
+    """What the kernel does with its result besides; None when that is not known."""
+    names = key.words("fused_ops")
+    if not all(name in FUSED for name in names):
+        return None
+    if not names:
+        return 0
+    if "Conv" in key.family:
+        elements = output_elements(key)
+    else:
+        elements = op.output_bytes // SIZES[key.inputs[0].dtype]
+    return None if elements is None else elements * sum(FUSED[name] for name in names)
+
+
+def _by_element(key: Key) -> int | None:
+    if key.family in UPDATES:
+        gradient = _gradient(key)
+        return _each(gradient, UPDATES[key.family][0]) if gradient else None
+    if not key.inputs or not all(map(sized, key.inputs)):
+        return None
+    first = key.inputs[0]
+    if key.family in ("AddN", "AccumulateN"):
+        return _each(first, len(key.inputs) - 1)
+    if key.family in ("FusedBatchNorm", "FusedBatchNormEx"):
+        training = key.attributes.get("is_training") != "false"
+        return _each(first, BATCH_NORM["training" if training else "inference"])
+    if key.family in ("FusedBatchNormGrad", "FusedBatchNormGradEx"):
+        return _each(first, BATCH_NORM["gradient"])
+    if key.family in PER_INPUT:
+        return _each(first, PER_INPUT[key.family])
+    if key.family not in ELEMENTWISE or any(t.dtype.startswith("complex") for t in key.inputs):
+        return None
+    shape = _broadcast(*(tensor.shape for tensor in key.inputs))
+    if shape is None and key.family in ("BiasAdd", "Select"):
+        # a bias of channels that come second; a condition on whole rows
+        shape = key.inputs[-1 if key.family == "Select" else 0].shape
+    if shape is None:
+        return None
+    return math.prod(shape) * ELEMENTWISE[key.family] if any(map(real, key.inputs)) else 0
+
+
+def _gradient(key: Key) -> Tensor | None:
+    """The tensor that an update takes: the largest, beside its scalars."""
+    return max(filter(sized, key.inputs), key=lambda tensor: tensor.elements, default=None)
+
+
+def _each(tensor: Tensor, count: int) -> int | None:
+    """None for complex numbers, whose operations are several."""
+    if tensor.dtype.startswith("complex"):
+        return None
+    return tensor.elements * count if real(tensor) else 0
+
+
+def _turned(shape: tuple[int, ...], transposed: bool) -> tuple[int, ...]:
+    return shape[::-1] if transposed else shape
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """NumPy's rule; None for shapes that do not go together."""
+    rank = max(map(len, shapes), default=0)
+    found = []
+    for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
+        longest = {size for size in sizes if size != 1} or {1}
+        if len(longest) > 1:
+            return None
+        found.append(longest.pop())
+    return tuple(found)

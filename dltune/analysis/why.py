@@ -1,0 +1,191 @@
+"""Sentences: why an op is slow, and which part of a step to attack, with the figures they rest on.
+
+Each threshold is a judgement, stated here once with its reason. What no threshold is met by is said
+to be unexplained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from dltune.analysis.figures import Analysis, Figures
+from dltune.analysis.roofline import Ceiling
+from dltune.documents.profile import PartName, Step
+
+Cause = Literal["faults", "switched out", "memory", "compute", "waits", "scaling", "unknown"]
+
+# A kernel near a ceiling gains little from anything but less work; tuned kernels reach 60 % and
+# more of what a roofline allows, untuned ones seldom half.
+NEAR_CEILING = 0.6
+# A page fault takes half a microsecond at the very least: the exception and the clearing of 4 KiB.
+# In a virtual machine it takes several times that, so that the share told is a lower bound.
+FAULT_SECONDS = 0.5e-6
+# Of its CPU time; less could hide in the spread of the measurements.
+FAULT_SHARE = 0.1
+# Threads that lack a CPU a fifth of the time cost more than threads ever gain by placement.
+CPU_SHARE = 0.8
+# Switches of one run; fewer are the odd tick of the system, not a pattern.
+SWITCHES = 1.0
+# Of threads that each do a full share of the work; at 0.6 the second thread adds a fifth.
+EFFICIENCY = 0.6
+# Waking a thread takes some microseconds, so that shorter ops cannot gain by being divided.
+SHORT_SECONDS = 20e-6
+# Of a step's wall time outside ops: to remove it all would gain 1.11x, about what spreads allow to
+# be seen. Such a part is pure loss, while ops can only be made faster.
+WASTE = 0.1
+# Of the looks at Python, to be worth naming.
+LINE_SHARE = 0.2
+
+_REMEDY: dict[PartName, str] = {
+    "ops": "their thread counts and co-runs are what dltune plan decides",
+    "executor": "no op was running: fewer and larger ops (fusion, larger batches) cure it",
+    "input": "ops waited for data: prefetching and parallel calls in the input pipeline cure it",
+    "communication": "ops waited for other processes: fewer and larger messages cure it",
+    "python": "the job's own Python ran between executions",
+}
+
+
+def why(figures: Figures, analysis: Analysis) -> tuple[Cause, str]:
+    """What holds an op back at its best thread count, and a sentence without the op's name.
+
+    The first that applies: causes from outside the op come before those within it.
+    """
+    best = figures.best
+    if best is None:
+        return "unknown", "not measured by thread count: it may wait for another op or for data"
+    return next(_causes(figures, analysis))
+
+
+def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]:
+    best = figures.best
+    assert best is not None
+    time, rates, roof = best.time, best.rates, analysis.roofline
+    threads = _threads(time.threads)
+    cpu = time.median * time.threads * min(1.0, rates.cpu_share or 1.0)
+    if rates.faults is not None and cpu > 0:
+        share = min(1.0, rates.faults * FAULT_SECONDS / cpu)
+        if share >= FAULT_SHARE:
+            yield (
+                "faults",
+                f"fault bound: {rates.faults:.0f} page faults a run, at least {share:.0%} of its "
+                f"CPU time at {FAULT_SECONDS * 1e6:g} us each; its memory is mapped anew each time",
+            )
+    off = rates.cpu_share is not None and rates.cpu_share < CPU_SHARE
+    if off and rates.switches is not None and rates.switches >= SWITCHES:
+        yield (
+            "switched out",
+            f"switched out: {rates.switches:.1f} context switches a run, and its {threads} had a "
+            f"CPU for {rates.cpu_share:.0%} of its time",
+        )
+    key = figures.op.key
+    near: list[tuple[float, Cause, str]] = []
+    if rates.flop_rate and roof.compute:
+        of = f"{rates.flop_rate / 1e9:.3g} GFLOP/s, {_of(rates.flop_rate, roof.compute, key)}"
+        near.append((rates.flop_rate / roof.compute.rate, "compute", f"compute bound: {of}"))
+    if found := roof.bandwidth(best):
+        rate, ceiling, where = found
+        of = f"{rate / 1e9:.3g} GB/s, {_of(rate, ceiling, key)}"
+        if where == "cache":
+            of += "; from caches, as they hold what it moves"
+        near.append((rate / ceiling.rate, "memory", f"memory bound: it moves {of}"))
+    share, cause, sentence = max(near, key=lambda held: held[0], default=(0.0, "unknown", ""))
+    if share >= NEAR_CEILING:
+        yield cause, sentence
+    if off:
+        yield (
+            "waits",
+            f"waits: its {threads} had a CPU for {rates.cpu_share:.0%} of its time"
+            + _switched(rates.switches),
+        )
+    if scaling := _scaling(figures):
+        yield "scaling", scaling
+    yield "unknown", f"nothing measured explains its time: {_known(figures, analysis)}"
+
+
+def _switched(switches: float | None) -> str:
+    if switches is None:
+        return "; whether they were switched out was not counted"
+    return f", with {switches:.1f} context switches a run"
+
+
+def _scaling(figures: Figures) -> str | None:
+    """On the most threads measured, at the better placement."""
+    one = next((case.time.median for case in figures.cases if case.time.threads == 1), None)
+    most = max((case.time.threads for case in figures.cases), default=1)
+    if one is None or most == 1:
+        return None
+    there = min(case.time.median for case in figures.cases if case.time.threads == most)
+    gain = one / there if there > 0 else 0.0
+    if gain / most >= EFFICIENCY:
+        return None
+    short = f"; at {one * 1e6:.3g} us it is too short to divide" if one < SHORT_SECONDS else ""
+    return f"does not scale: {most} threads make it {gain:.2f}x as fast as one{short}"
+
+
+def _known(figures: Figures, analysis: Analysis) -> str:
+    """The figures that rule the causes out, or that there are none."""
+    best, roof = figures.best, analysis.roofline
+    assert best is not None
+    found = []
+    if best.rates.flop_rate and roof.compute:
+        share = best.rates.flop_rate / roof.compute.rate
+        found.append(f"{best.rates.flop_rate / 1e9:.3g} GFLOP/s are {share:.1%} of the ceiling")
+    if under := roof.bandwidth(best):
+        rate, ceiling, _ = under
+        found.append(f"{rate / 1e9:.3g} GB/s are {rate / ceiling.rate:.1%}")
+    if best.rates.cpu_share is not None:
+        found.append(f"its {_threads(best.time.threads)} had a CPU {best.rates.cpu_share:.0%}")
+    if best.rates.faults is not None:
+        found.append(f"{best.rates.faults:.0f} page faults a run")
+    one = next((case.time.median for case in figures.cases if case.time.threads == 1), None)
+    if one and best.time.threads > 1:
+        gain = one / best.time.median if best.time.median > 0 else 0.0
+        found.append(f"{gain:.2f}x on {_threads(best.time.threads)}")
+    return ", ".join(found) or "neither its work nor a counter of it is known"
+
+
+def _of(rate: float, ceiling: Ceiling, key: str) -> str:
+    if ceiling.key == key:
+        return f"the most that an op reached, so that the machine may do more ({ceiling.source})"
+    share = f"{rate / ceiling.rate:.0%}"
+    if ceiling.measured:
+        return f"{share} of the best that an op reached ({ceiling.source})"
+    return f"{share} of the peak in {ceiling.source}"
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread" + ("s" if count > 1 else "")
+
+
+def attack(step: Step) -> str | None:
+    """Which part of the step's wall time to attack; None when the profile has no parts of it."""
+    whole = sum(part.seconds for part in step.parts)
+    if whole <= 0:
+        return None
+    seconds = {part.name: part.seconds for part in step.parts}
+    lost = max(
+        (part for part in step.parts if part.name != "ops"),
+        key=lambda part: part.seconds,
+        default=None,
+    )
+    name: PartName = "ops"
+    if lost and lost.seconds >= WASTE * whole:
+        name = lost.name
+    share = seconds[name] / whole
+    sentence = f"attack {name}: {share:.0%} of the wall time ({seconds[name] * 1e3:.3g} ms)"
+    if name != "ops":
+        rest = whole - seconds[name]
+        gain = f"{whole / rest:.2f}x as fast" if rest > 0 else "all of the step"
+        sentence += f", without it the step were {gain}"
+    sentence += f"; {_REMEDY[name]}"
+    if name == "python" and (lines := _lines(step)):
+        sentence += f", most often seen at {lines}"
+    return sentence
+
+
+def _lines(step: Step) -> str:
+    lines = sorted(step.lines, key=lambda line: line.share, reverse=True)
+    return " and ".join(
+        f"{line.where} ({line.share:.0%})" for line in lines[:2] if line.share >= LINE_SHARE
+    )

@@ -1,0 +1,88 @@
+"""Derived figures as cells and lines: what the tables of a profile show beside its times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dltune.analysis.figures import Figures
+from dltune.analysis.rates import Rates
+from dltune.analysis.roofline import Roofline
+from dltune.documents.profile import Ratio, Step, Total
+
+# seconds, not events
+CLOCKS = ("task-clock", "cpu-clock")
+
+# head, figure, how it is written
+_COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], str]], ...] = (
+    (">GFLOP/s", lambda r: r.flop_rate, lambda v: f"{v / 1e9:.3g}"),
+    (">flop/B", lambda r: r.intensity, lambda v: f"{v:.3g}"),
+    (">moves GB/s", lambda r: r.byte_rate, lambda v: f"{v / 1e9:.3g}"),
+    (">IPC", lambda r: r.ipc, lambda v: f"{v:.2f}"),
+    (">LLC miss", lambda r: r.miss_rate, lambda v: f"{v:.1%}"),
+    (">LLC GB/s", lambda r: r.memory_rate, lambda v: f"{v / 1e9:.3g}"),
+    (">faults", lambda r: r.faults, lambda v: f"{v:.3g}" if v < 1000 else f"{v:.0f}"),
+    (">switches", lambda r: r.switches, lambda v: f"{v:.2g}" if v < 100 else f"{v:.0f}"),
+    (">CPU", lambda r: r.cpu_share, lambda v: f"{v:.0%}"),
+)
+
+
+def columns(ops: Sequence[Figures]) -> tuple[list[str], list[list[str]]]:
+    """Heads, and a row for each op at its best case; only columns that some op has a figure for."""
+    heads: list[str] = []
+    cells: list[list[str]] = [[] for _ in ops]
+    for head, read, write in _COLUMNS:
+        values = [read(of.best.rates) if of.best else None for of in ops]
+        if any(value is not None for value in values):
+            heads.append(head)
+            for row, value in zip(cells, values, strict=True):
+                row.append("" if value is None else write(value))
+    if any(of.position for of in ops):
+        heads.append(">of roof")
+        for row, of in zip(cells, ops, strict=True):
+            row.append(f"{of.position.share:.0%} {of.position.under}" if of.position else "")
+    return heads, cells
+
+
+def ceilings(roof: Roofline) -> Iterator[str]:
+    """What `of roof` is measured against, a line each."""
+    found = (
+        ("compute", roof.compute, "GFLOP/s"),
+        ("memory", roof.memory, "GB/s"),
+        ("cache", roof.cache, "GB/s"),
+    )
+    for name, ceiling, unit in found:
+        if ceiling:
+            source = "the best here: " if ceiling.measured else "from "
+            yield f"roof, {name}: {ceiling.rate / 1e9:.3g} {unit} ({source}{ceiling.source})"
+
+
+def parts(step: Step) -> str:
+    """Each part of the wall time with its share; a part of no time is not told."""
+    whole = sum(part.seconds for part in step.parts) or 1.0
+    told = [
+        f"{part.name} {part.seconds * 1e3:.3g} ms ({part.seconds / whole:.0%})"
+        for part in step.parts
+        if part.seconds > 0
+    ]
+    return "of which " + ", ".join(told)
+
+
+def totals(found: Sequence[Total]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """`accounted`: ops, gaps and other threads over what the kernel says of the process."""
+    heads = ("event", ">in ops", ">between ops", ">other threads", ">process", ">accounted")
+    rows = []
+    for total in found:
+        values = (total.ops, total.gaps, total.others, total.process)
+        clock = total.event in CLOCKS
+        cells = [f"{value:.3f} s" if clock else f"{value:.0f}" for value in values]
+        counted = total.ops + total.gaps + total.others
+        share = f"{counted / total.process:.1%}" if total.process > 0 else ""
+        rows.append((total.event, *cells, share))
+    return heads, rows
+
+
+def overhead(ratio: Ratio) -> str:
+    return (
+        f"a step with ops recorded and counted takes {ratio.median:.3f}x as long as a plain one "
+        f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f}, {ratio.pairs} pairs)"
+    )

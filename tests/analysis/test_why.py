@@ -1,0 +1,182 @@
+"""Sentences: each cause from figures that show it, and none where nothing does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from keyed import keyed
+from synthetic import machine, node, profile
+
+from dltune.analysis.figures import analyse
+from dltune.analysis.why import attack, why
+from dltune.documents.profile import Line, Part
+
+MILLION = 1_000_000
+PEAKS = {"peak_flops": 100e9, "peak_bandwidth": 20e9, "shared_cache": MILLION}
+
+
+def reason(op, **peaks):
+    there = msgspec.structs.replace(machine(2), **(peaks or PEAKS))
+    found = analyse(profile(there, [op], {}))
+    return why(found.ops[0], found)
+
+
+def relu(elements, seconds, **counts):
+    named = {name.replace("_", "-"): value for name, value in counts.items()}
+    return keyed(f"Relu(float[{elements}])", 4 * elements, seconds=seconds, counts=named)
+
+
+def matmul(seconds, **counts):
+    named = {name.replace("_", "-"): value for name, value in counts.items()}
+    return keyed(
+        "MatMul(float[1000,1000],float[1000,1000])", 4 * MILLION, seconds=seconds, counts=named
+    )
+
+
+def test_compute_bound():
+    cause, sentence = reason(matmul({1: 45e-3, 2: 25e-3}, task_clock=50e-3))
+    assert cause == "compute"
+    assert sentence == ("compute bound: 80 GFLOP/s, 80% of the peak in the machine's document")
+
+
+def test_compute_bound_by_what_was_measured():
+    there = msgspec.structs.replace(machine(2), shared_cache=32 * MILLION)
+    fast, moving = matmul({1: 40e-3, 2: 20e-3}), relu(MILLION, {1: 100e-6, 2: 60e-6})
+    slow = keyed(
+        "MatMul(float[1000,2000],float[2000,500])", 2 * MILLION, seconds={1: 40e-3, 2: 25e-3}
+    )
+    found = analyse(profile(there, [fast, moving, slow], {}))
+    sentences = {of.op.key: why(of, found) for of in found.ops}
+    assert sentences[fast.key] == (
+        "compute",
+        "compute bound: 100 GFLOP/s, the most that an op reached, so that the machine may do more "
+        "(MatMul on 2 threads)",
+    )
+    assert sentences[slow.key] == (
+        "compute",
+        "compute bound: 80 GFLOP/s, 80% of the best that an op reached (MatMul on 2 threads)",
+    )
+    cause, sentence = sentences[moving.key]
+    assert cause == "memory"
+    assert sentence.endswith("(Relu on 2 threads); from caches, as they hold what it moves")
+
+
+def test_memory_bound():
+    cause, sentence = reason(relu(10 * MILLION, {1: 8e-3, 2: 5e-3}))
+    assert cause == "memory"
+    assert sentence == ("memory bound: it moves 16 GB/s, 80% of the peak in the machine's document")
+
+
+def test_memory_bound_by_its_misses():
+    # a tenth of a second for 12 MB of tensors, but 1.8 GB of lines: it reads them again and again
+    cause, sentence = reason(matmul({1: 0.2, 2: 0.1}, cache_misses=1.8e9 / 64))
+    assert cause == "memory"
+    assert "18 GB/s, 90%" in sentence
+
+
+def test_fault_bound_comes_before_the_traffic_that_faults_make():
+    op = relu(10 * MILLION, {1: 9e-3, 2: 5e-3}, page_faults=9766, task_clock=10e-3)
+    cause, sentence = reason(op)
+    assert cause == "faults"
+    # 9766 * 0.5 us of 2 * 5 ms
+    assert "9766 page faults a run, at least 49% of its CPU time" in sentence
+    few = relu(10 * MILLION, {1: 9e-3, 2: 5e-3}, page_faults=100, task_clock=10e-3)
+    assert reason(few)[0] == "memory"
+
+
+def test_switched_out():
+    op = matmul({1: 190e-3, 2: 100e-3}, context_switches=30.0, task_clock=120e-3)
+    cause, sentence = reason(op)
+    assert cause == "switched out"
+    assert sentence == (
+        "switched out: 30.0 context switches a run, and its 2 threads had a CPU for 60% of its time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"context_switches": 0.0}, "with 0.0 context switches a run"),
+        ({}, "whether they were switched out was not counted"),
+    ],
+)
+def test_waits(counts, told):
+    cause, sentence = reason(matmul({1: 190e-3, 2: 100e-3}, task_clock=120e-3, **counts))
+    assert cause == "waits"
+    assert "2 threads had a CPU for 60%" in sentence
+    assert told in sentence
+
+
+def test_does_not_scale():
+    cause, sentence = reason(matmul({1: 0.1, 2: 0.095}))
+    assert cause == "scaling"
+    assert sentence == "does not scale: 2 threads make it 1.05x as fast as one"
+
+
+def test_too_short_to_divide():
+    cause, sentence = reason(relu(64, {1: 3e-6, 2: 9e-6}))
+    assert cause == "scaling"
+    assert sentence.endswith("0.33x as fast as one; at 3 us it is too short to divide")
+
+
+def test_nothing_explains_it():
+    op = matmul({1: 0.2, 2: 0.1}, task_clock=0.2, page_faults=3.0)
+    cause, sentence = reason(op)
+    assert cause == "unknown"
+    assert sentence == (
+        "nothing measured explains its time: 20 GFLOP/s are 20.0% of the ceiling, 0.12 GB/s are "
+        "0.6%, its 2 threads had a CPU 100%, 3 page faults a run, 2.00x on 2 threads"
+    )
+
+
+def test_nothing_is_known():
+    op = keyed("DecodeJpeg(string[])", 100, seconds={1: 1e-3})
+    assert reason(op) == (
+        "unknown",
+        "nothing measured explains its time: neither its work nor a counter of it is known",
+    )
+
+
+def test_an_op_without_times():
+    assert "may wait for another" in reason(keyed("IteratorGetNext()"))[1]
+
+
+def step(*, lines=(), **parts):
+    made = profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1).steps[0]
+    return msgspec.structs.replace(
+        made,
+        parts=tuple(Part(name, seconds) for name, seconds in parts.items()),
+        lines=tuple(Line(where, share) for where, share in lines),
+    )
+
+
+def test_the_ops_when_little_is_lost():
+    told = attack(step(ops=0.095, executor=0.002, input=0.003, communication=0.0, python=0.0))
+    assert told is not None
+    assert told.startswith("attack ops: 95% of the wall time (95 ms); ")
+
+
+@pytest.mark.parametrize("name", ["executor", "input", "communication", "python"])
+def test_the_greatest_loss(name):
+    told = attack(step(**{"ops": 0.07, "executor": 0.005, "python": 0.001, name: 0.03}))
+    assert told is not None
+    assert told.startswith(f"attack {name}: ")
+    assert "without it the step were 1." in told
+
+
+def test_python_names_its_lines():
+    seen = [("train.py:31", 0.3), ("train.py:12 (load)", 0.6), ("odd.py:1", 0.1)]
+    told = attack(step(ops=0.05, python=0.05, lines=seen))
+    assert told is not None
+    assert told.endswith("most often seen at train.py:12 (load) (60%) and train.py:31 (30%)")
+    assert "2.00x" in told
+    assert "most often" not in (attack(step(ops=0.05, python=0.05)) or "")
+
+
+def test_nothing_but_loss():
+    assert "all of the step" in (attack(step(input=0.1)) or "")
+
+
+def test_a_step_without_parts():
+    assert attack(step()) is None
+    assert attack(step(ops=0.0)) is None
