@@ -60,6 +60,11 @@ def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
         return Refused(
             "the CPU has too few counters for all events of its group", "count them in turns"
         )
+    if code == errno.EINVAL and event.type > syscall.TYPE_RAW:
+        return Refused(
+            "its unit counts a whole chip and not a thread, or cannot leave the kernel out",
+            "write it without :u, or leave it out",
+        )
     if code in (*NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
         return Refused(
             "this CPU does not have it, or only for a whole chip and not for a thread",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
     except OSError as error:
         return refusal(error.errno or 0, paranoid)
     try:
-        counted = int.from_bytes(os.read(handle, 8), "little")
+        counted = int.from_bytes(os.read(handle, 8), sys.byteorder)
     finally:
         os.close(handle)
     # some hypervisors accept a hardware counter and never count

@@ -1,0 +1,264 @@
+"""Samples of an event, as the kernel writes them into memory that it shares with the reader.
+
+The kernel appends records to a ring of a power of two of pages and moves its head; the reader moves
+the tail. When the reader is slow, records are lost, and the kernel says how many.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from dltune.errors import DltuneError, UsageError
+from dltune.machine.perf import syscall
+from dltune.machine.perf.events import Event
+from dltune.machine.perf.group import DISABLE, ENABLE
+from dltune.machine.perf.opening import open_event, refused
+
+# what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU, PERIOD
+SAMPLED = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8
+
+# record types
+LOST, THROTTLE, UNTHROTTLE, SAMPLE, LOST_SAMPLES = 2, 5, 6, 9, 13
+
+# in the shared memory's first page, in units of 8 bytes
+_HEAD, _TAIL = 1024 // 8, 1032 // 8
+_HEADER = struct.Struct("=IHH")
+_SAMPLE = struct.Struct("=QIIQQIIQ")
+_SET_OUTPUT = 0x2405  # ioctl
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One overflow of the counter.
+
+    `ip`: where the thread was; `address`: what it touched, for page faults and memory events, else
+    0. `time`: seconds of CLOCK_MONOTONIC. `period`: the events that this sample stands for.
+    """
+
+    ip: int
+    pid: int
+    tid: int
+    time: float
+    address: int
+    cpu: int
+    period: int
+
+
+@dataclass(frozen=True)
+class Lost:
+    """So many records did not fit because they were not read in time."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """Sampling stopped (`on`) because it took too much of the CPU, or went on again."""
+
+    time: float
+    on: bool
+
+
+@dataclass(frozen=True)
+class Other:
+    """A record of a type that nobody asked for; `size` is in bytes, its header included."""
+
+    kind: int
+    size: int
+
+
+Record = Sample | Lost | Throttled | Other
+
+
+def decode(data: bytes) -> Record:
+    """One record, header and all. Raises DltuneError when it is shorter than its type needs."""
+    kind, _, _ = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    try:
+        if kind == SAMPLE:
+            ip, pid, tid, time, address, cpu, _, period = _SAMPLE.unpack_from(body)
+            return Sample(ip, pid, tid, time / 1e9, address, cpu, period)
+        if kind == LOST:
+            return Lost(struct.unpack_from("=QQ", body)[1])
+        if kind == LOST_SAMPLES:
+            return Lost(struct.unpack_from("=Q", body)[0])
+        if kind in (THROTTLE, UNTHROTTLE):
+            return Throttled(struct.unpack_from("=Q", body)[0] / 1e9, kind == THROTTLE)
+    except struct.error:
+        raise DltuneError(f"a perf record of type {kind} has only {len(data)} bytes") from None
+    return Other(kind, len(data))
+
+
+def records(ring: memoryview, tail: int, head: int) -> Iterator[bytes]:
+    """The records between two positions of a ring (its data alone; any size that is a power of 2).
+
+    Positions count bytes since the beginning and wrap around the ring, as do records. Raises
+    DltuneError for a record that is not whole between them, which a kernel never leaves.
+    """
+    size = len(ring)
+
+    def piece(at: int, length: int) -> bytes:
+        start = at % size
+        return bytes(ring[start : start + length]) + bytes(ring[: max(0, start + length - size)])
+
+    while tail < head:
+        if head - tail >= _HEADER.size:
+            length = _HEADER.unpack(piece(tail, _HEADER.size))[2]
+            if _HEADER.size <= length <= head - tail:
+                yield piece(tail, length)
+                tail += length
+                continue
+        raise DltuneError(f"the perf ring is damaged {head - tail} bytes before its head")
+
+
+class Ring:
+    """Samples of one event in one thread, or of one CPU; opened and not yet sampling.
+
+    `period`: a sample each so many events, or so many nanoseconds of a clock. `tid`: the thread, 0
+    for the calling one; -1 with a `cpu` for all that runs there. `inherit`: sample also what the
+    thread starts from now on; the kernel then wants a ring for each CPU, which `follow` opens.
+    `pages`: of the ring's data, a power of two.
+
+    Raises UsageError when the event cannot be opened or its memory not be locked.
+    """
+
+    def __init__(
+        self,
+        event: Event,
+        *,
+        period: int = 1,
+        tid: int = 0,
+        cpu: int = -1,
+        inherit: bool = False,
+        pages: int = 64,
+    ) -> None:
+        if pages < 1 or pages & (pages - 1):
+            raise ValueError(f"{pages} pages are not a power of two")
+        if inherit and cpu < 0:
+            raise ValueError("what inherits is sampled on one CPU at a time: see follow")
+        self._handles = [_sampling(event, period, tid, cpu, inherit)]
+        self._lock = threading.Lock()
+        size = mmap.PAGESIZE * (1 + pages)
+        try:
+            self._map = mmap.mmap(self._handles[0], size)
+        except OSError as error:
+            self.close()
+            raise UsageError(
+                f"{event.name} cannot be sampled: {os.strerror(error.errno or 0)} for "
+                f"{size} bytes of locked memory ({_locked_limit()})",
+                remedy="take a smaller ring, or as root: raise kernel.perf_event_mlock_kb",
+            ) from None
+        self._view = memoryview(self._map)
+        self._positions = self._view[: mmap.PAGESIZE].cast("Q")
+        self._data = self._view[mmap.PAGESIZE :]
+
+    def also(self, event: Event, *, period: int, tid: int, cpu: int, inherit: bool) -> None:
+        """Samples of another thread on the same CPU, into this ring."""
+        handle = _sampling(event, period, tid, cpu, inherit)
+        self._handles.append(handle)
+        fcntl.ioctl(handle, _SET_OUTPUT, self._handles[0])
+
+    def enable(self) -> None:
+        for handle in self._handles:
+            fcntl.ioctl(handle, ENABLE, 0)
+
+    def disable(self) -> None:
+        for handle in self._handles:
+            fcntl.ioctl(handle, DISABLE, 0)
+
+    def drain(self) -> list[Record]:
+        """What has come since the last call, in the ring's order; makes room for more."""
+        # a lock given and taken again between two accesses keeps their order on any processor
+        with self._lock:
+            head = self._positions[_HEAD]
+        with self._lock:
+            tail = self._positions[_TAIL]
+            found = [decode(data) for data in records(self._data, tail, head)]
+        with self._lock:
+            self._positions[_TAIL] = head
+        return found
+
+    def counted(self) -> int:
+        """Events until now, sampled or not. The kernel tells of a loss with the next record that
+        fits, so losses at the end show only here."""
+        return sum(int.from_bytes(os.read(handle, 8), sys.byteorder) for handle in self._handles)
+
+    def close(self) -> None:
+        if hasattr(self, "_map"):
+            for view in (self._positions, self._data, self._view):
+                view.release()
+            self._map.close()
+        while self._handles:
+            os.close(self._handles.pop())
+
+    def __enter__(self) -> Ring:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[Ring]:
+    """Rings that sample every thread of a process, and all that they start: one for each CPU.
+
+    Takes a file for each thread on each CPU. Raises UsageError as Ring does, and when the process
+    has ended.
+    """
+    rings: dict[int, Ring] = {}
+    try:
+        for tid in _threads(pid):
+            for cpu in _online():
+                if cpu in rings:
+                    rings[cpu].also(event, period=period, tid=tid, cpu=cpu, inherit=True)
+                else:
+                    rings[cpu] = Ring(
+                        event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages
+                    )
+    except UsageError:
+        for ring in rings.values():
+            ring.close()
+        raise
+    return list(rings.values())
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        raise UsageError(f"there is no process {pid}", remedy="name one that runs") from None
+
+
+def _online() -> list[int]:
+    from dltune.machine import cpulist
+
+    return sorted(cpulist.parse(Path("/sys/devices/system/cpu/online").read_text()))
+
+
+def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> int:
+    flags = syscall.DISABLED | (syscall.INHERIT if inherit else 0)
+    try:
+        return open_event(event, tid=tid, cpu=cpu, flags=flags, period=period, sample_type=SAMPLED)
+    except OSError as error:
+        raise refused(event, error.errno or 0, tid=tid) from None
+
+
+def _locked_limit() -> str:
+    try:
+        limit = Path("/proc/sys/kernel/perf_event_mlock_kb").read_text().strip()
+    except OSError:
+        return "the limit is not known"
+    return f"kernel.perf_event_mlock_kb is {limit}"
