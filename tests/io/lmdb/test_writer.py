@@ -12,6 +12,7 @@ import pytest
 
 from dltune.errors import UsageError
 from dltune.io.lmdb.index import Index
+from dltune.io.lmdb.verify import verify
 
 RECORDS = 300
 # every commit rewrites every record with its own number, in sizes that come and go
@@ -52,6 +53,7 @@ def test_no_record_is_ever_wrong(tmp_path: Path, version: int, mapping: str, pau
             if pause == 0.0 and time.monotonic() > ends - 56:
                 break
             try:
+                assert verify(path).faults == []
                 index = Index.open(path)
             except UsageError as error:
                 assert "written" in str(error), error  # noqa: PT017
