@@ -15,6 +15,7 @@ from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
     from dltune.documents.profile import Profile
+    from dltune.profile.counting import Choice
     from dltune.profile.standalone.job import StandaloneJob
 
 
@@ -42,6 +43,14 @@ if TYPE_CHECKING:
     help="Most repeats of one case; fewer are run when an op's times agree.",
 )
 @click.option(
+    "--counters",
+    default="auto",
+    show_default=True,
+    metavar="LIST|PRESET|none",
+    help="Events to count around each op, comma-separated, or a preset: paper, topdown, memory, "
+    "software, knl. auto: paper where the CPU's counters can be read, else software.",
+)
+@click.option(
     "--ops-of",
     type=click.Path(path_type=Path),
     metavar="PROFILE",
@@ -57,6 +66,7 @@ def command(
     overwrite: bool,
     interval: int | None,
     cap: int,
+    counters: str,
     ops_of: Path | None,
     batch: str | None,
     keep_running: bool,
@@ -90,6 +100,7 @@ def command(
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
+    choice = _choice(counters)
     with (
         interrupts.raised(),
         claim(output, overwrite=overwrite) as file,
@@ -102,6 +113,7 @@ def command(
             job,
             interval=interval or default_interval(machine),
             cap=cap,
+            counters=choice,
             tell=line.tell,
             keep=file.write,
         )
@@ -136,6 +148,17 @@ def command(
         show_profile(profile, output, top)
     if code and (profile.partial or keep_running):
         raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+def _choice(asked: str) -> Choice | None:
+    """What to count. Raises UsageError when that is not known, or not possible here."""
+    if asked == "none":
+        return None
+    from dltune.machine.perf import group, presets
+    from dltune.profile.counting import Choice
+
+    events, why = presets.choose(asked)
+    return Choice(asked, why, tuple(group.split(events)))
 
 
 @contextlib.contextmanager

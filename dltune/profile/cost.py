@@ -53,7 +53,7 @@ class Cost:
             )
             if after[0] == number + 1
         ]
-        pairs = []
+        pairs: list[tuple[float, float]] = []
         for (kind, wall), (other, following) in zip(walls[::2], walls[1::2], strict=False):
             if kind != other and wall > 0 and following > 0:
                 pairs.append((wall, following) if kind else (following, wall))

@@ -33,6 +33,7 @@ class Own:
     executions: dict[int, list[messages.Execution]]
     walls: dict[int, list[float]]
     seconds: dict[str, list[float]]  # by key, each run of it
+    parts: dict[int, tuple[doc.Part, ...]]
 
     @classmethod
     def of(cls, record: Record, targets: Sequence[int], warm_up: int) -> Own:
@@ -52,7 +53,9 @@ class Own:
             for execution in kept:
                 for _, key, _, _, start, end, _ in execution.events:
                     seconds[record.keys[key].key].append((end - start) * NANOSECOND)
-        return cls(tuple(targets), executions, walls, dict(seconds))
+        others = (e for graph, es in record.executions.items() if graph not in targets for e in es)
+        parts = breakdown.parts(record.graphs, executions, others)
+        return cls(tuple(targets), executions, walls, dict(seconds), parts)
 
     @property
     def longest_wall(self) -> float:
@@ -102,11 +105,9 @@ def assemble(
     counts: Counter[str] = Counter()
     steps = []
     total = sum(sum(map(op_seconds, es)) for es in own.executions.values())
-    others = (e for g, es in record.executions.items() if g not in own.targets for e in es)
-    divided = breakdown.parts(record.graphs, own.executions, others)
     for graph in own.targets:
         lines = python.lines() if python and graph == own.targets[0] else ()
-        steps.append(_step(record, own, graph, total, index, counts, divided.get(graph, ()), lines))
+        steps.append(_step(record, own, graph, total, index, counts, lines))
     if python and python_matters(steps[0]) and python.why:
         notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
     by_text = {key.key: key for key in record.keys.values()}
@@ -158,7 +159,6 @@ def _step(
     total: float,
     index: dict[str, int],
     counts: Counter[str],
-    parts: tuple[doc.Part, ...],
     lines: tuple[doc.Line, ...],
 ) -> doc.Step:
     told = record.graphs[graph]
@@ -207,7 +207,7 @@ def _step(
         wall=_samples(own.walls[graph]),
         span=_samples([span(e) for e in executions]),
         nodes=tuple(nodes),
-        parts=parts,
+        parts=own.parts.get(graph, ()),
         lines=lines,
     )
 

@@ -145,7 +145,7 @@ def test_inputs_of_a_key(text, parts):
 
 
 def test_the_heaviest_ops():
-    own = Own((), {}, {}, {"a": [5.0, 1.0], "b": [3.0], "c": [1.0]})
+    own = Own((), {}, {}, {"a": [5.0, 1.0], "b": [3.0], "c": [1.0]}, {})
     assert own.heaviest(0.5) == ["a"]
     assert own.heaviest(0.9) == ["a", "b"]
     assert own.heaviest(1.0) == ["a", "b", "c"]

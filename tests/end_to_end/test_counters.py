@@ -1,0 +1,159 @@
+"""Counters, the parts of a step and Python's line in the profiles of real jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import profile as documents
+from dltune.documents.profile import Profile
+from dltune.machine.perf import events, probe
+
+pytestmark = pytest.mark.tensorflow
+
+JOBS = Path(__file__).parent.parent / "jobs"
+SOFTWARE = ("task-clock", "minor-faults", "major-faults", "context-switches", "cpu-migrations")
+
+
+def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def profiled(folder: Path, counters: str, script: str) -> Profile:
+    path = folder / "profile.json"
+    done = dltune(
+        *("profile", "--steps", 4, "--counters", counters, "-o", path, "--"),
+        *(sys.executable, JOBS / script),
+    )
+    assert done.returncode == 0, done.stderr
+    return documents.load(path)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """Context switches can be counted only with the privilege for it."""
+    if events.parse("minor-faults").exclude_kernel:
+        pytest.skip("this process may not count what happens in the kernel")
+    return profiled(tmp_path_factory.mktemp("counted"), "software", "gradient_tape.py")
+
+
+def test_every_op_is_counted_at_every_case(counted: Profile) -> None:
+    controlled = [op for op in counted.ops if op.times]
+    assert controlled
+    for op in controlled:
+        for time in op.times:
+            assert tuple(count.event for count in time.counts) == SOFTWARE, op.key
+            assert all(count.running == 1 for count in time.counts)
+            assert all(0 < count.samples <= time.samples for count in time.counts)
+
+
+def test_an_op_that_computes_all_the_time_has_that_time_on_the_clock(counted: Profile) -> None:
+    """On one thread, a long op's task-clock is its wall time, unless the core is taken away."""
+    heavy = max(
+        (op for op in counted.ops if op.times and op.times[0].threads == 1),
+        key=lambda op: op.times[0].median,
+    )
+    clock = next(c for c in heavy.times[0].counts if c.event == "task-clock")
+    assert 0.5 * heavy.times[0].min < clock.value
+    switches = next(c for c in heavy.times[0].counts if c.event == "context-switches")
+    assert switches.value < 1000
+
+
+def test_ops_gaps_and_other_threads_add_up_to_the_process(counted: Profile) -> None:
+    assert counted.counters is not None
+    totals = {total.event: total for total in counted.counters.totals}
+    assert set(totals) == set(SOFTWARE) - {"cpu-migrations"}
+    for total in totals.values():
+        parts = total.ops + total.gaps + total.others
+        # what short-lived threads used is the process's alone; a handful is no share of anything
+        assert parts == pytest.approx(total.process, rel=0.02, abs=20), total
+        assert total.ops >= 0
+        assert total.others >= 0
+    assert totals["minor-faults"].ops > 0
+    assert totals["task-clock"].ops > totals["task-clock"].others
+
+
+def test_what_measuring_costs_is_told(counted: Profile) -> None:
+    assert counted.counters is not None
+    found = counted.counters.overhead
+    assert found is not None
+    assert found.pairs >= 3
+    assert found.low <= found.median <= found.high
+
+
+def test_the_parts_of_a_step_add_up(counted: Profile) -> None:
+    (step,) = counted.steps
+    assert {part.name for part in step.parts} == {
+        "ops",
+        "executor",
+        "input",
+        "communication",
+        "python",
+    }
+    assert sum(part.seconds for part in step.parts) == pytest.approx(step.wall.median, rel=0.2)
+
+
+def test_auto_says_what_can_be_counted_here(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "auto", "gradient_tape.py").counters
+    assert found is not None
+    assert found.asked == "auto"
+    assert found.why.strip().count("\n") == 0
+    assert found.groups
+    assert all(group for group in found.groups)
+
+
+def test_none_counts_nothing(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "none", "gradient_tape.py")
+    assert found.counters is None
+    assert not any(time.counts for op in found.ops for time in op.times)
+
+
+def test_a_slow_input_pipeline_and_its_line_are_named(tmp_path: Path) -> None:
+    """The tape's loop draws its batches in Python: it is that line, or input, that takes time."""
+    found = profiled(tmp_path, "none", "slow_python.py")
+    (step,) = found.steps
+    parts = {part.name: part.seconds for part in step.parts}
+    assert parts["python"] > parts["executor"]
+    assert step.lines
+    assert "augment" in step.lines[0].where
+    assert step.lines[0].where.startswith("slow_python.py:")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("minor-fautls", "minor-faults"), ("sofware", "software"), ("LLC-lod-misses", "LLC-load")],
+)
+def test_unknown_events_are_refused_with_near_matches(
+    tmp_path: Path, asked: str, told: str
+) -> None:
+    done = dltune("profile", "--counters", asked, "-o", tmp_path / "p.json", "--", "true")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(probe.available().paranoid in (-1, 0, 1), reason="anybody may count all here")
+def test_an_ordinary_user_is_told_what_may_not_be_counted() -> None:
+    """From paranoid level 2 on, an ordinary user cannot count what happens in the kernel."""
+    code = (
+        "from dltune.machine.perf import presets\n"
+        "from dltune.errors import UsageError\n"
+        "import os; os.setgid(65534); os.setuid(65534)\n"
+        "try: print('\\n'.join((presets.choose('software')[1], presets.choose('cs')[1])))\n"
+        "except UsageError as error: print('refused:', error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "paranoid" in done.stdout
+    assert "refused" in done.stdout
