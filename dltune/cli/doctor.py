@@ -19,13 +19,17 @@ COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(as_json: bool) -> None:
+@click.option("--selftest", is_flag=True, help="Check counters against work that is known, too.")
+def command(as_json: bool, selftest: bool) -> None:
     """What can be measured and enforced on this machine.
 
     Each line is ok, limited or missing, says what was found and the one thing to do about it. Exit
-    code 1 when something is missing that neither profile nor run can do without.
+    code 1 when something is missing that neither profile nor run can do without, or when a counter
+    counts wrong.
     """
     checks = examine()
+    if selftest:
+        checks += _selftest()
     if as_json:
         click.echo(document(checks))
     elif sys.stdout.isatty():
@@ -57,6 +61,13 @@ def examine() -> list[Check]:
         _plugin(found),
         py_spy.py_spy(),
     ]
+
+
+def _selftest() -> list[Check]:
+    from dltune.machine.checks import events
+    from dltune.machine.perf import selftest
+
+    return [events.counted(outcome) for outcome in selftest.run()]
 
 
 def _plugin(found: Installed | None) -> Check:

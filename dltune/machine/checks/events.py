@@ -5,6 +5,7 @@ from __future__ import annotations
 from dltune.machine.checks import Check
 from dltune.machine.perf.probe import PerfEvents
 from dltune.machine.perf.refusal import USER_LEVEL, Refused
+from dltune.machine.perf.selftest import Outcome
 
 
 def perf_events(found: PerfEvents) -> list[Check]:
@@ -40,4 +41,19 @@ def _paranoid(found: PerfEvents) -> Check:
         )
     return Check(
         "perf paranoid", "ok", f"level {level}, which does not bar counting one's own user space"
+    )
+
+
+def counted(outcome: Outcome) -> Check:
+    """A counter against work that is known; one that counts wrong must not be believed."""
+    if outcome.right is None:
+        return Check(outcome.name, "limited", f"not tested: {outcome.sentence}")
+    if outcome.right:
+        return Check(outcome.name, "ok", outcome.sentence)
+    return Check(
+        outcome.name,
+        "missing",
+        outcome.sentence,
+        "do not count such events here: dltune profile --counters none",
+        required=True,
     )

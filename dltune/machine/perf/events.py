@@ -145,7 +145,7 @@ def _event(wanted: str, root: Path) -> Event:
         return _of_unit(wanted, match[1], match[2], root)
     # a unit's own name wins over raw: a few begin with r and go on in hexadecimal digits
     for unit in _core_units(root):
-        if (unit / "events" / wanted).is_file() and not wanted.endswith(_ATTACHED):
+        if wanted in _names(unit / "events"):
             return replace(_of_unit(wanted, unit.name, wanted, root), name=wanted)
     if match := _RAW.fullmatch(wanted):
         return Event(wanted, syscall.TYPE_RAW, int(match[1], 16))
@@ -190,7 +190,7 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
         field, value = match[1], match[2]
         if field == "name" and value:
             label = value
-        elif value is None and (unit / "events" / field).is_file():
+        elif value is None and field in _names(unit / "events"):
             # what stands beside a named event fills in or overrides its terms
             settings = {**_named(unit, field), **settings}
         else:
@@ -219,15 +219,15 @@ def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: st
     if field in configs:
         layout = f"{field}:0-63"
     else:
-        try:
+        if field in _names(unit / "format"):
             layout = (unit / "format" / field).read_text().strip()
-        except OSError:
+        else:
             known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
             raise UsageError(
                 f"{wanted}: unit {unit.name!r} has no field or event {field!r}"
                 f"{_nearest(field, known)}",
                 remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
-            ) from None
+            )
     word, _, ranges = layout.partition(":")
     if word not in configs:
         raise UsageError(f"{wanted}: field {field} is part of {word}, which dltune cannot set")
@@ -256,13 +256,12 @@ def _tracepoint(wanted: str, root: Path) -> Event:
                     f"{wanted}: there are no tracepoints {subsystem!r}"
                     f"{_nearest(subsystem, subsystems)}"
                 )
-            number = folder / subsystem / name / "id"
-            if not name or not number.is_file():
-                known = [child.name for child in (folder / subsystem).iterdir() if child.is_dir()]
+            known = [child.name for child in (folder / subsystem).iterdir() if child.is_dir()]
+            if name not in known:
                 raise UsageError(
                     f"{wanted}: {subsystem} has no tracepoint {name!r}{_nearest(name, known)}"
                 )
-            config = int(number.read_text())
+            config = int((folder / subsystem / name / "id").read_text())
         except PermissionError:
             raise UsageError(
                 f"{wanted}: only root may read the kernel's tracepoints here",
