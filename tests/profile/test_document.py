@@ -149,4 +149,4 @@ def test_the_heaviest_ops():
     assert own.heaviest(0.5) == ["a"]
     assert own.heaviest(0.9) == ["a", "b"]
     assert own.heaviest(1.0) == ["a", "b", "c"]
-    assert Own((), {}, {}, {}).heaviest(0.9) == []
+    assert Own((), {}, {}, {}, {}).heaviest(0.9) == []
