@@ -93,10 +93,11 @@ def told(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[s
     ]
     for reason, count in Counter(left.values()).most_common():
         kinds = sorted({key.split("(")[0] for key, why in left.items() if why == reason})
-        sentences.append(f"{count} ops were left out: {reason} ({_some(kinds)})")
+        ops = "1 op was" if count == 1 else f"{count} ops were"
+        sentences.append(f"{ops} left out: {reason} ({_some(kinds)})")
     if other := sorted(wanted - came - left.keys()):
         sentences.append(
-            f"{len(other)} ops came back under another key, as TensorFlow rewrote them "
+            f"{len(other)} of them came back under another key, as TensorFlow rewrote them "
             f"differently: {_some(other)}"
         )
     return sentences

@@ -92,13 +92,12 @@ def build(task: Task) -> Made:
     tensors = views.tensors()
     positions = {view: index for index, view in enumerate(tensors)}
 
-    @tf.function
     def standalone(*inputs: tf.Tensor) -> tf.Tensor:
         made = [_emit(op, {i: inputs[positions[v]] for i, v in op.views.items()}) for op in ops]
         with tf.control_dependencies([result for results in made for result in results]):
             return tf.constant(0)
 
-    return Made(standalone, list(tensors.values()), len(ops), left)
+    return Made(tf.function(standalone), list(tensors.values()), len(ops), left)
 
 
 def _prepared(wanted: Standalone, views: Views) -> _Op:
@@ -178,6 +177,9 @@ def _emit(op: _Op, tensors: dict[int, tf.Tensor]) -> list[tf.Tensor]:
             result = tf.raw_ops.LeakyRelu(features=result, alpha=alpha)
         else:
             result = getattr(tf.nn, follower.lower(), tf.nn.relu)(result)
+    if op.plain.then:
+        # the remapper leaves alone what anything waits for by a control edge
+        return [tf.raw_ops.Shape(input=result)]
     if op.plain.bias_gradient:
         return [result, tf.raw_ops.BiasAddGrad(out_backprop=inputs[2])]
     return list(result) if isinstance(result, tuple) else [result]

@@ -1,0 +1,32 @@
+"""The plain ops behind those that TensorFlow rewrites them into."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.documents.opkey import parse
+from dltune.profile.standalone.rewritten import Plain, plain
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("Conv2D()", Plain("Conv2D")),
+        ("_MklMatMul()", Plain("MatMul")),
+        ("_MklNativeConv2DBackpropInput()", Plain("Conv2DBackpropInput")),
+        ("_MklNativeFusedBatchNormV3()", Plain("FusedBatchNormV3")),
+        ("_FusedMatMul(){fused_ops=[BiasAdd,Relu]}", Plain("MatMul", ("BiasAdd", "Relu"))),
+        ("_MklNativeFusedConv2D(){fused_ops=[BiasAdd]}", Plain("Conv2D", ("BiasAdd",))),
+        (
+            "_MklNativeConv2DBackpropFilterWithBias()",
+            Plain("Conv2DBackpropFilter", bias_gradient=True),
+        ),
+    ],
+)
+def test_plain_ops(key, expected):
+    assert plain(parse(key)) == expected
+
+
+def test_an_unknown_fusion_is_refused():
+    with pytest.raises(ValueError, match="FusedBatchNorm, which is not made up"):
+        plain(parse("_FusedConv2D(){fused_ops=[FusedBatchNorm]}"))
