@@ -4,50 +4,20 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from dltune.documents.profile import Line
+from dltune.job.stacks import Frame, NoStack, own_line, stacks
 from dltune.machine.checks.py_spy import executable, py_spy
 
 # looks at a job, and the seconds over which they are spread
 LOOKS, SECONDS = 30, 6.0
-# a look that takes longer is given up
-PATIENCE_SECONDS = 5.0
-
-# Frames that are not the job's: the interpreter's own library, TensorFlow, what AutoGraph made of
-# the job's functions while it traced them. Of the rest, installed packages come last.
-_FOREIGN = re.compile(
-    r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
-    r"|/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
-)
-_INSTALLED = re.compile(r"/(site|dist)-packages/")
 # TensorFlow's Python from which a graph runs, eager and in sessions
 _RUNS_GRAPH = re.compile(r"/tensorflow/python/(eager/polymorphic_function/|client/session\.py)")
 _CALLS_RUNTIME = frozenset({"quick_execute", "call_function", "_call_tf_sessionrun"})
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """A Python function that a thread is in: its file's full path, and the line there."""
-
-    name: str
-    filename: str
-    line: int
-
-
-class _Thread(msgspec.Struct, frozen=True):
-    """One thread as `py-spy dump --json` tells it, the innermost frame first."""
-
-    os_thread_id: int | None
-    frames: list[Frame]
-
-
-_decode = msgspec.json.Decoder(list[_Thread]).decode
 
 
 class PythonLines:
@@ -126,29 +96,10 @@ class PythonLines:
                 return
 
     def _look(self, command: str) -> None:
-        arguments = [command, "dump", "--nonblocking", "--json", "--pid", str(self._pid)]
         try:
-            # out of the terminal's reach: ^C is for dltune to answer
-            looked = subprocess.run(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=PATIENCE_SECONDS,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            self._failure = f"py-spy took longer than {PATIENCE_SECONDS:.0f} s for a look"
-            return
-        except OSError as error:
-            self._failure = f"py-spy could not be started: {error}"
-            return
-        if looked.returncode != 0:
-            self._failure = _reason(looked.stderr.decode(errors="replace"))
-            return
-        try:
-            threads = _decode(looked.stdout)
-        except msgspec.DecodeError as error:
-            self._failure = f"this py-spy tells stacks in a form that dltune cannot read: {error}"
+            threads = stacks(command, self._pid)
+        except NoStack as error:
+            self._failure = str(error)
             return
         stack = next((t.frames for t in threads if t.os_thread_id == self._thread), None)
         if stack is None:
@@ -169,23 +120,3 @@ def runs_graph(stack: Sequence[Frame]) -> bool:
         and innermost.name.rpartition(".")[2] in _CALLS_RUNTIME  # "Class.method" since 3.11
         and any(_RUNS_GRAPH.search(frame.filename) for frame in stack)
     )
-
-
-def own_line(stack: Sequence[Frame]) -> str | None:
-    """The innermost frame that is the job's own, as "file.py:31 (function)"; that of an installed
-    package when the whole job is one; None when there is neither."""
-    candidates = [frame for frame in stack if not _FOREIGN.search(frame.filename)]
-    own = [frame for frame in candidates if not _INSTALLED.search(frame.filename)]
-    for frame in own or candidates:
-        return f"{Path(frame.filename).name}:{frame.line} ({frame.name})"
-    return None
-
-
-def _reason(stderr: str) -> str:
-    """Why a look failed, from what py-spy said."""
-    if "ermission denied" in stderr or "Permission Denied" in stderr:
-        return "py-spy may not read the job's memory: permission denied"
-    if "No such file" in stderr or "No such process" in stderr:
-        return "the job's process ended before py-spy could look at it"
-    first = next(iter(stderr.strip().splitlines()), "it gave no reason")
-    return f"py-spy failed: {first.removeprefix('Error: ')}"

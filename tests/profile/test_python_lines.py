@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dltune.job import stacks
+from dltune.job.stacks import Frame, own_line
 from dltune.machine.checks.py_spy import py_spy
-from dltune.profile import python_lines
-from dltune.profile.python_lines import Frame, PythonLines, own_line, runs_graph
+from dltune.profile.python_lines import PythonLines, runs_graph
 
 SITE = "/venv/lib/python3.11/site-packages"
 EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 53)
@@ -196,7 +197,7 @@ def test_a_py_spy_that_fails(job, tmp_path, monkeypatch, script, why):
     stand_in(tmp_path / "py-spy", script)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     if "sleep" in script:
-        monkeypatch.setattr(python_lines, "PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.05)
     looking = PythonLines(job.pid, looks=1, seconds=0.01)
     looking.start()
     assert finished(looking).lines() == ()

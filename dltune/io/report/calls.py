@@ -1,0 +1,85 @@
+"""Threads that wait for storage, and what they wait in: a read call, or a page fault.
+
+/proc/PID/task/TID/syscall tells the number and arguments of the call that a sleeping thread is in,
+and -1 for one that sleeps in a page fault. It needs the right to look into the process.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Literal
+
+from dltune.io.report.processes import parse_stat, read
+
+# calls that read a file, by number: which of their arguments is the size and which the offset
+_SIZED: dict[str, dict[int, tuple[int, int | None]]] = {
+    "x86_64": {0: (2, None), 17: (2, 3)},
+    "aarch64": {63: (2, None), 67: (2, 3)},
+}
+# those whose sizes stand in a vector in the process's memory
+_VECTORED: dict[str, dict[int, int | None]] = {
+    "x86_64": {19: None, 295: 3, 327: 3},
+    "aarch64": {65: None, 69: 3, 286: 3},
+}
+# sleeping in the kernel without interruption, but for a lock and not for storage
+_LOCKS = (b"rwsem", b"mutex", b"futex", b"rt_mutex")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A thread that waits for storage.
+
+    `descriptor`, `size` and `offset` are of its call as far as they can be told; `offset` is None
+    for a call that reads from the descriptor's position. All None in a page fault.
+    """
+
+    cause: Literal["call", "fault", "unknown"]
+    descriptor: int | None = None
+    size: int | None = None
+    offset: int | None = None
+
+
+def waiting(pid: int, tid: int, may_look: bool) -> Wait | None:
+    """What the thread waits in; None when it does not wait for storage, or has ended.
+
+    Without the right to look, a thread in uninterruptible sleep is taken to wait for storage.
+    """
+    folder = f"/proc/{pid}/task/{tid}"
+    data = read(f"{folder}/stat")
+    if not data:
+        return None
+    state = parse_stat(data).state
+    if state not in "DS" or (state == "S" and not may_look):
+        return None
+    if not may_look:
+        return Wait("unknown")
+    return parse(read(f"{folder}/syscall") or b"", state, read(f"{folder}/wchan") or b"")
+
+
+def parse(call: bytes, state: str, place: bytes) -> Wait | None:
+    """From the contents of `syscall` and `wchan`. A read call in interruptible sleep may be one of
+    a pipe or a socket: whoever asks knows what the descriptor is."""
+    fields = call.split()
+    uninterruptible = state == "D"
+    if not fields or fields[0] == b"running":
+        return Wait("unknown") if uninterruptible else None
+    number = int(fields[0])
+    if number == -1:
+        locked = any(lock in place for lock in _LOCKS)
+        return Wait("fault") if uninterruptible and not locked else None
+    arguments = [int(field, 16) for field in fields[1:7]]
+    machine = platform.machine()
+    if number in _SIZED.get(machine, {}):
+        size, offset = _SIZED[machine][number]
+        return Wait(
+            "call",
+            arguments[0] & 0xFFFFFFFF,
+            arguments[size],
+            None if offset is None else arguments[offset],
+        )
+    if number in _VECTORED.get(machine, {}):
+        at = _VECTORED[machine][number]
+        return Wait("call", arguments[0] & 0xFFFFFFFF, None, None if at is None else arguments[at])
+    # some other call asleep: of an architecture that is not known here, perhaps a read
+    return Wait("unknown") if uninterruptible and machine not in _SIZED else None

@@ -1,0 +1,208 @@
+"""The data files of a process: what it has mapped, and what it has open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dltune.documents.io import FileFormat
+from dltune.io.report import cached, formats, storage
+
+# bytes; a file of no known format is data from here on
+LARGE = 1 << 20
+# files of no known format in these places belong to programs
+_PROGRAMS = re.compile(
+    r"^/(usr|lib|lib64|bin|sbin|etc|proc|sys|dev(?!/shm/))/|/(site|dist)-packages/"
+)
+_HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ ([1-9]\d*) +(/.*)$")
+_DELETED = " (deleted)"
+
+# device and inode: what the kernel knows a file by
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Addresses `start` to `end` show the file from `offset` on. `resident`: bytes of it in the
+    process's page table. `advice`: what madvise was told of it."""
+
+    key: Key
+    start: int
+    end: int
+    offset: int
+    resident: int
+    advice: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A descriptor: its position, and whether it bypasses the page cache (O_DIRECT)."""
+
+    key: Key
+    descriptor: int
+    position: int
+    direct: bool
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one process holds of data files at one moment."""
+
+    mappings: tuple[Mapping, ...]
+    opened: tuple[Opened, ...]
+
+
+@dataclass
+class Known:
+    """A data file, open here for as long as it is watched: a deleted one can still be looked at.
+
+    `first` and `last`: what was in the page cache at the first and the last look.
+    """
+
+    path: str
+    descriptor: int
+    format: FileFormat
+    size: int
+    device: str
+    first: cached.Cached | None
+    last: cached.Cached | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = self.first
+
+    def look(self) -> None:
+        self.last = cached.cached(self.descriptor)
+        self.size = os.fstat(self.descriptor).st_size
+
+
+class DataFiles:
+    """The data files of a job, found in the surveys of its processes."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Known] = {}
+        self._others: set[Key] = set()
+
+    def close(self) -> None:
+        for known in self.known.values():
+            os.close(known.descriptor)
+
+    def survey(self, pid: int) -> Survey | None:
+        """The data files of a process now; None when it ended or may not be looked into."""
+        try:
+            mappings = list(self._mappings(pid))
+            opened = list(self._opened(pid))
+        except OSError:
+            return None
+        return Survey(tuple(mappings), tuple(opened))
+
+    def _mappings(self, pid: int) -> Iterator[Mapping]:
+        found = list(_smaps(Path(f"/proc/{pid}/smaps").read_bytes()))
+        programs = {inode for _, inode, _, executable in found if executable}
+        keys: dict[tuple[int, str], Key | None] = {}
+        for mapping, inode, path, _ in found:
+            if inode in programs:
+                continue
+            if (inode, path) not in keys:
+                keys[inode, path] = self._key(pid, path, inode)
+            if (key := keys[inode, path]) is not None:
+                yield Mapping(key, *mapping)
+
+    def _key(self, pid: int, path: str, inode: int) -> Key | None:
+        """Of a mapped file, when it is data. Its path is of the process's own root; it may have
+        been deleted, or another put in its place."""
+        place = f"/proc/{pid}/root{path}"
+        with contextlib.suppress(OSError):
+            status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
+            if status.st_ino == inode:
+                return self._examined(place, path, status)
+        for _, target, status in _descriptors(pid):
+            if status.st_ino == inode:
+                return self._examined(target, path, status)
+        return None
+
+    def _opened(self, pid: int) -> Iterator[Opened]:
+        for number, target, status in _descriptors(pid):
+            key = status.st_dev, status.st_ino
+            if key in self._others:
+                continue
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if key not in self.known:
+                    path = os.readlink(target)  # noqa: PTH115 - as above
+                    if self._examined(target, path, status) is None:
+                        continue
+                told = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+                fields = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+                flags = int(fields["flags"], 8)
+                yield Opened(key, number, int(fields["pos"]), bool(flags & os.O_DIRECT))
+
+    def _examined(self, place: str, path: str, status: os.stat_result) -> Key | None:
+        """The key of the file at `place`, known as `path`, when it is data."""
+        key = status.st_dev, status.st_ino
+        if key in self.known:
+            return key
+        if key in self._others or not stat.S_ISREG(status.st_mode):
+            return None
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        path = path.removesuffix(_DELETED)
+        known = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path, status.st_size)
+        if known is None or (
+            known == "other" and (status.st_size < LARGE or _PROGRAMS.search(path))
+        ):
+            os.close(descriptor)
+            self._others.add(key)
+            return None
+        self.known[key] = Known(
+            path=path,
+            descriptor=descriptor,
+            format=known,
+            size=status.st_size,
+            device=storage.device_of(status.st_dev),
+            first=cached.cached(descriptor),
+        )
+        return key
+
+
+def _smaps(
+    data: bytes,
+) -> Iterator[tuple[tuple[int, int, int, int, str], int, str, bool]]:
+    """Of each mapping of a file: (start, end, offset, resident, advice), inode, path, whether it is
+    executable."""
+    match: re.Match[bytes] | None = None
+    resident = 0
+    for line in data.splitlines():
+        if line[:1] in b"0123456789abcdef":
+            match = _HEADER.match(line)
+        elif match is None:
+            continue
+        elif line.startswith(b"Rss:"):
+            resident = int(line.split()[1]) * 1024
+        elif line.startswith(b"VmFlags:"):
+            flags = line.split()
+            advice = "random" if b"rr" in flags else "sequential" if b"sr" in flags else "normal"
+            start, end, offset = int(match[1], 16), int(match[2], 16), int(match[4], 16)
+            yield (
+                (start, end, offset, resident, advice),
+                int(match[5]),
+                os.fsdecode(match[6]).removesuffix(_DELETED),
+                b"x" in match[3],
+            )
+
+
+def _descriptors(pid: int) -> Iterator[tuple[int, str, os.stat_result]]:
+    """The plain files that a process has open to read: number, place, status."""
+    with os.scandir(f"/proc/{pid}/fd") as entries:
+        numbers = [int(entry.name) for entry in entries]
+    for number in numbers:
+        place = f"/proc/{pid}/fd/{number}"
+        with contextlib.suppress(OSError):
+            status = os.stat(place)  # noqa: PTH116 - as above
+            if stat.S_ISREG(status.st_mode) and os.lstat(place).st_mode & stat.S_IRUSR:
+                yield number, place, status

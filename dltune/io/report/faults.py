@@ -1,0 +1,150 @@
+"""Page faults by file and offset, from the kernel's events.
+
+Every fault of a thread is sampled with its address, in short bursts: within a burst the series is
+whole, so that one access can be told from the next, and between bursts the job is left alone. How
+many faults there are in all is known from /proc.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dltune.errors import UsageError
+from dltune.io.report.data_files import Key, Mapping
+from dltune.machine.perf.events import parse
+from dltune.machine.perf.ring import Lost, Ring, Sample
+
+PAGE = mmap.PAGESIZE
+# threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
+THREADS, PAGES = 8, 16
+BURST_SECONDS = 0.2
+# the kernel maps what is cached around a fault (fault_around_bytes): so far may a sequential
+# reader's next fault be
+AROUND = 64 << 10
+# accesses kept of a thread and file
+KEPT = 20_000
+
+
+@dataclass
+class Faults:
+    """Of one thread on one file, in all bursts.
+
+    `series`: the accesses of each burst in their order, (offset, bytes).
+    """
+
+    major: int = 0
+    minor: int = 0
+    series: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        return sum(map(len, self.series))
+
+
+@dataclass
+class Seen:
+    """A thread in the bursts: `major` and `minor` faults, those on data files and all others."""
+
+    major: int = 0
+    minor: int = 0
+    files: dict[Key, Faults] = field(default_factory=dict)
+
+
+class FaultWatch:
+    """Bursts of samples. `refused` says why there can be none."""
+
+    def __init__(self) -> None:
+        self.threads: dict[tuple[int, int], Seen] = {}
+        self.pages: dict[Key, Counter[int]] = {}  # faults by page, of all threads
+        self.processes: dict[Key, dict[int, set[int]]] = {}  # pages by process
+        self.refused: UsageError | None = None
+        self._rings: list[tuple[bool, int, int, Ring]] = []
+        self._until = 0.0
+
+    @property
+    def running(self) -> bool:
+        return bool(self._rings)
+
+    @property
+    def due(self) -> float:
+        """When the burst is to end."""
+        return self._until
+
+    def begin(self, threads: Sequence[tuple[int, int]]) -> None:
+        """A burst on threads (pid, tid), the first `THREADS` of them."""
+        for pid, tid in threads[:THREADS]:
+            try:
+                for event in ("major-faults", "minor-faults"):
+                    ring = Ring(parse(event), tid=tid, pages=PAGES)
+                    self._rings.append((event == "major-faults", pid, tid, ring))
+            except UsageError as error:
+                # a thread that has ended meanwhile, or too little memory for so many rings
+                if not self._rings and not self.threads and _alive(pid, tid):
+                    self.refused = error
+                break
+        for _, _, _, ring in self._rings:
+            ring.enable()
+        self._until = time.monotonic() + BURST_SECONDS
+
+    def end(self, mappings: dict[int, Sequence[Mapping]]) -> None:
+        """Take the samples of the burst; `mappings` of each process tell the files."""
+        for _, _, _, ring in self._rings:
+            ring.disable()
+        faults: dict[tuple[int, int], list[tuple[float, bool, int]]] = {}
+        ends: dict[tuple[int, int], float] = {}
+        for major, pid, tid, ring in self._rings:
+            found = faults.setdefault((pid, tid), [])
+            records = ring.drain()
+            samples = [record for record in records if isinstance(record, Sample)]
+            found += [(sample.time, major, sample.address) for sample in samples]
+            if samples and any(isinstance(record, Lost) for record in records):
+                # a full ring drops what comes: the series is whole up to there
+                last = samples[-1].time
+                ends[pid, tid] = min(last, ends.get((pid, tid), last))
+            ring.close()
+        self._rings.clear()
+        for thread, series in faults.items():
+            end = ends.get(thread)
+            whole = sorted(fault for fault in series if end is None or fault[0] <= end)
+            self._take(thread, whole, mappings.get(thread[0], ()))
+
+    def close(self) -> None:
+        for _, _, _, ring in self._rings:
+            ring.close()
+        self._rings.clear()
+
+    def _take(
+        self,
+        thread: tuple[int, int],
+        faults: Sequence[tuple[float, bool, int]],
+        mappings: Sequence[Mapping],
+    ) -> None:
+        seen = self.threads.setdefault(thread, Seen())
+        fresh: dict[Key, list[tuple[int, int]]] = {}
+        for _, major, address in faults:
+            seen.major += major
+            seen.minor += not major
+            mapping = next((m for m in mappings if m.start <= address < m.end), None)
+            if mapping is None:
+                continue
+            of_file = seen.files.setdefault(mapping.key, Faults())
+            of_file.major += major
+            of_file.minor += not major
+            page = (address - mapping.start + mapping.offset) // PAGE
+            self.pages.setdefault(mapping.key, Counter())[page] += 1
+            pages = self.processes.setdefault(mapping.key, {}).setdefault(thread[0], set())
+            pages.add(page)
+            fresh.setdefault(mapping.key, []).append((page * PAGE, PAGE))
+        for key, series in fresh.items():
+            if seen.files[key].kept < KEPT:
+                seen.files[key].series.append(series)
+
+
+def _alive(pid: int, tid: int) -> bool:
+    from dltune.io.report.processes import threads
+
+    return tid in threads(pid)

@@ -1,0 +1,55 @@
+"""The Python line at which a thread stands while it waits for storage, as py-spy sees it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from dltune.documents.io import Line
+from dltune.job.stacks import NoStack, own_line, stacks
+from dltune.machine.checks.py_spy import executable, py_spy
+
+
+class WaitingLines:
+    """Looks at threads that were just seen waiting. A look runs beside the caller, at the lowest
+    priority, and never stops the job: one that finds a stack in change is lost."""
+
+    def __init__(self) -> None:
+        check = py_spy()
+        self._command = executable() if check.state == "ok" else None
+        self.failure = None if self._command else f"py-spy: {check.found}"
+        self._found: Counter[str] = Counter()
+        self._worker: threading.Thread | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._command is not None and (self._worker is None or not self._worker.is_alive())
+
+    def look(self, pid: int, tid: int) -> None:
+        """Begin a look at a process, for the line of `tid`; of its main thread when that one runs
+        no Python (the threads of an input pipeline do not)."""
+        assert self._command is not None
+        arguments = (self._command, pid, tid)
+        self._worker = threading.Thread(target=self._look, args=arguments, daemon=True)
+        self._worker.start()
+
+    def finish(self) -> None:
+        """Wait for a look that is under way."""
+        if self._worker is not None:
+            self._worker.join()
+
+    def lines(self) -> tuple[Line, ...]:
+        """The most frequent first."""
+        total = self._found.total()
+        return tuple(Line(where, n / total, n) for where, n in self._found.most_common())
+
+    def _look(self, command: str, pid: int, tid: int) -> None:
+        try:
+            found = {thread.os_thread_id: thread for thread in stacks(command, pid, gently=True)}
+        except NoStack as error:
+            self.failure = self.failure or str(error)
+            return
+        for wanted in (tid, pid):
+            if wanted in found and (where := own_line(found[wanted].frames)):
+                self._found[where] += 1
+                return

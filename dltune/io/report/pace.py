@@ -1,0 +1,34 @@
+"""Looking so seldom that the job does not feel it: each kind of look waits in proportion to what
+its last ones cost."""
+
+from __future__ import annotations
+
+import random
+import time
+
+
+class Pace:
+    """When the next look of one kind is due.
+
+    Waits at least `least` seconds, and so long that looking takes at most `share` of the time of
+    one CPU. The waits vary by a third, so that looks keep no time with what they look at.
+    """
+
+    def __init__(self, least: float, share: float) -> None:
+        self._least = least
+        self._share = share
+        self._cost = 0.0
+        self._began = 0.0
+        self.due = time.monotonic()
+        self.looks = 0
+
+    def begin(self) -> None:
+        self._began = time.thread_time()
+
+    def end(self) -> None:
+        cost = time.thread_time() - self._began
+        # rises at once, falls slowly: one cheap look does not make up for a dear one
+        self._cost = max(cost, 0.8 * self._cost + 0.2 * cost)
+        self.looks += 1
+        wait = max(self._least, self._cost / self._share)
+        self.due = time.monotonic() + wait * random.uniform(0.83, 1.17)

@@ -1,0 +1,111 @@
+"""Sequential, strided or shuffled: what a series of accesses of one thread is.
+
+Accesses are joined into *pieces*: an access that begins at most `near` bytes behind the end of the
+one before goes on with its piece. Then the jumps between pieces tell. A record of several pages is
+one piece so, and the kernel's own steps (16 pages mapped around a fault) are no jumps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.io import PatternKind
+
+# fewer accesses than this tell nothing
+LEAST = 8
+# of accesses: with fewer jumps than that a reader goes on sequentially
+FEW_JUMPS = 0.04
+# of jumps: forward, or of nearly the common length
+MOST, REGULAR = 0.85, 0.6
+# jumps within this of the median have the common length
+ALIKE = 0.35
+# of the bytes passed over: a forward reader that read so much left nothing out
+FILLED = 0.7
+
+
+@dataclass(frozen=True)
+class Found:
+    """`stride`: from one piece's start to the next one's, the median of forward jumps; `run`: the
+    median length of pieces. In bytes."""
+
+    kind: PatternKind
+    stride: float | None = None
+    run: float | None = None
+
+
+def classify(accesses: Sequence[tuple[int, int]], near: int) -> Found:
+    """Of accesses (offset, length) in their order, none left out."""
+    if len(accesses) < LEAST:
+        return Found("unknown")
+    pieces = _pieces(accesses, near)
+    run = statistics.median(end - start for start, end in pieces)
+    jumps = [b[0] - a[0] for a, b in itertools.pairwise(pieces)]
+    if len(jumps) <= max(1.0, FEW_JUMPS * len(accesses)):
+        return Found("sequential", None, run)
+    forward = [jump for jump in jumps if jump > 0]
+    share = len(forward) / len(jumps)
+    stride = statistics.median(forward) if forward else None
+    if share >= MOST and stride is not None:
+        alike = sum(abs(jump - stride) <= ALIKE * stride for jump in forward)
+        return Found("strided" if alike >= REGULAR * len(jumps) else "mixed", stride, run)
+    # random order: about half of all jumps go back
+    if 0.25 <= share <= 0.75 and _spread_out(pieces):
+        return Found("shuffled", stride, run)
+    return Found("mixed", stride, run)
+
+
+def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> Found:
+    """Of some of the accesses, in their order; `read`: bytes read between the first and the last of
+    them, None when that is not known.
+
+    Between two samples of a reader that goes forward lies what it read, or what it passed over: the
+    bytes read tell which.
+    """
+    if len(accesses) < LEAST:
+        return Found("unknown")
+    run = statistics.median(length for _, length in accesses)
+    starts = [start for start, _ in accesses]
+    # an access seen twice
+    steps = [b - a for a, b in itertools.pairwise(starts) if a != b]
+    if not steps:
+        return Found("unknown")
+    forward = [step for step in steps if step > 0]
+    share = len(forward) / len(steps)
+    if share >= MOST:
+        if read is None:
+            return Found("unknown", None, run)
+        if read >= FILLED * sum(forward):
+            return Found("sequential", None, run)
+        # of the whole way it read a part, a piece at a time
+        return Found("strided", run * sum(forward) / max(read, 1), run)
+    if 0.25 <= share <= 0.75 and _spread_out([(start, start) for start in starts]):
+        return Found("shuffled", None, run)
+    return Found("mixed", None, run)
+
+
+def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    pieces: list[tuple[int, int]] = []
+    start, end = accesses[0][0], accesses[0][0] + accesses[0][1]
+    for offset, length in accesses[1:]:
+        # a step back into the piece is a page of it that is touched again
+        if start <= offset <= end + near:
+            end = max(end, offset + length)
+            continue
+        pieces.append((start, end))
+        start, end = offset, offset + length
+    pieces.append((start, end))
+    return pieces
+
+
+def _spread_out(pieces: Sequence[tuple[int, int]]) -> bool:
+    """Jumps are as long as between random places: two places that take turns are no shuffle, and
+    neither is a few steps to and fro. Between two random places of a range lies a third of it."""
+    starts = [start for start, _ in pieces]
+    low, high = min(starts), max(starts)
+    if high == low or len(set(starts)) < len(starts) // 4:
+        return False
+    mean = statistics.fmean(abs(b - a) for a, b in itertools.pairwise(starts))
+    return mean / (high - low) >= 0.15

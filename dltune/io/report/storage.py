@@ -1,0 +1,122 @@
+"""The file system and the device that a file lies on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents.io import Storage
+
+# file systems whose reads the kernel counts in no process's read_bytes, or which hold no storage
+_UNCOUNTED = re.compile(r"^(fuse|nfs|cifs|smb|ceph|lustre|gpfs|9p|virtiofs|afs|tmpfs|ramfs)")
+_ESCAPE = re.compile(r"\\(\d{3})")
+
+
+@dataclass(frozen=True)
+class _Mount:
+    device: str
+    point: str
+    kind: str
+    source: str
+
+
+def device_of(number: int) -> str:
+    """ "major:minor" of a device number such as st_dev."""
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def storage(path: Path, root: Path = Path("/"), *, shown: Path | None = None) -> Storage:
+    """What `path` lies on; `root`: where `proc` and `sys` are found.
+
+    `shown`: the file's own path, when `path` is a descriptor's. Raises OSError when `path` cannot
+    be looked at.
+    """
+    device = device_of(path.stat().st_dev)
+    mount = _mount(shown or path, device, root)
+    block = _block(device, mount.source, root)
+    return Storage(
+        device=device,
+        mount=mount.point,
+        source=mount.source,
+        kind=mount.kind,
+        read_ahead=_read_ahead(device, block, root),
+        rotational=None if block is None else _line(block / "queue/rotational") == "1",
+        scheduler=None if block is None else _chosen(_line(block / "queue/scheduler")),
+        requests=None if block is None else _number(block / "queue/nr_requests"),
+        counted=not _UNCOUNTED.match(mount.kind),
+    )
+
+
+def _mount(path: Path, device: str, root: Path) -> _Mount:
+    """The mount of that device whose point is the longest beginning of the path; a btrfs subvolume
+    has a device of its own that no mount tells, and so the path decides alone."""
+    resolved = os.path.realpath(path)
+    above = [m for m in _mounts(root) if _within(resolved, m.point)]
+    named = [m for m in above if m.device == device] or above
+    return max(named, key=lambda m: len(m.point), default=_Mount(device, "?", "?", "?"))
+
+
+def _within(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def _mounts(root: Path) -> Iterator[_Mount]:
+    try:
+        lines = (root / "proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        head, _, tail = line.partition(" - ")
+        fields, kind = head.split(), tail.split()
+        yield _Mount(fields[2], _plain(fields[4]), kind[0], _plain(kind[1]))
+
+
+def _plain(text: str) -> str:
+    """Spaces and the like are written in octal."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _block(device: str, source: str, root: Path) -> Path | None:
+    """The block device's folder in /sys; a partition's is within its disk's, which has the queue.
+    File systems over several devices (btrfs) name one of them as their source."""
+    places = [root / "sys/dev/block" / device, root / "sys/class/block" / Path(source).name]
+    for place in places:
+        if not place.exists():
+            continue
+        real = place.resolve()
+        for folder in (real, real.parent):
+            if (folder / "queue").is_dir():
+                return folder
+    return None
+
+
+def _read_ahead(device: str, block: Path | None, root: Path) -> int | None:
+    """Bytes. That of the file system itself (its backing device info), else of the block device."""
+    places = [root / "sys/class/bdi" / device / "read_ahead_kb"]
+    if block is not None:
+        places.append(block / "queue/read_ahead_kb")
+    for place in places:
+        if (kilobytes := _number(place)) is not None:
+            return kilobytes * 1024
+    return None
+
+
+def _line(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    text = _line(path)
+    return int(text) if text and text.isdecimal() else None
+
+
+def _chosen(text: str | None) -> str | None:
+    """The scheduler in brackets."""
+    match = re.search(r"\[([\w-]+)\]", text or "")
+    return match[1] if match else text

@@ -1,0 +1,384 @@
+"""A job watched for a time: looks of several kinds, each at its own pace, and what they add up to.
+
+members    the process tree, and the counts of every process and thread
+waits      which threads wait for storage at this moment, and in what
+files      data files, what of them is resident, positions of descriptors
+bursts     page faults with their addresses
+lines      the Python of a thread that was just seen waiting
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dltune.documents.io import Pressure
+from dltune.io.report import calls, processes
+from dltune.io.report.data_files import DataFiles, Key, Mapping, Survey
+from dltune.io.report.faults import FaultWatch
+from dltune.io.report.lines import WaitingLines
+from dltune.io.report.pace import Pace
+from dltune.io.report.pressure import PressureWatch
+from dltune.io.report.processes import Counts, Reads, Stat, Tree
+
+# least seconds between two looks of a kind, and the share of one CPU that it may take; together
+# they stay below a hundredth of a CPU
+MEMBERS, WAITS = (1.0, 0.003), (0.02, 0.003)
+FILES, BURSTS = (2.0, 0.0015), (1.0, 0.0015)
+LINES_SECONDS = 5.0
+# threads that are looked at for waiting: those that slept most since the last look at all
+LOOKED_AT = 48
+# accesses kept of a thread and file
+KEPT = 20_000
+
+
+@dataclass
+class ThreadSeen:
+    """A thread: its counts when it was first seen (zero for one that began since the watch did),
+    and last. `waited`: seconds that it waited for storage."""
+
+    first: Counts
+    since: float
+    last: Counts
+    until: float
+    looks: int = 0
+    waits: int = 0
+    waited: float = 0.0
+    looked: float | None = None
+
+
+@dataclass
+class FileOfProcess:
+    """What one process does with one file.
+
+    `resident`: bytes in its page table; `touched`: those that came meanwhile. `progress`: bytes by
+    which positions of its descriptors moved on, in steps forward. `positions` of a descriptor.
+    `calls` of a thread that were seen waiting: (offset, size, bytes the thread had read then).
+    """
+
+    mapped: int = 0
+    resident: int = 0
+    touched: int = 0
+    advice: str | None = None
+    direct: bool = False
+    opened: bool = False
+    progress: int = 0
+    positions: dict[int, list[int]] = field(default_factory=dict)
+    calls: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    copied: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sizes: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class ProcessSeen:
+    """`new`: began since the watch did. `first` and `last` are None when they are denied."""
+
+    pid: int
+    parent: int
+    command: str
+    owner: str
+    new: bool
+    since: float
+    until: float
+    may_look: bool
+    first_stat: Stat
+    last_stat: Stat
+    first_reads: Reads | None
+    last_reads: Reads | None
+    threads: dict[tuple[int, int], ThreadSeen] = field(default_factory=dict)
+    running: set[tuple[int, int]] = field(default_factory=set)
+    files: dict[Key, FileOfProcess] = field(default_factory=dict)
+    mappings: tuple[Mapping, ...] = ()
+    descriptors: dict[int, Key] = field(default_factory=dict)
+    ended: bool = False
+
+
+class Watch:
+    """Use as a context manager: it holds data files open."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.processes: dict[tuple[int, int], ProcessSeen] = {}
+        self.files = DataFiles()
+        self.faults = FaultWatch()
+        self.lines = WaitingLines()
+        self.began = time.monotonic()
+        self.ended = self.began
+        self.looks = 0
+        self._pressure = PressureWatch(tree.root)
+        self.pressure: tuple[Pressure, ...] = ()
+        self._members, self._waits = Pace(*MEMBERS), Pace(*WAITS)
+        self._files, self._bursts = Pace(*FILES), Pace(*BURSTS)
+        self._next_line = self.began
+        self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
+        self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
+        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._cpu = _cpu()
+        self.cpu = 0.0
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lines.finish()
+        self.faults.close()
+        self.files.close()
+
+    def run(
+        self,
+        seconds: float | None,
+        over: Callable[[], bool],
+        tell: Callable[[], None],
+    ) -> None:
+        """Look until `seconds` have passed, all processes have ended or `over` says so; `tell` is
+        called about once a second."""
+        told = self.began
+        try:
+            while True:
+                now = time.monotonic()
+                if self._members.due <= now:
+                    self._look(self._members, self._look_at_members)
+                    if not any(not seen.ended for seen in self.processes.values()):
+                        break
+                if self._files.due <= now:
+                    self._look(self._files, self._look_at_files)
+                if self.faults.running:
+                    if self.faults.due <= now:
+                        self._look(self._bursts, self._end_burst)
+                elif self._bursts.due <= now and self.faults.refused is None:
+                    self._look(self._bursts, self._begin_burst)
+                if self._waits.due <= now:
+                    self._look(self._waits, self._look_at_waits)
+                if now - told >= 1.0:
+                    told = now
+                    self.ended = now
+                    tell()
+                if over() or (seconds is not None and now - self.began >= seconds):
+                    break
+                time.sleep(max(0.001, min(self._due(), now + 0.2) - time.monotonic()))
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.ended = time.monotonic()
+        self.pressure = self._pressure.shares()
+        if self.faults.running:
+            self._end_burst()
+        self._look_at_members()
+        self._look_at_files()
+        self.lines.finish()
+        self.cpu = _cpu() - self._cpu
+
+    def _look(self, pace: Pace, look: Callable[[], None]) -> None:
+        pace.begin()
+        look()
+        pace.end()
+        self.looks += 1
+
+    def _due(self) -> float:
+        bursts = self.faults.due if self.faults.running else self._bursts.due
+        due = [self._members.due, self._waits.due, self._files.due]
+        return min(due if self.faults.refused else [*due, bursts])
+
+    def _look_at_members(self) -> None:
+        members = {(pid, self.tree.started(pid)) for pid in self.tree.refresh()}
+        for key, seen in self.processes.items():
+            seen.ended = key not in members
+        for pid, started in members:
+            self._look_at_process(pid, started)
+        self._choose_readers()
+
+    def _look_at_process(self, pid: int, started: int) -> None:
+        now = time.monotonic()
+        stat, reads = processes.process_stat(pid), processes.reads(pid)
+        if stat is None or stat.started != started:
+            return
+        seen = self.processes.get((pid, started))
+        if seen is None:
+            new = started > self._clock
+            nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
+            seen = self.processes[pid, started] = ProcessSeen(
+                pid=pid,
+                parent=stat.parent,
+                command=processes.command(pid) or stat.name,
+                owner=processes.owner(pid),
+                new=new,
+                since=now,
+                until=now,
+                may_look=processes.may_look_into(pid),
+                first_stat=nothing if new else stat,
+                last_stat=stat,
+                first_reads=Reads(0, 0, 0) if new and reads else reads,
+                last_reads=reads,
+            )
+        seen.until, seen.last_stat = now, stat
+        seen.command = processes.command(pid) or seen.command  # of a child, until it runs its own
+        if reads is not None:
+            seen.last_reads = reads
+        seen.running = set()
+        for tid in processes.threads(pid):
+            counts = processes.counts(pid, tid)
+            if counts is None:
+                continue
+            key = tid, counts.stat.started
+            seen.running.add(key)
+            if key in seen.threads:
+                seen.threads[key].last, seen.threads[key].until = counts, now
+            else:
+                new = counts.stat.started > self._clock
+                first = _zero(counts) if new else counts
+                age = (self._now_in_ticks() - counts.stat.started) * processes.TICK
+                since = max(self.began, now - max(0.0, age)) if new else now
+                seen.threads[key] = ThreadSeen(first, since, counts, now)
+
+    def _now_in_ticks(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+
+    def _choose_readers(self) -> None:
+        """The threads that slept, or faulted from storage, since the last look at all."""
+        ranked = []
+        before: dict[tuple[int, int, int], Counts] = {}
+        for seen in self.processes.values():
+            for key in () if seen.ended else seen.running:
+                thread = seen.threads[key]
+                place = (seen.pid, *key)
+                before[place] = thread.last
+                earlier = self._before.get(place, thread.first)
+                slept = thread.last.voluntary - earlier.voluntary
+                major = thread.last.stat.major - earlier.stat.major
+                if slept or major or thread.last.stat.state == "D":
+                    ranked.append((thread.waits + major, slept, seen, key))
+        ranked.sort(key=lambda one: one[:2], reverse=True)
+        self._readers = [(seen, key) for _, _, seen, key in ranked[:LOOKED_AT]]
+        self._before = before
+
+    def _look_at_waits(self) -> None:
+        for seen, key in self._readers:
+            thread, tid = seen.threads[key], key[0]
+            now = time.monotonic()
+            wait = calls.waiting(seen.pid, tid, seen.may_look)
+            if wait is not None and not self._of_storage(seen, wait):
+                wait = None
+            thread.looks += 1
+            if wait is not None:
+                thread.waits += 1
+                # a thread that had no looks for a while did not sleep: it counts from now on
+                gap = min(now - (thread.looked or now), 1.0)
+                thread.waited += gap
+                if wait.cause == "call":
+                    self._note_call(seen, tid, wait)
+                if self.lines.ready and seen.may_look and now >= self._next_line:
+                    self._next_line = now + LINES_SECONDS
+                    self.lines.look(seen.pid, tid)
+            thread.looked = now
+
+    def _of_storage(self, seen: ProcessSeen, wait: calls.Wait) -> bool:
+        """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
+        if wait.descriptor is None or wait.descriptor in seen.descriptors:
+            return True
+        try:
+            # a plain file's descriptor shows its path
+            return os.readlink(f"/proc/{seen.pid}/fd/{wait.descriptor}").startswith("/")  # noqa: PTH115
+        except OSError:
+            return False
+
+    def _note_call(self, seen: ProcessSeen, tid: int, wait: calls.Wait) -> None:
+        key = seen.descriptors.get(wait.descriptor or 0)
+        if key is None or wait.size is None:
+            return
+        use = seen.files.setdefault(key, FileOfProcess())
+        use.sizes[wait.size] += 1
+        offset = wait.offset
+        if offset is None:
+            told = processes.read(f"/proc/{seen.pid}/fdinfo/{wait.descriptor}") or b""
+            offset = int(told.split()[1]) if told.startswith(b"pos:") else None
+        series = use.calls.setdefault(tid, [])
+        if offset is None or len(series) >= KEPT:
+            return
+        series.append((offset, wait.size))
+        own = processes.read(f"/proc/{seen.pid}/task/{tid}/io") or b""
+        if own.startswith(b"rchar: "):
+            copied = int(own.split(None, 2)[1])
+            use.copied[tid] = (use.copied.get(tid, (copied, copied))[0], copied)
+
+    def _look_at_files(self) -> None:
+        for seen in self.processes.values():
+            if seen.ended or not seen.may_look:
+                continue
+            survey = self.files.survey(seen.pid)
+            if survey is not None:
+                self._take(seen, survey)
+        for known in self.files.known.values():
+            known.look()
+
+    def _take(self, seen: ProcessSeen, survey: Survey) -> None:
+        seen.mappings = survey.mappings
+        seen.descriptors = {opened.descriptor: opened.key for opened in survey.opened}
+        resident: Counter[Key] = Counter()
+        mapped: Counter[Key] = Counter()
+        for mapping in survey.mappings:
+            resident[mapping.key] += mapping.resident
+            mapped[mapping.key] += mapping.end - mapping.start
+            use = seen.files.setdefault(mapping.key, FileOfProcess())
+            use.advice = mapping.advice
+        for key, size in mapped.items():
+            use = seen.files[key]
+            first = use.mapped == 0 and not seen.new
+            # what was there when the watch began was not touched during it
+            use.touched += 0 if first else max(0, resident[key] - use.resident)
+            use.mapped, use.resident = max(use.mapped, size), resident[key]
+        for opened in survey.opened:
+            use = seen.files.setdefault(opened.key, FileOfProcess())
+            use.opened, use.direct = True, use.direct or opened.direct
+            series = use.positions.setdefault(opened.descriptor, [])
+            if series:
+                use.progress += max(0, opened.position - series[-1])
+            elif seen.new:
+                use.progress += opened.position
+            if len(series) < KEPT and (not series or series[-1] != opened.position):
+                series.append(opened.position)
+
+    def _begin_burst(self) -> None:
+        """On the threads with the most faults from storage, then with the most of all."""
+        ranked = []
+        for seen in self.processes.values():
+            if not seen.ended and seen.mappings:
+                for key in seen.running:
+                    thread = seen.threads[key]
+                    before = self.faults.threads.get((seen.pid, key[0]))
+                    on_files = (
+                        sum(f.major + f.minor for f in before.files.values()) if before else 0
+                    )
+                    major = thread.last.stat.major - thread.first.stat.major
+                    minor = thread.last.stat.minor - thread.first.stat.minor
+                    ranked.append((on_files > 0, major, minor, seen.pid, key[0]))
+        ranked.sort(reverse=True)
+        self.faults.begin([(pid, tid) for _, _, _, pid, tid in ranked])
+
+    def _end_burst(self) -> None:
+        mappings = {}
+        for seen in self.processes.values():
+            if not seen.ended:
+                mappings[seen.pid] = seen.mappings
+        self.faults.end(mappings)
+
+
+def _zero(counts: Counts) -> Counts:
+    stat = counts.stat
+    nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
+    return Counts(
+        nothing,
+        None if counts.cpu is None else 0.0,
+        None if counts.queued is None else 0.0,
+        0,
+        0,
+    )
+
+
+def _cpu() -> float:
+    """Seconds of CPU of this process and of those that it waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system

@@ -1,0 +1,95 @@
+"""The Python stacks of a running process, as py-spy sees them without stopping it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+# a look that takes longer is given up
+PATIENCE_SECONDS = 5.0
+
+# Frames that are not the job's: the interpreter's own library, TensorFlow, what AutoGraph made of
+# the job's functions while it traced them. Of the rest, installed packages come last.
+_FOREIGN = re.compile(
+    r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
+    r"|/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
+)
+_INSTALLED = re.compile(r"/(site|dist)-packages/")
+
+
+class NoStack(Exception):
+    """Why a look failed, in one sentence."""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A Python function that a thread is in: its file's full path, and the line there."""
+
+    name: str
+    filename: str
+    line: int
+
+
+class Thread(msgspec.Struct, frozen=True):
+    """One thread as `py-spy dump --json` tells it, the innermost frame first."""
+
+    os_thread_id: int | None
+    frames: list[Frame]
+
+
+_decode = msgspec.json.Decoder(list[Thread]).decode
+
+
+def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
+    """The threads of `pid` that run Python; `command` is py-spy's; `gently`: only with CPU time
+    that nobody else wants.
+
+    py-spy does not pause the process: a look that finds its stack in change fails. Raises NoStack.
+    """
+    arguments = [command, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    if gently:
+        arguments = ["nice", "-n", "19", *arguments]
+    try:
+        # out of the terminal's reach: ^C is for dltune to answer
+        looked = subprocess.run(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoStack(f"py-spy took longer than {PATIENCE_SECONDS:.0f} s for a look") from None
+    except OSError as error:
+        raise NoStack(f"py-spy could not be started: {error}") from None
+    if looked.returncode != 0:
+        raise NoStack(_reason(looked.stderr.decode(errors="replace")))
+    try:
+        return _decode(looked.stdout)
+    except msgspec.DecodeError as error:
+        raise NoStack(
+            f"this py-spy tells stacks in a form that dltune cannot read: {error}"
+        ) from None
+
+
+def own_line(stack: Sequence[Frame]) -> str | None:
+    """The innermost frame that is the job's own, as "file.py:31 (function)"; that of an installed
+    package when the whole job is one; None when there is neither."""
+    candidates = [frame for frame in stack if not _FOREIGN.search(frame.filename)]
+    own = [frame for frame in candidates if not _INSTALLED.search(frame.filename)]
+    for frame in own or candidates:
+        return f"{Path(frame.filename).name}:{frame.line} ({frame.name})"
+    return None
+
+
+def _reason(stderr: str) -> str:
+    """Why a look failed, from what py-spy said."""
+    if "ermission denied" in stderr or "Permission Denied" in stderr:
+        return "py-spy may not read the job's memory: permission denied"
+    if "No such file" in stderr or "No such process" in stderr:
+        return "the job's process ended before py-spy could look at it"
+    first = next(iter(stderr.strip().splitlines()), "it gave no reason")
+    return f"py-spy failed: {first.removeprefix('Error: ')}"
