@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.why import attack, why
 
@@ -54,7 +56,7 @@ def _op(figures: Figures, analysis: Analysis) -> dict[str, Any]:
                 "placement": case.time.placement,
                 "seconds": case.time.median,
                 **asdict(case.rates),
-                "counts": {count.event: count.value for count in case.time.counts},
+                "counts": [msgspec.structs.asdict(count) for count in case.time.counts],
             }
             for case in figures.cases
         ],

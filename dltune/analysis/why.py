@@ -142,7 +142,9 @@ def _known(figures: Figures, analysis: Analysis) -> str:
     if one and best.time.threads > 1:
         gain = one / best.time.median if best.time.median > 0 else 0.0
         found.append(f"{gain:.2f}x on {_threads(best.time.threads)}")
-    return ", ".join(found) or "neither its work nor a counter of it is known"
+    if not best.time.counts:
+        found.append("no event was counted")
+    return ", ".join(found)
 
 
 def _of(rate: float, ceiling: Ceiling, key: str) -> str:

@@ -43,6 +43,14 @@ def columns(ops: Sequence[Figures]) -> tuple[list[str], list[list[str]]]:
     return heads, cells
 
 
+def scaled(ops: Sequence[Figures]) -> str | None:
+    """That counts were scaled up, as more events were asked for than the CPU counts at once."""
+    running = [count.running for of in ops if of.best for count in of.best.time.counts]
+    if min(running, default=1.0) >= 1.0:
+        return None
+    return f"counts are scaled up: the least counted one ran for {min(running):.0%} of the time"
+
+
 def ceilings(roof: Roofline) -> Iterator[str]:
     """What `of roof` is measured against, a line each."""
     found = (

@@ -89,8 +89,9 @@ def describe(profile: Profile, top: int) -> None:
     heads, rows = derived.columns(heavy)
     if heads:
         _ops_table("\nthese ops at their best threads", heads, [f.op for f in heavy], rows)
-        for line in derived.ceilings(analysis.roofline):
-            click.echo(line)
+        for line in (*derived.ceilings(analysis.roofline), derived.scaled(heavy)):
+            if line:
+                click.echo(line)
     if heavy:
         click.echo("\nwhy they take their time")
     for figures in heavy:

@@ -94,6 +94,17 @@ def test_all_columns_fit_120(show):
     assert max(map(len, tables)) <= 120
 
 
+def test_counts_that_were_scaled_up_say_so(show):
+    document = made(PMU)
+    assert "scaled up" not in show(document)
+    op = document.ops[0]
+    counts = tuple(msgspec.structs.replace(c, running=0.4) for c in op.times[1].counts)
+    times = (op.times[0], msgspec.structs.replace(op.times[1], counts=counts))
+    changed = (msgspec.structs.replace(op, times=times), *document.ops[1:])
+    text = show(msgspec.structs.replace(document, ops=changed))
+    assert "counts are scaled up: the least counted one ran for 40% of the time" in text
+
+
 def test_every_op_shown_has_its_sentence(show):
     lines = section(show(made({}), "--top", "2"), "why they take their time")
     assert len(lines) == 4
@@ -140,7 +151,13 @@ def test_json_has_the_derived_figures_of_each_op(show):
     one, two = first["cases"]
     assert (one["threads"], two["threads"]) == (1, 2)
     assert two["ipc"] == 1.5
-    assert two["counts"]["cycles"] == 6e7
+    assert two["counts"][4] == {
+        "event": "cycles",
+        "value": 6e7,
+        "spread": 0.0,
+        "samples": 5,
+        "running": 1.0,
+    }
     assert found["ops"][-1]["best"] is None
     assert len(json.loads(show(made({}), "--json", "--top", "1"))["ops"]) == 1
 
