@@ -61,7 +61,7 @@ def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[tuple[flo
         yield (
             4.0,
             Finding(
-                f"storage delivers {file.amplification:.1f} times the bytes of {name} that are used",
+                f"storage delivers {file.amplification:.1f} times what is used of {name}",
                 f"{size(came)} from storage, {size(asked)} used; access is {pattern.kind}, the "
                 f"mapping's advice {file.advice or 'none'}{ahead}",
                 _against_amplification(file),
@@ -82,8 +82,8 @@ def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[tuple[flo
             3.0,
             Finding(
                 f"{name} is read in shuffled order, one piece after the other",
-                f"{pattern.offsets} offsets seen, pieces of {size(pattern.run or 0)}; nothing tells "
-                "the kernel which comes next",
+                f"{pattern.offsets} offsets seen, pieces of {size(pattern.run or 0)}; nothing "
+                "tells the kernel which comes next",
                 "tell it: posix_fadvise(WILLNEED) for the records of the next batches, from the "
                 "sampler and the index of the file, while the job reads as before",
             ),
@@ -98,7 +98,7 @@ def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[tuple[flo
                 f"{name} is read in small pieces",
                 f"{share(small / waits)} of the read calls that waited asked for less than "
                 f"{size(SMALL_REQUEST)}, none for more than {size(largest)}",
-                "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open()",
+                "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
             ),
         )
 
@@ -133,10 +133,11 @@ def _of_threads(watch: Watch) -> Iterator[tuple[float, Finding]]:
             6.0 if waits >= GRAVE else 1.0,
             Finding(
                 f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
-                f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} "
-                f"s{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
-                "read ahead of the need: the findings on its files say how; what storage could give "
-                "tells dltune io-report --file"
+                f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
+                f"{thread.seconds:.1f} s{asleep}; "
+                f"{thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
+                "read ahead of the need: the findings on its files say how; dltune io-report "
+                "--file tells what the storage could give"
                 if waits >= GRAVE
                 else None,
             ),
@@ -156,7 +157,7 @@ def _of_threads(watch: Watch) -> Iterator[tuple[float, Finding]]:
                 f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
                 f"{thread.seconds:.1f} s ready and not running; "
                 f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
-                "run fewer readers or decoding threads than there are cores, or keep cores for them",
+                "run no more readers and decoding threads than there are cores, or keep cores free",
             ),
         )
     yield from _switches(watch.processes, readers, watch.files)

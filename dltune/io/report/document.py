@@ -145,7 +145,7 @@ def _file(
     copied: int | None,
     direct: int | None,
 ) -> io.DataFile:
-    touched = sum(use.touched for _, use in users)
+    touched = sum(use.touched + _unsurveyed(seen, key) for seen, use in users)
     is_mapped = any(use.mapped for _, use in users)
     asked = (touched if is_mapped else 0) + (copied or 0)
     came = None
@@ -167,7 +167,7 @@ def _file(
         device=known.device,
         processes=tuple(sorted({seen.pid for seen, _ in users})),
         mapped=max(use.mapped for _, use in users),
-        resident=sum(use.resident for _, use in users) if is_mapped else None,
+        resident=sum(u.resident + _unsurveyed(s, key) for s, u in users) if is_mapped else None,
         cached=known.last.now if known.last else None,
         storage_bytes=came,
         asked=asked or None,
@@ -182,6 +182,13 @@ def _file(
         requests=tuple(io.Request(size, sizes[size]) for size in sorted(sizes)),
         pattern=_pattern(watch, key, users),
     )
+
+
+def _unsurveyed(seen: ProcessSeen, key: Key) -> int:
+    """Bytes that a process touched after the last survey of its mappings: the largest one's."""
+    sizes = {of: use.mapped for of, use in seen.files.items() if use.mapped}
+    largest = max(sizes, key=lambda of: sizes[of], default=None)
+    return max(0, seen.rss_file - seen.rss_surveyed) if key == largest else 0
 
 
 def _hot(pages: Counter[int], size: int) -> tuple[tuple[int, int], ...]:
@@ -317,8 +324,8 @@ def _unseen(
     blind = [known.path for known in watch.files.known.values() if known.last is None]
     if blind:
         yield (
-            f"what of {_some(blind)} is in the page cache: the kernel has no cachestat, and mincore "
-            "does not tell the truth of files that this user does not own"
+            f"what of {_some(blind)} is in the page cache: the kernel has no cachestat, and "
+            "mincore does not tell the truth of files that this user does not own"
         )
     for place in places:
         if not place.counted and any(file.device == place.device for file in files):

@@ -62,60 +62,81 @@ class FaultWatch:
         self.pages: dict[Key, Counter[int]] = {}  # faults by page, of all threads
         self.processes: dict[Key, dict[int, set[int]]] = {}  # pages by process
         self.refused: UsageError | None = None
-        self._rings: list[tuple[bool, int, int, Ring]] = []
-        self._until = 0.0
+        # of each thread (pid, tid): major faults, minor faults
+        self._rings: dict[tuple[int, int], tuple[Ring, Ring]] = {}
+        self._until: float | None = None
 
     @property
     def running(self) -> bool:
-        return bool(self._rings)
+        return self._until is not None
 
     @property
     def due(self) -> float:
         """When the burst is to end."""
+        assert self._until is not None
         return self._until
 
     def begin(self, threads: Sequence[tuple[int, int]]) -> None:
-        """A burst on threads (pid, tid), the first `THREADS` of them."""
-        for pid, tid in threads[:THREADS]:
-            try:
-                for event in ("major-faults", "minor-faults"):
-                    ring = Ring(parse(event), tid=tid, pages=PAGES)
-                    self._rings.append((event == "major-faults", pid, tid, ring))
-            except UsageError as error:
-                # a thread that has ended meanwhile, or too little memory for so many rings
-                if not self._rings and not self.threads and _alive(pid, tid):
-                    self.refused = error
+        """A burst on threads (pid, tid), the first `THREADS` of them.
+
+        Rings stay open, at rest, from burst to burst: opening one takes milliseconds.
+        """
+        chosen = threads[:THREADS]
+        for gone in self._rings.keys() - set(chosen):
+            self._drop(gone)
+        for pid, tid in chosen:
+            if (pid, tid) not in self._rings and not self._open(pid, tid):
                 break
-        for _, _, _, ring in self._rings:
-            ring.enable()
-        self._until = time.monotonic() + BURST_SECONDS
+        for rings in self._rings.values():
+            for ring in rings:
+                ring.enable()
+        if self._rings:
+            self._until = time.monotonic() + BURST_SECONDS
+
+    def _open(self, pid: int, tid: int) -> bool:
+        """False when there can be no more rings."""
+        try:
+            major = Ring(parse("major-faults"), tid=tid, pages=PAGES)
+            try:
+                self._rings[pid, tid] = major, Ring(parse("minor-faults"), tid=tid, pages=PAGES)
+            except UsageError:
+                major.close()
+                raise
+        except UsageError as error:
+            if not _alive(pid, tid):
+                return True
+            # with some rings open it is their memory that is limited: those are enough
+            if not self._rings and not self.threads:
+                self.refused = error
+            return False
+        return True
+
+    def _drop(self, thread: tuple[int, int]) -> None:
+        for ring in self._rings.pop(thread):
+            ring.close()
 
     def end(self, mappings: dict[int, Sequence[Mapping]]) -> None:
         """Take the samples of the burst; `mappings` of each process tell the files."""
-        for _, _, _, ring in self._rings:
-            ring.disable()
-        faults: dict[tuple[int, int], list[tuple[float, bool, int]]] = {}
-        ends: dict[tuple[int, int], float] = {}
-        for major, pid, tid, ring in self._rings:
-            found = faults.setdefault((pid, tid), [])
-            records = ring.drain()
-            samples = [record for record in records if isinstance(record, Sample)]
-            found += [(sample.time, major, sample.address) for sample in samples]
-            if samples and any(isinstance(record, Lost) for record in records):
-                # a full ring drops what comes: the series is whole up to there
-                last = samples[-1].time
-                ends[pid, tid] = min(last, ends.get((pid, tid), last))
-            ring.close()
-        self._rings.clear()
-        for thread, series in faults.items():
-            end = ends.get(thread)
-            whole = sorted(fault for fault in series if end is None or fault[0] <= end)
+        self._until = None
+        for rings in self._rings.values():
+            for ring in rings:
+                ring.disable()
+        for thread, rings in self._rings.items():
+            series: list[tuple[float, bool, int]] = []
+            whole_until = float("inf")
+            for ring, major in zip(rings, (True, False), strict=True):
+                records = ring.drain()
+                samples = [record for record in records if isinstance(record, Sample)]
+                series += [(sample.time, major, sample.address) for sample in samples]
+                if samples and any(isinstance(record, Lost) for record in records):
+                    # a full ring drops what comes: the series is whole up to there
+                    whole_until = min(whole_until, samples[-1].time)
+            whole = sorted(fault for fault in series if fault[0] <= whole_until)
             self._take(thread, whole, mappings.get(thread[0], ()))
 
     def close(self) -> None:
-        for _, _, _, ring in self._rings:
-            ring.close()
-        self._rings.clear()
+        for thread in list(self._rings):
+            self._drop(thread)
 
     def _take(
         self,

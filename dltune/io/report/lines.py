@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+import time
 from collections import Counter
 
 from dltune.documents.io import Line
@@ -20,6 +22,7 @@ class WaitingLines:
         self.failure = None if self._command else f"py-spy: {check.found}"
         self._found: Counter[str] = Counter()
         self._worker: threading.Thread | None = None
+        self.cpu = 0.0  # seconds that looks have taken
 
     @property
     def ready(self) -> bool:
@@ -44,12 +47,22 @@ class WaitingLines:
         return tuple(Line(where, n / total, n) for where, n in self._found.most_common())
 
     def _look(self, command: str, pid: int, tid: int) -> None:
+        began, before = time.monotonic(), _children()
         try:
             found = {thread.os_thread_id: thread for thread in stacks(command, pid, gently=True)}
         except NoStack as error:
             self.failure = self.failure or str(error)
             return
+        finally:
+            # the job may end, and its time be counted here, just meanwhile
+            self.cpu += min(_children() - before, time.monotonic() - began)
         for wanted in (tid, pid):
             if wanted in found and (where := own_line(found[wanted].frames)):
                 self._found[where] += 1
                 return
+
+
+def _children() -> float:
+    """CPU seconds of processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -13,6 +13,7 @@ from pathlib import Path
 from dltune.errors import UsageError
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
+_RSS_FILE = re.compile(rb"^RssFile:\s+(\d+) kB", re.M)
 _SWITCHES = re.compile(rb"^(non)?voluntary_ctxt_switches:\s+(\d+)", re.M)
 
 
@@ -120,6 +121,13 @@ def reads(pid: int) -> Reads | None:
         return None
     fields = dict(line.split(b": ", 1) for line in data.splitlines())
     return Reads(int(fields[b"syscr"]), int(fields[b"rchar"]), int(fields[b"read_bytes"]))
+
+
+def rss_file(pid: int) -> int | None:
+    """Bytes of mapped files in a process's page table, as the kernel keeps count; None when the
+    process has ended."""
+    match = _RSS_FILE.search(read(f"/proc/{pid}/status") or b"")
+    return int(match[1]) * 1024 if match else None
 
 
 def command(pid: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 
 def size(value: float | None) -> str:
@@ -37,5 +37,5 @@ def count(value: float | None) -> str:
 
 def file_name(path: str) -> str:
     """The last part of a path, with its folder when it is a common name."""
-    folder, name = os.path.split(path)
-    return os.path.join(os.path.basename(folder), name) if name == "data.mdb" else name  # noqa: PTH
+    whole = Path(path)
+    return f"{whole.parent.name}/{whole.name}" if whole.name == "data.mdb" else whole.name

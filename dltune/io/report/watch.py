@@ -74,7 +74,11 @@ class FileOfProcess:
 
 @dataclass
 class ProcessSeen:
-    """`new`: began since the watch did. `first` and `last` are None when they are denied."""
+    """`new`: began since the watch did. `first` and `last` are None when they are denied.
+
+    `rss_file`: bytes of mapped files in the page table, last seen; `rss_surveyed`: at the last
+    survey of its mappings.
+    """
 
     pid: int
     parent: int
@@ -88,6 +92,8 @@ class ProcessSeen:
     last_stat: Stat
     first_reads: Reads | None
     last_reads: Reads | None
+    rss_file: int = 0
+    rss_surveyed: int = 0
     threads: dict[tuple[int, int], ThreadSeen] = field(default_factory=dict)
     running: set[tuple[int, int]] = field(default_factory=set)
     files: dict[Key, FileOfProcess] = field(default_factory=dict)
@@ -116,7 +122,7 @@ class Watch:
         self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
         self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
         self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
-        self._cpu = _cpu()
+        self._cpu = time.process_time()
         self.cpu = 0.0
 
     def __enter__(self) -> Watch:
@@ -170,7 +176,7 @@ class Watch:
         self._look_at_members()
         self._look_at_files()
         self.lines.finish()
-        self.cpu = _cpu() - self._cpu
+        self.cpu = time.process_time() - self._cpu + self.lines.cpu
 
     def _look(self, pace: Pace, look: Callable[[], None]) -> None:
         pace.begin()
@@ -214,10 +220,13 @@ class Watch:
                 first_reads=Reads(0, 0, 0) if new and reads else reads,
                 last_reads=reads,
             )
+            self._files.soon()
+            self._members.soon()
         seen.until, seen.last_stat = now, stat
         seen.command = processes.command(pid) or seen.command  # of a child, until it runs its own
         if reads is not None:
             seen.last_reads = reads
+        seen.rss_file = processes.rss_file(pid) or seen.rss_file
         seen.running = set()
         for tid in processes.threads(pid):
             counts = processes.counts(pid, tid)
@@ -316,6 +325,7 @@ class Watch:
 
     def _take(self, seen: ProcessSeen, survey: Survey) -> None:
         seen.mappings = survey.mappings
+        seen.rss_file = seen.rss_surveyed = processes.rss_file(seen.pid) or seen.rss_file
         seen.descriptors = {opened.descriptor: opened.key for opened in survey.opened}
         resident: Counter[Key] = Counter()
         mapped: Counter[Key] = Counter()
@@ -376,9 +386,3 @@ def _zero(counts: Counts) -> Counts:
         0,
         0,
     )
-
-
-def _cpu() -> float:
-    """Seconds of CPU of this process and of those that it waited for."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system

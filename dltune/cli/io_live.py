@@ -1,0 +1,99 @@
+"""The live view of a watched job, on stderr: tables on a terminal, a line now and then else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from dltune.io.report.shown import count, file_name, share, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dltune.io.report.watch import Watch
+
+QUIET_SECONDS = 15.0
+ROWS = 8
+
+
+@contextlib.contextmanager
+def live(watch: Watch, subject: str) -> Iterator[Callable[[], None]]:
+    """Shows the watch whenever the function is called."""
+    if not sys.stderr.isatty():
+        told = time.monotonic()
+
+        def line() -> None:
+            nonlocal told
+            if time.monotonic() - told >= QUIET_SECONDS:
+                told = time.monotonic()
+                print(f"dltune: {_summary(watch)}", file=sys.stderr, flush=True)
+
+        print(f"dltune: watching {subject}", file=sys.stderr, flush=True)
+        yield line
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(
+        Text(f"watching {subject}"),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        transient=True,
+    ) as shown:
+        yield lambda: shown.update(
+            Group(Text(_summary(watch)), _files(watch), _threads(watch)), refresh=True
+        )
+
+
+def _summary(watch: Watch) -> str:
+    running = sum(not seen.ended for seen in watch.processes.values())
+    return (
+        f"{watch.ended - watch.began:.0f} s: {running} process{'es' * (running != 1)}, "
+        f"{len(watch.files.known)} data files, {watch.looks} looks"
+    )
+
+
+def _files(watch: Watch) -> Table:
+    from rich.table import Table
+
+    table = Table(title="data files", title_justify="left")
+    for head in ("file", "format", "size", "in the page cache", "came from storage"):
+        table.add_column(head, overflow="ellipsis", no_wrap=True)
+    known = sorted(watch.files.known.values(), key=lambda file: -_came(file))
+    for file in known[:ROWS]:
+        cached = "?" if file.last is None else share(file.last.now / max(1, file.size))
+        table.add_row(file_name(file.path), file.format, size(file.size), cached, size(_came(file)))
+    return table
+
+
+def _came(file) -> int:  # type: ignore[no-untyped-def]
+    return max(0, file.last.seen - file.first.seen) if file.last and file.first else 0
+
+
+def _threads(watch: Watch) -> Table:
+    from rich.table import Table
+
+    table = Table(title="threads that wait for storage", title_justify="left")
+    for head in ("pid", "thread", "waits", "switches", "major faults"):
+        table.add_column(head)
+    seen = [
+        (process, key, thread)
+        for process in watch.processes.values()
+        for key, thread in process.threads.items()
+        if thread.waited
+    ]
+    seen.sort(key=lambda one: -one[2].waited)
+    for process, (tid, _), thread in seen[:ROWS]:
+        seconds = max(1e-9, thread.until - thread.since)
+        table.add_row(
+            str(process.pid),
+            f"{tid} {thread.last.stat.name}",
+            share(min(1.0, thread.waited / seconds)),
+            count(thread.last.voluntary - thread.first.voluntary),
+            count(thread.last.stat.major - thread.first.stat.major),
+        )
+    return table

@@ -1,0 +1,161 @@
+"""`dltune io-report`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.files import Output
+    from dltune.documents.io import Io
+
+PID_SECONDS = 30.0
+
+
+@click.command("io-report")
+@click.option("--pid", type=click.IntRange(min=1), help="Watch this process and its children.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Read this file cold in every way, without a job (an LMDB folder will do).",
+)
+@click.option(
+    "--readers",
+    default="1,2,4,8",
+    show_default=True,
+    metavar="COUNTS",
+    help="With --file: how many processes read it together.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1.0),
+    help="Watch so long [the whole job; with --pid 30 s]. With --file: about what all takes [60].",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    pid: int | None,
+    file: Path | None,
+    readers: str,
+    seconds: float | None,
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Why reading the data is slow.
+
+    Watches a job from outside: what it reads, how, what it waits for. Starts CMD as it is, or looks
+    at a process that runs. Or reads a file as training jobs do, cold, and tells what each way of
+    reading costs on this storage.
+    """
+    from dltune.cli import interrupts
+
+    if sum((pid is not None, file is not None, bool(job))) != 1:
+        raise UsageError(
+            "name one thing to look at",
+            remedy="a command after --, or --pid PID, or --file FILE",
+        )
+    with interrupts.reported(), _claimed(output, overwrite) as kept:
+        if file is not None:
+            document, code = _read(file, readers, seconds), 0
+        elif pid is not None:
+            document, code = _watch_process(pid, seconds or PID_SECONDS), 0
+        else:
+            document, code = _watch_job(job, seconds)
+        if kept:
+            kept.write(document)
+    _show(document, as_json)
+    if output:
+        click.echo(f"written to {output}", err=as_json)
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
+
+
+@contextlib.contextmanager
+def _claimed(path: Path | None, overwrite: bool) -> Iterator[Output | None]:
+    from dltune.documents.files import claim
+
+    if path is None:
+        yield None
+        return
+    with claim(path, overwrite=overwrite) as output:
+        yield output
+
+
+def _watch_process(pid: int, seconds: float) -> Io:
+    from dltune.io.report.processes import Tree
+
+    return _watched(Tree(pid), f"pid {pid}", seconds, lambda: False)[0]
+
+
+def _watch_job(job: tuple[str, ...], seconds: float | None) -> tuple[Io, int]:
+    """The report, and the job's exit code; 0 for a job that dltune ended."""
+    import shlex
+
+    from dltune.io.report.processes import Tree
+    from dltune.job.launch import Job
+
+    # the job's own output goes to stderr: results have stdout for themselves
+    with Job(job, stdout=2, plain=True) as running:
+        tree = Tree(running.pid)
+        document, ended = _watched(
+            tree, shlex.join(job), seconds, lambda: running.exit_code is not None
+        )
+        return document, 0 if ended else running.exit_code or 0
+
+
+def _watched(tree, subject, seconds, over) -> tuple[Io, bool]:  # type: ignore[no-untyped-def]
+    from dltune.cli import interrupts
+    from dltune.cli.io_live import live
+    from dltune.io.report.document import assemble
+    from dltune.io.report.watch import Watch
+
+    partial = None
+    with Watch(tree) as watch:
+        with live(watch, subject) as tell:
+            try:
+                watch.run(seconds, over, tell)
+            except interrupts.Ended as ended:
+                partial = f"ended by {ended} after {watch.ended - watch.began:.0f} s"
+        return assemble(watch, subject, partial), partial is not None
+
+
+def _read(file: Path, readers: str, seconds: float | None) -> Io:
+    from dltune.cli import progress
+    from dltune.io.report.experiments.session import experiment
+
+    counts = [part.strip() for part in readers.split(",") if part.strip()]
+    if not counts or any(not part.isdecimal() or not 1 <= int(part) <= 256 for part in counts):
+        raise UsageError(
+            f"--readers {readers!r} is no list of counts from 1 to 256",
+            remedy="write it as in --readers 1,2,4,8",
+        )
+    with progress.line() as line:
+        return experiment(
+            file,
+            sorted({int(part) for part in counts}),
+            seconds or 60.0,
+            say=line.say,
+            tell=lambda text: line.show(text, (text,)),
+        )
+
+
+def _show(document: Io, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(document).decode())
+        return
+    from dltune.cli import io_tables
+
+    io_tables.show(document)
