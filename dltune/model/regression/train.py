@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -87,9 +88,11 @@ def train(
     regressor: str,
     samples: int,
     logarithms: bool = False,
+    folds: int = FOLDS,
 ) -> Trained:
     """A model for each case of the machine that the profiles measured.
 
+    Without `folds` (0) the errors are not known (nan).
     Raises UsageError when scikit-learn is missing, when the machine has fewer thread counts than
     `samples`, or when too few ops were measured at the sample cases.
     """
@@ -115,7 +118,7 @@ def train(
         rows, seconds = data.at(case)
         if len(rows) >= 2 * FOLDS:
             models[case] = _fitted(regressor, rows, seconds, logarithms)
-            errors[case] = _error(regressor, rows, seconds, logarithms)
+            errors[case] = _error(regressor, rows, seconds, logarithms, folds)
     every = [value for seconds in data.seconds for value in seconds.values()]
     return Trained(
         regressor, logarithms, layout, models, errors, min(every), max(every), len(data.rows)
@@ -153,20 +156,22 @@ def _fitted(name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms
     return fitted(name, _inputs(rows, logarithms), np.log(y) if logarithms else y)
 
 
-def _error(name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool) -> float:
+def _error(
+    name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool, folds: int
+) -> float:
     """The median of |predicted - y| / y over ops that the model was not trained on."""
     import numpy as np
 
     found: list[float] = []
-    for fold in range(FOLDS):
-        kept = [i for i in range(len(rows)) if i % FOLDS != fold]
-        out = [i for i in range(len(rows)) if i % FOLDS == fold]
+    for fold in range(folds):
+        kept = [i for i in range(len(rows)) if i % folds != fold]
+        out = [i for i in range(len(rows)) if i % folds == fold]
         model = _fitted(name, [rows[i] for i in kept], [seconds[i] for i in kept], logarithms)
         predicted = model.predict(_inputs([rows[i] for i in out], logarithms))
         guesses = np.exp(np.clip(predicted, -30, 20)) if logarithms else predicted
         truth = np.asarray([seconds[i] for i in out])
         found += list(np.abs(guesses - truth) / truth)
-    return float(np.median(found))
+    return float(np.median(found)) if found else math.nan
 
 
 def _inputs(rows: Sequence[Sequence[float]], logarithms: bool) -> np.ndarray:

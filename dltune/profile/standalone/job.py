@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from dltune.documents import profile as documents
 from dltune.documents.profile import Profile
@@ -37,7 +38,8 @@ class StandaloneJob:
 def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJob]:
     """A job of the ops of the profile at `source`, at these batch sizes (none: as measured).
 
-    Raises UsageError when the profile has no ops to run, or TensorFlow is missing here.
+    Raises UsageError when the profile has no ops to run, when the largest does not fit into the
+    memory that is free, or when TensorFlow is missing here.
     """
     task = tasks.task(documents.load(source), batches)
     if importlib.util.find_spec("tensorflow") is None:
@@ -45,8 +47,20 @@ def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJ
             "running ops standalone needs TensorFlow in dltune's own environment",
             remedy="pip install 'dltune[tensorflow]'",
         )
+    require_memory(task, psutil.virtual_memory().available)
     with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
         wanted, done = Path(folder) / "task.json", Path(folder) / "done.json"
         wanted.write_bytes(msgspec.json.encode(task))
         command = (sys.executable, "-m", "dltune.tensorflow.standalone", str(wanted), str(done))
         yield StandaloneJob(source, task, command, done)
+
+
+def require_memory(task: tasks.Task, available: int) -> None:
+    """Raises UsageError when the largest op needs more than `available` bytes."""
+    needed, key = task.memory()
+    if needed > available:
+        raise UsageError(
+            f"{key} needs about {needed / 2**30:.1f} GiB to run standalone, "
+            f"{available / 2**30:.1f} GiB are free",
+            remedy="take smaller batch sizes (--batch)",
+        )

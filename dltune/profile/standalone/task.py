@@ -14,6 +14,8 @@ from dltune.errors import UsageError
 from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
 
 SCHEMA = "dltune.standalone/1"
+# bytes of a job that has imported TensorFlow
+BASE = 600 << 20
 # ops that compute nothing, or that only mean something in a graph
 _NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
 
@@ -37,6 +39,17 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def onednn(self) -> bool:
         """Whether the ops ran with oneDNN's kernels."""
         return any(op.key.startswith("_Mkl") for op in self.ops)
+
+    def memory(self) -> tuple[int, str]:
+        """About how many bytes the job needs, and the op that it needs them for.
+
+        Inputs are views of one buffer, which is copied once when it is filled; of the outputs,
+        only that of the op that runs is there.
+        """
+        return max(
+            (BASE + 2 * _input_bytes(op.key) + op.output_bytes * op.batch // op.measured, op.key)
+            for op in self.ops
+        )
 
 
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +94,13 @@ def _at(op: Op, measured: int, batch: int, channels: frozenset[int]) -> str:
         return str(with_batch(opkey.parse(op.key), measured, batch, channels=channels))
     except ValueError:
         return op.key  # the job tells why it cannot make this op up
+
+
+def _input_bytes(key: str) -> int:
+    try:
+        return sum(tensor.bytes for tensor in opkey.parse(key).inputs)
+    except ValueError:
+        return 0
 
 
 def told(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:

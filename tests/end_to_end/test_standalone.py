@@ -1,0 +1,50 @@
+"""A real profile's ops, run standalone: they come back under their own keys."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import opkey
+from dltune.documents import profile as documents
+from dltune.documents.profile import Profile
+
+pytestmark = pytest.mark.tensorflow
+
+JOB = Path(__file__).parent.parent / "jobs" / "gradient_tape.py"
+
+
+def profile(output: Path, *arguments: object) -> Profile:
+    command = [sys.executable, "-m", "dltune", "profile", "--steps", "3", "-o", output, *arguments]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return documents.load(output)
+
+
+def test_ops_come_back_under_their_keys_and_at_another_batch_size(tmp_path):
+    whole = profile(tmp_path / "whole.json", "--", sys.executable, JOB)
+    measured = {op.key for op in whole.ops if op.times}
+    again = profile(tmp_path / "again.json", "--ops-of", tmp_path / "whole.json")
+    ran = {op.key for op in again.ops if op.times}
+    heavy = {
+        op.key
+        for op in whole.ops
+        if op.times and any(part in op.type for part in ("Conv2D", "MatMul", "Pool", "Relu"))
+    }
+    assert heavy
+    assert heavy <= ran
+    assert not any("came back under another key" in note for note in again.notes), again.notes
+    left = sum(int(note.split()[0]) for note in again.notes if " left out: " in note)
+    assert len(measured & ran) + left >= len(measured - {"Identity(float[])"}) - 2, again.notes
+    assert all(op.count == 1 for op in again.ops if op.key in heavy)
+
+    larger = profile(tmp_path / "larger.json", "--ops-of", tmp_path / "whole.json", "--batch", "48")
+    firsts = {
+        opkey.parse(op.key).inputs[0].shape[0]
+        for op in larger.ops
+        if op.times and op.type.endswith(("Conv2D", "MaxPool"))
+    }
+    assert firsts == {48}
