@@ -180,9 +180,11 @@ def collected(folder: Path, limit: float, budget: float) -> bool:
 
 
 def pieces() -> list[tuple[str, int | None]]:
-    """The models as such, then at each batch size; Inception-v3, which takes longest, last."""
+    """The models as such, then at each batch size; the larger ones of Inception-v3, which take
+    longest, last."""
     models = [*TRAINING, TEST]
-    sizes = sorted(((m, b) for m in models for b in BATCHES), key=lambda p: (p[0] == LONGEST, p[1]))
+    sizes = [(model, batch) for batch in BATCHES for model in models]
+    sizes.sort(key=lambda piece: piece[0] == LONGEST and piece[1] > BATCHES[0])
     return [*((model, None) for model in models), *sizes]
 
 

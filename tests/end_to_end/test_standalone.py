@@ -14,6 +14,7 @@ from dltune.documents.profile import Profile
 
 pytestmark = pytest.mark.tensorflow
 
+NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
 JOB = Path(__file__).parent.parent / "jobs" / "gradient_tape.py"
 
 
@@ -26,7 +27,7 @@ def profile(output: Path, *arguments: object) -> Profile:
 
 def test_ops_come_back_under_their_keys_and_at_another_batch_size(tmp_path):
     whole = profile(tmp_path / "whole.json", "--", sys.executable, JOB)
-    measured = {op.key for op in whole.ops if op.times}
+    measured = {op.key for op in whole.ops if op.times and op.type not in NOTHING}
     again = profile(tmp_path / "again.json", "--ops-of", tmp_path / "whole.json")
     ran = {op.key for op in again.ops if op.times}
     heavy = {
@@ -37,8 +38,7 @@ def test_ops_come_back_under_their_keys_and_at_another_batch_size(tmp_path):
     assert heavy
     assert heavy <= ran
     assert not any("came back under another key" in note for note in again.notes), again.notes
-    left = sum(int(note.split()[0]) for note in again.notes if " left out: " in note)
-    assert len(measured & ran) + left >= len(measured - {"Identity(float[])"}) - 2, again.notes
+    assert any(f"of {len(measured)} ops ran standalone" in note for note in again.notes)
     assert all(op.count == 1 for op in again.ops if op.key in heavy)
 
     larger = profile(tmp_path / "larger.json", "--ops-of", tmp_path / "whole.json", "--batch", "48")

@@ -22,17 +22,23 @@ def main() -> None:
     # oneDNN's kernels are chosen when TensorFlow is imported
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if task.onednn else "0"
     import tensorflow as tf
+    from tensorflow.python.eager import context
 
     from dltune.tensorflow.standalone.graph import build
 
     tf.config.threading.set_inter_op_parallelism_threads(1)
     # what no op waits for would be taken out, and ops on the same inputs be merged: only the
     # fusions stay, which make ops what they were in the job
-    off = ("dependency", "arithmetic", "loop", "function", "shape", "layout")
+    off = ("dependency", "arithmetic", "loop", "function", "shape")
     options = {f"{name}_optimization": False for name in off}
     tf.config.optimizer.set_experimental_options(
         {**options, "constant_folding": False, "layout_optimizer": False, "remapping": True}
     )
+    # it turns large sums into additions to a variable; tf.config has no name for it
+    config = tf.compat.v1.ConfigProto()
+    rewriting = config.graph_options.rewrite_options
+    rewriting.memory_optimization = rewriting.NO_MEM_OPT
+    context.context()._config = config
     made = build(task)
     with claim(Path(sys.argv[2]), overwrite=True) as file:
         file.write(tasks.Done(tasks.SCHEMA, made.left))
