@@ -1,0 +1,409 @@
+"""`dltune gate record`, `check` and `ab`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dltune.errors import GateFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.files import Output
+    from dltune.documents.gate import Result
+    from dltune.documents.machine import Machine
+    from dltune.gate.config import Config
+    from dltune.gate.measure import Measurement
+
+_PATH = click.Path(path_type=Path)
+_CONFIG = click.option(
+    "--config",
+    "config_path",
+    type=_PATH,
+    help="A TOML file with the limits; otherwise [tool.dltune.gate] of pyproject.toml.",
+)
+_JOB = click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+_OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Where a result goes beside the terminal."""
+
+    output: Path | None
+    junit: Path | None
+    markdown: Path | None
+    gitlab: Path | None
+    trend: Path | None
+    history: Path | None
+    github: bool
+    as_json: bool
+    overwrite: bool
+
+    def files(self) -> dict[str, Path]:
+        named = ("output", "junit", "markdown", "gitlab", "trend")
+        return {name: path for name in named if (path := getattr(self, name)) is not None}
+
+
+def _outputs(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that tell where a result goes, gathered in `outputs`."""
+
+    @functools.wraps(function)  # click keeps the parameters below in an attribute
+    def gathered(**given: Any) -> None:
+        mine = {name: given.pop(name) for name in _Outputs.__dataclass_fields__}
+        function(outputs=_Outputs(**mine), **given)
+
+    for option in reversed(
+        (
+            click.option("-o", "--output", type=_PATH, help="Write the result as JSON."),
+            click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit."),
+            click.option("--markdown", type=_PATH, help="Write a comment for a pull request."),
+            click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab."),
+            click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions."),
+            click.option("--history", type=_PATH, help="Append the result to this file."),
+            click.option("--trend", type=_PATH, help="Draw the history as SVG."),
+            click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+            _OVERWRITE,
+        )
+    ):
+        gathered = option(gathered)
+    return gathered
+
+
+@click.group("gate", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Hold performance limits: exit 0 when they hold, 1 when one does not, 2 for wrong use."""
+
+
+@command.command("ab")
+@click.option("--base", required=True, metavar="REF", help="The revision to compare HEAD with.")
+@_CONFIG
+@click.option(
+    "--pyperf",
+    type=_PATH,
+    nargs=2,
+    metavar="BASE HEAD",
+    help="Write the measured times of each side for pyperf.",
+)
+@_outputs
+@_JOB
+def ab_command(
+    base: str,
+    config_path: Path | None,
+    pyperf: tuple[Path, Path] | None,
+    outputs: _Outputs,
+    job: tuple[str, ...],
+) -> None:
+    """Compare HEAD with another revision: two checkouts take turns on this machine.
+
+    A training job's steps are timed inside it; any other command is timed whole. Commit first: only
+    commits are compared. The checkouts are removed afterwards.
+    """
+    from dltune.bench.pyperf_file import require_pyperf
+    from dltune.gate.ab import ab, configuration
+    from dltune.machine import topology
+
+    here = Path.cwd()
+    config = configuration(here, config_path)
+    _require_history(outputs)
+    if pyperf:
+        require_pyperf()
+    machine = topology.local()
+    raw = dict(zip(("base", "head"), pyperf, strict=True)) if pyperf else {}
+    with _session(outputs, raw) as (files, tell):
+        found, made = ab(here, base, job, config, machine, tell=tell)
+        for name in raw:
+            files[name].write_bytes(_raw(made, name, machine, job))
+        _write(found, outputs, files, config)
+    _tell(found, outputs)
+
+
+@command.command("record")
+@_CONFIG
+@click.option("-o", "--output", type=_PATH, required=True, help="The baseline file.")
+@click.option("--rounds", type=click.IntRange(min=2), default=15, show_default=True)
+@click.option("--pyperf", type=_PATH, help="Write the measured times for pyperf.")
+@_OVERWRITE
+@_JOB
+def record_command(
+    config_path: Path | None,
+    output: Path,
+    rounds: int,
+    pyperf: Path | None,
+    overwrite: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Measure a command here, as a baseline for `dltune gate check` on this machine."""
+    from dltune.bench.pyperf_file import require_pyperf
+    from dltune.gate import result
+    from dltune.gate.measure import measure
+    from dltune.machine import topology
+
+    here = Path.cwd()
+    config = _config(here, config_path)
+    if pyperf:
+        require_pyperf()
+    machine = topology.local()
+    side = _here(here, job)
+    named = {"output": output} | ({"pyperf": pyperf} if pyperf else {})
+    with _claimed(named, overwrite) as (files, tell):
+        made = measure([side], machine, config, tell=tell, rounds=rounds)
+        baseline = result.baseline(made, machine=machine, command=job, commit=_commit(here))
+        if not baseline.measured:
+            raise UsageError(f"nothing was measured: {'; '.join(baseline.missing.values())}")
+        files["output"].write(baseline)
+        if pyperf:
+            files["pyperf"].write_bytes(_raw(made, "head", machine, job))
+    from dltune import statistics
+    from dltune.gate import figures
+    from dltune.gate.text import visible
+
+    for one in baseline.measured:
+        middle = figures.quantity(statistics.median(one.values), one.unit)
+        click.echo(f"{visible(one.metric)}: {middle}, {len(one.values)} rounds")
+    for name, why in baseline.missing.items():
+        click.echo(f"{visible(name)}: not measured: {visible(why, 400)}")
+    click.echo(f"written to {output}; next: dltune gate check {output} -- CMD")
+
+
+@command.command("check")
+@click.argument("baseline", type=_PATH)
+@_CONFIG
+@click.option("--measured", type=_PATH, help="Judge this baseline or pyperf file; run nothing.")
+@click.option("--other-machine", is_flag=True, help="Compare though the baseline's is another.")
+@_outputs
+@_JOB
+def check_command(
+    baseline: Path,
+    config_path: Path | None,
+    measured: Path | None,
+    other_machine: bool,
+    outputs: _Outputs,
+    job: tuple[str, ...],
+) -> None:
+    """Measure a command, and compare with a baseline or a pyperf file.
+
+    What the machine did differently then is in the comparison: where it may be noisy, `dltune gate
+    ab` is the one to trust.
+    """
+    from dltune.documents.gate import Revision
+    from dltune.gate import against, result
+    from dltune.gate.measure import measure
+    from dltune.gate.verdict import limits_for
+    from dltune.machine import topology
+
+    here = Path.cwd()
+    config = _config(here, config_path)
+    _require_history(outputs)
+    machine = topology.local()
+    before = against.load(baseline)
+    if measured and job:
+        raise UsageError("--measured and a command exclude each other")
+    began = time.monotonic()
+    with _session(outputs, {}) as (files, tell):
+        if measured:
+            now = against.load(measured)
+            at = now.machine or machine
+            note = against.require_machine(before, at, other=other_machine)
+            made, head = against.compare(before, now, config), Revision(now.title, now.commit)
+        else:
+            note = against.require_machine(before, machine, other=other_machine)
+            against.require_command(before, job)
+            if before.machine is None:
+                raise UsageError(
+                    f"{baseline} is a pyperf file: no command here shows its benchmarks",
+                    remedy="measure them with pyperf again, and give that file with --measured",
+                )
+            for limit in limits_for(config, before.kind):
+                if limit.metric not in before.values and limit.ratio is not None:
+                    why = before.missing.get(limit.metric, "it was recorded without it")
+                    raise UsageError(
+                        f"{baseline} has no {limit.metric}: {why}",
+                        remedy="record the baseline again under this configuration",
+                    )
+            side = _here(here, job)
+            made = measure([side], machine, config, tell=tell, before=before.values)
+            if made.kind != before.kind:
+                raise UsageError(
+                    f"{baseline} timed the command {_timed(before.kind)}, now it is timed "
+                    f"{_timed(made.kind)}",
+                    remedy="record the baseline again",
+                )
+            head = Revision("this checkout", _commit(here))
+        made.notes += [note] if note else []
+        found = result.result(
+            made,
+            machine=machine,
+            command=job or before.command or (str(measured),),
+            base=Revision(before.title, before.commit),
+            head=head,
+            config=config,
+            seconds=time.monotonic() - began,
+        )
+        _write(found, outputs, files, config)
+    _tell(found, outputs)
+
+
+def _timed(kind: str) -> str:
+    return "by its steps" if kind == "steps" else "whole"
+
+
+def _config(here: Path, path: Path | None) -> Config:
+    from dltune.gate.ab import configuration
+    from dltune.gate.config import PYPROJECT, load
+
+    try:
+        return configuration(here, path)
+    except UsageError:
+        if path is None and not (here / PYPROJECT).exists():
+            return load(here, None)  # outside of a repository there is only this folder
+        raise
+
+
+def _here(here: Path, job: Sequence[str]) -> Any:
+    from dltune.gate.side import Side
+
+    if not job:
+        raise UsageError(
+            "no command to measure", remedy="give it after --, as in: -- python train.py"
+        )
+    return Side("head", "this checkout", job, here)
+
+
+def _commit(here: Path) -> str | None:
+    from dltune.gate import worktrees
+
+    try:
+        return worktrees.commit_of(worktrees.repository(here), "HEAD")
+    except UsageError:
+        return None
+
+
+def _require_history(outputs: _Outputs) -> None:
+    """A history that cannot be read is told before anything is measured."""
+    from dltune.gate import history
+
+    if outputs.history:
+        history.load(outputs.history)
+    elif outputs.trend:
+        raise UsageError("--trend draws the history", remedy="give it too: --history FILE")
+
+
+@contextlib.contextmanager
+def _session(outputs: _Outputs, more: dict[str, Path]) -> Any:
+    with _claimed(outputs.files() | more, outputs.overwrite) as both:
+        yield both
+
+
+@contextlib.contextmanager
+def _claimed(named: dict[str, Path], overwrite: bool) -> Any:
+    """The output files, claimed, and what to tell progress to; within the block signals end it."""
+    from dltune.cli import interrupts, progress
+    from dltune.documents.files import claim
+
+    resolved = [path.resolve() for path in named.values()]
+    for path in resolved:
+        if resolved.count(path) > 1:
+            raise UsageError(f"{path} is named for two outputs", remedy="give them two names")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(interrupts.reported())
+        files: dict[str, Output] = {
+            name: stack.enter_context(claim(path, overwrite=overwrite))
+            for name, path in named.items()
+        }
+        line = stack.enter_context(progress.line())
+        yield files, lambda text: line.show(text, (text,))
+
+
+def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: Config) -> None:
+    from dltune.gate import annotations, history, junit, markdown, trend
+
+    if "output" in files:
+        files["output"].write(found)
+    if "junit" in files:
+        files["junit"].write_bytes(junit.render(found))
+    if "markdown" in files:
+        files["markdown"].write_bytes(markdown.render(found).encode())
+    if "gitlab" in files:
+        source = Path(config.source).name if not config.unlimited else "pyproject.toml"
+        files["gitlab"].write_bytes(annotations.gitlab(found, source))
+    if outputs.history:
+        history.append(outputs.history, history.entry(found))
+        if "trend" in files:
+            files["trend"].write_bytes(trend.render(history.load(outputs.history)).encode())
+
+
+def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
+    from dltune.bench.pyperf_file import Circumstances, encode
+
+    if made.kind == "steps":
+        launches = made.steps[side]
+        times = {"step_time": [[s for turn in launch for s in turn] for launch in launches]}
+    else:
+        if not (sample := made.samples.get("time")):
+            raise UsageError(
+                "--pyperf writes times, and none was measured", remedy="configure the metric time"
+            )
+        times = {"time": [[v] for v in (sample.base if side == "base" else sample.head)]}
+    return encode(times, Circumstances(machine.name, len(machine.cores), "none", "none", job))
+
+
+def _tell(found: Result, outputs: _Outputs) -> None:
+    if outputs.github:
+        from dltune.gate import annotations
+
+        click.echo(annotations.github(found), nl=False, err=True)
+    if outputs.as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        _show(found)
+    written = [*outputs.files().values(), *([outputs.history] if outputs.history else [])]
+    for path in written:
+        click.echo(f"written to {path}", err=outputs.as_json)
+    if found.passed:
+        return
+    from dltune.gate import figures
+    from dltune.gate.text import visible
+
+    bad = [v for v in found.verdicts if v.outcome == found.outcome]
+    raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
+
+
+def _show(found: Result) -> None:
+    from dltune.cli.tables import table
+    from dltune.gate import figures
+    from dltune.gate.text import visible
+
+    table(
+        f"{visible(found.head.name)} against {visible(found.base.name)}, "
+        f"{found.seconds:.0f} s, intervals hold with {found.confidence:.3g} at every look",
+        ("metric", ">base", ">head", ">measured", ">interval", ">limit", ">rounds", "verdict"),
+        [
+            (
+                visible(v.metric, 60),
+                figures.quantity(v.base, v.unit),
+                figures.quantity(v.head, v.unit),
+                figures.over(v, v.median),
+                figures.interval(v),
+                figures.limit(v),
+                str(v.rounds),
+                v.outcome,
+            )
+            for v in found.verdicts
+        ],
+    )
+    for verdict in found.verdicts:
+        if verdict.outcome == "undecided":
+            click.echo(f"{visible(verdict.metric)}: undecided: {visible(verdict.why, 400)}")
+    for note in found.notes:
+        click.echo(f"note: {visible(note, 400)}")
+    if found.outcome == "undecided":
+        click.echo(f"undecided counts as {'pass' if found.passed else 'fail'} here")

@@ -1,0 +1,72 @@
+"""Two revisions of a project, measured in turns on one machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dltune.documents import gate as doc
+from dltune.documents.machine import Machine
+from dltune.errors import UsageError
+from dltune.gate import result, sides, whole, worktrees
+from dltune.gate.config import PYPROJECT, Config, load
+from dltune.gate.measure import Measurement, measure
+
+
+def configuration(here: Path, path: Path | None) -> Config:
+    """The configuration at `path`, of the folder `here`, or of the top of its repository."""
+    if path is None and not (here / PYPROJECT).exists():
+        return load(worktrees.repository(here).top, None)
+    return load(here, path)
+
+
+def ab(
+    here: Path,
+    base: str,
+    command: Sequence[str],
+    config: Config,
+    machine: Machine,
+    *,
+    tell: Callable[[str], None],
+) -> tuple[doc.Result, Measurement]:
+    """Measure `command` at the revision `base` and at HEAD, each in a checkout of its own.
+
+    The checkouts are removed afterwards whatever happens. Raises UsageError when the base does not
+    exist, the work tree has changes, a build or the command fails.
+    """
+    began = time.monotonic()
+    if not command:
+        raise UsageError(
+            "no command to measure",
+            remedy="give it after --: dltune gate ab --base main -- python train.py",
+        )
+    repo = worktrees.repository(here)
+    commits = [
+        ("base", worktrees.commit_of(repo, base)),
+        ("head", worktrees.commit_of(repo, "HEAD")),
+    ]
+    worktrees.require_clean(repo)
+    sides.require_own_files(repo, command)
+    with worktrees.checkouts(repo, commits) as checkouts:
+        both = [
+            sides.side(name, revision, checkouts[name], command, here)
+            for name, revision in (("base", base), ("head", "HEAD"))
+        ]
+        if config.build is not None:
+            for side in both:
+                tell(f"building {side.title}")
+                whole.build(side, config.build, config.timeout)
+        made = measure(both, machine, config, tell=tell)
+    if commits[0][1] == commits[1][1]:
+        made.notes.append("base and HEAD are the same commit: this is noise against noise")
+    found = result.result(
+        made,
+        machine=machine,
+        command=command,
+        base=doc.Revision(base, commits[0][1]),
+        head=doc.Revision("HEAD", commits[1][1]),
+        config=config,
+        seconds=time.monotonic() - began,
+    )
+    return found, made

@@ -1,0 +1,119 @@
+"""What was measured now against what was measured before: baselines and pyperf files."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents import gate as doc
+from dltune.documents.machine import Machine
+from dltune.errors import UsageError
+from dltune.gate import metrics, pyperf_file
+from dltune.gate.config import Config, Limit
+from dltune.gate.measure import Measurement
+from dltune.gate.text import visible
+from dltune.gate.verdict import Sample, judge
+
+
+@dataclass(frozen=True)
+class Before:
+    """A measurement in a file. `machine` is None where the file does not tell."""
+
+    title: str
+    commit: str | None
+    kind: doc.Kind
+    machine: Machine | None
+    command: tuple[str, ...]
+    values: Mapping[str, Sequence[float]]
+    exact: frozenset[str]
+    missing: Mapping[str, str]
+
+
+def load(path: Path) -> Before:
+    """A baseline, or a pyperf file. Raises UsageError when it is neither, or has faults."""
+    if pyperf_file.is_one(path):
+        values = pyperf_file.load(path)
+        return Before(path.name, None, "whole", None, (), values, frozenset(), {})
+    made = doc.load_baseline(path)
+    return Before(
+        title=path.name,
+        commit=made.commit,
+        kind=made.kind,
+        machine=made.machine,
+        command=made.command,
+        values={one.metric: one.values for one in made.measured},
+        exact=frozenset(one.metric for one in made.measured if one.exact),
+        missing=made.missing,
+    )
+
+
+def require_machine(before: Before, here: Machine, *, other: bool) -> str | None:
+    """A note where the machines differ and that was asked for. Raises UsageError where it was not:
+    times of two machines tell nothing of the code."""
+    if before.machine is None or before.machine.fingerprint == here.fingerprint:
+        return None
+    there = f"{before.machine.name}, {len(before.machine.cores)} cores"
+    difference = f"{before.title} was measured on another machine ({visible(there)})"
+    if not other:
+        raise UsageError(
+            f"{difference} than this one ({visible(here.name)}, {len(here.cores)} cores)",
+            remedy="record a baseline here, use `dltune gate ab`, or pass --other-machine",
+        )
+    return difference
+
+
+def require_command(before: Before, command: Sequence[str]) -> None:
+    """Raises UsageError when the baseline is of another command."""
+    if before.command and tuple(command) != before.command:
+        import shlex
+
+        raise UsageError(
+            f"{before.title} is of another command: {visible(shlex.join(before.command))}",
+            remedy="give that command, or record a baseline of this one",
+        )
+
+
+def compare(before: Before, now: Before, config: Config) -> Measurement:
+    """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
+    if before.kind != now.kind:
+        raise UsageError(f"{before.title} is of {before.kind}, {now.title} of {now.kind}")
+    limits = _limits(before, now, config)
+    samples = {}
+    for limit in limits:
+        name = limit.metric
+        known = metrics.metric(name)
+        sample = samples[name] = Sample(name, known.unit if known else "", paired=False)
+        sample.exact = name in before.exact and name in now.exact
+        sample.base, sample.head = list(before.values.get(name, ())), list(now.values.get(name, ()))
+        for side in (before, now):
+            if name not in side.values:
+                sample.missing = side.missing.get(name, f"{side.title} does not have it")
+    made = Measurement(now.kind, limits, samples)
+    made.verdicts = [v for limit in limits for v in judge(limit, samples[limit.metric],
+                                                          config.confidence)]  # fmt: skip
+    made.rounds = max(len(sample.head) for sample in samples.values())
+    return made
+
+
+def _limits(before: Before, now: Before, config: Config) -> tuple[Limit, ...]:
+    """The configured limits, patterns of benchmarks made one limit for each; without any, the
+    default ratio for all that both have."""
+    shared = [name for name in before.values if name in now.values]
+    if config.unlimited:
+        found = [Limit(name, ratio=metrics.DEFAULT_RATIO) for name in shared]
+    else:
+        found = []
+        for limit in config.limits:
+            if limit.metric.startswith(metrics.BENCHMARK):
+                names = [n for n in shared if fnmatch.fnmatchcase(n, limit.metric)]
+                found += [Limit(n, limit.ratio, limit.at_most) for n in names]
+            else:
+                found.append(limit)
+    if not found:
+        raise UsageError(
+            f"{before.title} and {now.title} have nothing in common to judge",
+            remedy=f"the first has {', '.join(map(visible, before.values))}",
+        )
+    return tuple(found)

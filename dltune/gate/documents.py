@@ -1,0 +1,67 @@
+"""Values that others have measured or predicted: a number in a JSON document of a checkout."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import plan as plan_document
+from dltune.errors import UsageError
+from dltune.gate.config import Limit
+from dltune.gate.text import visible
+
+GZIP = b"\x1f\x8b"
+REPORTS = {"io_amplification": "an I/O report", "background_share": "a Horovod report"}
+
+
+def value(limit: Limit, folder: Path) -> float:
+    """The limit's value in `folder`. Raises UsageError when its document is not there, is not what
+    it should be, or has no such number."""
+    assert limit.document is not None
+    path = folder / limit.document
+    if limit.metric == "plan_step_time":
+        return predicted(path)
+    try:
+        data = path.read_bytes()
+        found: object = msgspec.json.decode(
+            gzip.decompress(data) if data.startswith(GZIP) else data
+        )
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    assert limit.field is not None
+    for part in limit.field.split("."):
+        if isinstance(found, dict) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            raise UsageError(f"{path} has no {visible(limit.field)!r}: there is no {part!r}")
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise UsageError(f"{path}: {visible(limit.field)} is not a number")
+    if not (math.isfinite(found) and found >= 0):
+        raise UsageError(f"{path}: {visible(limit.field)} is {found}: negative or not finite")
+    return float(found)
+
+
+def predicted(path: Path) -> float:
+    """Seconds of a step that the plan in a file predicts for what it chose. Raises UsageError."""
+    plan = plan_document.load(path)
+    if plan.threads is None:
+        raise UsageError(f"{path} has no section for threads, which predicts a step")
+    by_setting = {p.setting: p.seconds for p in plan.threads.predictions}
+    return by_setting[plan.threads.strategy]
+
+
+def why_missing(limit: Limit) -> str | None:
+    """Why there is nothing to read; None when a document is named."""
+    if limit.document is not None:
+        return None
+    if limit.metric == "plan_step_time":
+        return "no plan is given (document = 'plan.json')"
+    return f"{REPORTS[limit.metric]} is not given (document = ..., field = ...)"

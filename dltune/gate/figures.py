@@ -1,0 +1,49 @@
+"""A verdict's figures as a person reads them: the same in every output."""
+
+from __future__ import annotations
+
+from dltune.documents.gate import Unit, Verdict
+
+NONE = "-"
+SIGNS = {"pass": "ok", "fail": "FAIL", "undecided": "?"}
+_STEPS = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
+          "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))}  # fmt: skip
+
+
+def quantity(value: float | None, unit: Unit) -> str:
+    """A value in the unit that suits its size."""
+    if value is None:
+        return NONE
+    for size, name in _STEPS.get(unit, ()):
+        if value >= size:
+            return f"{value / size:.4g} {name}"
+    return f"{value:.4g}{' s' if unit == 's' else ' B' if unit == 'bytes' else ''}"
+
+
+def over(verdict: Verdict, value: float | None) -> str:
+    """A figure of the verdict's own scale: a ratio, or a value with its unit."""
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if verdict.over == "ratio" else quantity(value, verdict.unit)
+
+
+def interval(verdict: Verdict) -> str:
+    if verdict.low is None and verdict.high is None:
+        return NONE
+    return f"{over(verdict, verdict.low)} to {over(verdict, verdict.high)}"
+
+
+def limit(verdict: Verdict) -> str:
+    return f"{'x ' if verdict.over == 'ratio' else ''}{over(verdict, verdict.limit)}"
+
+
+def sentence(verdict: Verdict) -> str:
+    """One line: what was measured beside the limit, and what that means."""
+    if verdict.median is None and verdict.rounds == 0:
+        return f"{verdict.metric}: {verdict.why}"
+    what = "ratio to the base" if verdict.over == "ratio" else "value"
+    measured = f"{what} {over(verdict, verdict.median)} ({interval(verdict)})"
+    return (
+        f"{verdict.metric}: {measured}, limit {over(verdict, verdict.limit)}, after "
+        f"{verdict.rounds} round{'s' * (verdict.rounds != 1)}: {verdict.outcome}; {verdict.why}"
+    )

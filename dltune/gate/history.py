@@ -1,0 +1,103 @@
+"""The history file: a line of JSON for each gate, appended; and what it says when read again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents.gate import Outcome, Result, Unit
+from dltune.errors import UsageError
+
+SCHEMA = "dltune.gate-history/1"
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A verdict of one gate, figures as in its result."""
+
+    metric: str
+    unit: Unit
+    over: str
+    limit: float
+    outcome: Outcome
+    median: float | None
+    low: float | None
+    high: float | None
+    head: float | None
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One gate. `machine`: its fingerprint."""
+
+    schema: str
+    created: str
+    machine: str
+    base: str
+    head: str
+    outcome: Outcome
+    points: tuple[Point, ...]
+
+
+def entry(result: Result) -> Entry:
+    return Entry(
+        schema=SCHEMA,
+        created=result.created,
+        machine=result.machine.fingerprint,
+        base=result.base.commit or result.base.name,
+        head=result.head.commit or result.head.name,
+        outcome=result.outcome,
+        points=tuple(
+            Point(v.metric, v.unit, v.over, v.limit, v.outcome, v.median, v.low, v.high, v.head)
+            for v in result.verdicts
+        ),
+    )
+
+
+def load(path: Path) -> list[Entry]:
+    """All gates in the file, oldest first; none where there is no file.
+
+    Raises UsageError, which names the line, when the file is something else.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found = msgspec.json.decode(line, type=Entry)
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f"{path}, line {number}, is no gate: {error}", remedy="name another history file"
+            ) from None
+        if found.schema != SCHEMA:
+            raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")
+        entries.append(found)
+    return entries
+
+
+def append(path: Path, added: Entry) -> None:
+    """Add a line, whole or not at all, also when several gates end at once. Raises UsageError."""
+    line = msgspec.json.encode(added) + b"\n"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            size = os.fstat(handle).st_size
+            try:
+                written = os.write(handle, line)
+                if written < len(line):
+                    os.ftruncate(handle, size)
+                    raise UsageError(f"cannot write {path}: the disk is full")
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,100 @@
+"""Instructions of a command: counted by the processor where it can, else by callgrind, else told
+why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.gate.side import Side, blame, last_lines
+from dltune.machine.perf import probe, syscall
+from dltune.machine.perf.events import HARDWARE
+
+TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
+
+
+class Counter:
+    """A performance counter of this thread and of all that it starts, in user space.
+
+    What a child has counted is added when it ends; this thread itself only waits meanwhile.
+    """
+
+    def __init__(
+        self, kind: int = syscall.TYPE_HARDWARE, config: int = HARDWARE["instructions"]
+    ) -> None:
+        """Raises OSError when the kernel refuses."""
+        flags = syscall.INHERIT | syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
+        self._handle = syscall.perf_event_open(kind, config, flags=flags)
+
+    def read(self) -> int:
+        return int.from_bytes(os.read(self._handle, 8), "little")
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def why_no_counter() -> str | None:
+    """Why the processor's counter cannot be used here; None when it can."""
+    refused = probe.available().hardware
+    return refused.reason if refused else None
+
+
+def why_no_callgrind() -> str | None:
+    """Why callgrind cannot be used here; None when it can."""
+    return None if shutil.which("valgrind") else "valgrind is not installed"
+
+
+def callgrind(side: Side, *, timeout: float) -> float:
+    """Instructions of one run of the side's command and its children under callgrind.
+
+    It runs some fifty times slower than plain, and counts the same in every run of a program that
+    does the same: strings are hashed alike (PYTHONHASHSEED). Raises UsageError when the command
+    fails under it or takes longer than `timeout` seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="dltune-gate-callgrind-") as name:
+        folder = Path(name)
+        log = folder / "log"
+        command = [
+            *("valgrind", "--tool=callgrind", "--quiet", "--trace-children=yes"),
+            *(f"--callgrind-out-file={folder}/out.%p", "--", *side.command),
+        ]
+        hashing = {} if "PYTHONHASHSEED" in os.environ else {"PYTHONHASHSEED": "0"}
+        with open(log, "wb") as file:
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=side.folder,
+                    env={**os.environ, **side.environment, **hashing},
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    timeout=timeout,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise blame(
+                    side, f"the command took longer than {timeout:g} s under callgrind"
+                ) from None
+        if done.returncode:
+            raise blame(
+                side,
+                f"under callgrind the command ended with exit code {done.returncode}",
+                last_lines(log),
+            )
+        counts = [total(path.read_bytes()) for path in folder.glob("out.*")]
+        if not counts:
+            raise UsageError(f"in {side.title}: callgrind has counted nothing")
+        return float(sum(counts))
+
+
+def total(out: bytes) -> int:
+    """The instructions in one of callgrind's files. Raises UsageError when they are not there."""
+    found = TOTALS.findall(out)
+    if not found:
+        raise UsageError("a file of callgrind's has no totals")
+    return int(found[-1])

@@ -1,0 +1,235 @@
+"""Rounds until every limit is decided, or the budget is spent."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dltune.documents.gate import Kind, Verdict
+from dltune.documents.machine import Machine
+from dltune.errors import UsageError
+from dltune.gate import documents, instructions, metrics, probe, training, whole
+from dltune.gate.config import Config, Limit
+from dltune.gate.side import Side
+from dltune.gate.verdict import Sample, decided, judge, limits_for
+
+# a training job that has not come to a step may tell nothing for so long, in seconds
+PATIENCE = 120.0
+# no verdict is found with fewer rounds, so no budget ends before them
+LEAST_ROUNDS = 2
+# with many rounds one more tells little: the next look is after so many times as many
+LOOK_AGAIN = 1.03
+
+
+@dataclass
+class Measurement:
+    """What a gate has measured: `steps` are the raw step times in seconds, side -> launches ->
+    rounds; `missing`: metric -> why it could not be."""
+
+    kind: Kind
+    limits: tuple[Limit, ...]
+    samples: dict[str, Sample]
+    verdicts: list[Verdict] = field(default_factory=list)
+    steps: dict[str, list[list[tuple[float, ...]]]] = field(default_factory=dict)
+    rounds: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def measure(
+    sides: Sequence[Side],
+    machine: Machine,
+    config: Config,
+    *,
+    tell: Callable[[str], None],
+    before: Mapping[str, Sequence[float]] | None = None,
+    rounds: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Measurement:
+    """Measure the sides in turns and judge after each round.
+
+    Two sides are "base" and "head". With one, its values are the head's, and `before` has the
+    base's (metric -> values); without that nothing is judged, and exactly `rounds` are taken.
+    Raises UsageError, which names the side, when its command fails.
+    """
+    found = {side.name: probe.look(side, machine, steps=_steps(config), tell=tell)
+             for side in sides}  # fmt: skip
+    kinds: dict[str, Kind] = {n: "steps" if f.signatures else "whole" for n, f in found.items()}
+    if len(set(kinds.values())) > 1:
+        trains = next(s.title for s in sides if kinds[s.name] == "steps")
+        other = next(s.title for s in sides if kinds[s.name] == "whole")
+        raise UsageError(
+            f"the command trains in {trains}, but ends before a step repeats in {other}",
+            remedy="let it train for more steps in both, or set timed = 'whole'",
+        )
+    kind = kinds[sides[-1].name]
+    limits = limits_for(config, kind)
+    made = Measurement(kind, limits, _samples(limits, sides, tell, config))
+    for name, values in (before or {}).items():
+        if (sample := made.samples.get(name)) and sample.missing is None:
+            sample.base, sample.paired = list(values), sample.exact
+    with _sampler(kind, sides, found, machine, config, made, tell) as sample_round:
+        began, longest, next_look = clock(), 0.0, 1
+        while True:
+            started = clock()
+            _add(made, sample_round(), sides)
+            made.rounds += 1
+            longest = max(longest, clock() - started)
+            if rounds is not None:
+                if made.rounds >= rounds:
+                    return made
+                continue
+            spent = clock() - began + longest > config.budget and made.rounds >= LEAST_ROUNDS
+            if made.rounds < next_look and not spent:
+                continue
+            next_look = max(made.rounds + 1, math.ceil(made.rounds * LOOK_AGAIN))
+            made.verdicts = [
+                verdict
+                for limit in limits
+                for verdict in judge(limit, made.samples[limit.metric], config.confidence)
+            ]
+            if decided(made.verdicts):
+                return made
+            if spent:
+                made.notes.append(f"the budget of {config.budget:g} s was spent")
+                return made
+            tell(f"round {made.rounds + 1}: {_state(made.verdicts)}")
+
+
+def _steps(config: Config) -> bool | None:
+    """Whether the command must have steps: as configured, else as the metrics need it."""
+    if config.timed != "auto":
+        needs: Kind = config.timed
+        for limit in config.limits:
+            known = metrics.metric(limit.metric)
+            if known and known.kinds and needs not in known.kinds:
+                raise UsageError(
+                    f"{config.source}: {limit.metric} is not shown by a command timed "
+                    f"{'by its steps' if needs == 'steps' else 'whole'}",
+                    remedy="change `timed`, or leave the metric out",
+                )
+        return needs == "steps"
+    kinds = [set(m.kinds) for limit in config.limits if (m := metrics.metric(limit.metric))
+             and m.kinds]  # fmt: skip
+    common = set.intersection(*kinds) if kinds else {"steps", "whole"}
+    if not common:
+        raise UsageError(
+            f"{config.source}: its metrics are of steps and of whole commands; no command shows "
+            "both",
+            remedy="keep them in two files, each with its gate",
+        )
+    return None if len(common) == 2 else common == {"steps"}
+
+
+def _samples(
+    limits: Sequence[Limit],
+    sides: Sequence[Side],
+    tell: Callable[[str], None],
+    config: Config,
+) -> dict[str, Sample]:
+    samples = {}
+    for limit in limits:
+        known = metrics.metric(limit.metric)
+        assert known is not None
+        sample = samples[limit.metric] = Sample(limit.metric, known.unit)
+        if limit.metric in metrics.FROM_DOCUMENT:
+            sample.exact = True
+            sample.missing = documents.why_missing(limit)
+            if sample.missing is None:
+                _add_exact(sample, {s.name: documents.value(limit, s.folder) for s in sides})
+        elif limit.metric.startswith(metrics.BENCHMARK):
+            sample.missing = "it is read from a pyperf file, and none is given"
+        elif limit.metric == "instructions" and (why := instructions.why_no_counter()):
+            sample.exact = True
+            if none := instructions.why_no_callgrind():
+                sample.missing = f"{why}, and {none}"
+                continue
+            tell("counting instructions under callgrind, which takes its time")
+            _add_exact(
+                sample, {s.name: instructions.callgrind(s, timeout=config.timeout) for s in sides}
+            )
+    return samples
+
+
+def _add_exact(sample: Sample, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        (sample.base if name == "base" else sample.head).append(value)
+
+
+@contextlib.contextmanager
+def _sampler(
+    kind: Kind,
+    sides: Sequence[Side],
+    found: Mapping[str, probe.Found],
+    machine: Machine,
+    config: Config,
+    made: Measurement,
+    tell: Callable[[str], None],
+) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
+    """What takes a round: metric -> side -> value."""
+    if kind == "steps":
+        wanted = training.Wanted(
+            peak="peak_bytes" in made.samples,
+            ops=tuple(m.removeprefix(metrics.OPS) for m in made.samples if metrics.OPS in m),
+        )
+        signatures = {name: one.signatures for name, one in found.items()}
+
+        def launch() -> dict[str, dict[str, float]]:
+            done = training.launch(
+                _turned(sides),
+                signatures,
+                machine,
+                rounds=config.rounds_per_launch,
+                seconds=config.seconds_per_turn,
+                patience=PATIENCE,
+                wanted=wanted,
+                tell=tell,
+            )
+            for name, rounds in done.steps.items():
+                made.steps.setdefault(name, []).append(rounds)
+            return done.values
+
+        yield launch
+        return
+    sample = made.samples.get("instructions")
+    counter = instructions.Counter() if sample and not sample.exact else None
+
+    def once() -> dict[str, dict[str, float]]:
+        values: dict[str, dict[str, float]] = {}
+        for side in _turned(sides):
+            run = whole.run(side, timeout=config.timeout, counter=counter)
+            for metric, value in run.items():
+                values.setdefault(metric, {})[side.name] = value
+        return values
+
+    try:
+        yield once
+    finally:
+        if counter:
+            counter.close()
+
+
+def _turned(sides: Sequence[Side]) -> list[Side]:
+    """In an order drawn by lot: so that whatever disturbs one place disturbs both sides alike."""
+    return random.sample(sides, len(sides))
+
+
+def _add(
+    made: Measurement, values: Mapping[str, Mapping[str, float]], sides: Sequence[Side]
+) -> None:
+    for name, sample in made.samples.items():
+        found = values.get(name, {})
+        if sample.exact or sample.missing or len(found) < len(sides):
+            continue
+        for side, value in found.items():
+            (sample.base if side == "base" else sample.head).append(value)
+
+
+def _state(verdicts: Sequence[Verdict]) -> str:
+    open_ = [v for v in verdicts if v.outcome == "undecided" and v.rounds]
+    return ", ".join(
+        f"{v.metric} {v.median:.3g}" if v.median is not None else v.metric for v in open_[:3]
+    )

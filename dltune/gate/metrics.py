@@ -1,0 +1,69 @@
+"""What a gate can limit: names, units, and which kind of command shows each. Lower is better."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["steps", "whole"]
+Unit = Literal["s", "bytes", "count", ""]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`kinds`: the commands that show it; none where it is read from a document.
+
+    `floor`: a change below it is none, whatever the ratio, in the metric's unit.
+    """
+
+    name: str
+    unit: Unit
+    kinds: tuple[Kind, ...]
+    meaning: str
+    floor: float = 0.0
+
+
+BOTH: tuple[Kind, ...] = ("steps", "whole")
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("step_time", "s", ("steps",), "the lower quartile of a launch's steps"),
+        Metric("step_mean", "s", ("steps",), "the mean of all steps, disturbed ones too"),
+        Metric("time", "s", ("whole",), "of the whole command"),
+        Metric("startup", "s", ("steps",), "from the command's start to its first step"),
+        Metric("cpu_time", "s", ("whole",), "of the whole command, user and system"),
+        Metric("peak_bytes", "bytes", BOTH, "of TensorFlow's allocator; whole: resident memory"),
+        Metric("context_switches", "count", BOTH, "a step, or the whole command", floor=10.0),
+        Metric("page_faults", "count", BOTH, "a step, or the whole command", floor=10.0),
+        Metric("instructions", "count", ("whole",), "in user space, by counter or callgrind"),
+        Metric("plan_step_time", "s", (), "a step as the plan predicts it"),
+        Metric("io_amplification", "", (), "bytes read over bytes used, from an I/O report"),
+        Metric("background_share", "", (), "Horovod's background thread, from its report"),
+    )
+}
+# the rest of such a name is a pattern, as of a shell
+OPS, BENCHMARK = "ops:", "pyperf:"
+# read from a file that the checkout has or makes
+FROM_DOCUMENT = tuple(name for name, metric in METRICS.items() if not metric.kinds)
+# without a configuration: the one that a person means by slower
+DEFAULT: dict[Kind, str] = {"steps": "step_time", "whole": "time"}
+DEFAULT_RATIO = 1.025
+
+
+def metric(name: str) -> Metric | None:
+    """The metric of that name, patterns included; None when there is none."""
+    if name.startswith(OPS) and name != OPS:
+        return Metric(name, "s", ("steps",), f"the ops that {name[len(OPS) :]} matches, a step")
+    if name.startswith(BENCHMARK) and name != BENCHMARK:
+        return Metric(name, "s", (), "a benchmark of a pyperf file")
+    return METRICS.get(name)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A remedy that names what may have been meant, else all there are."""
+    known = list(known)
+    if close := difflib.get_close_matches(name, known, n=3, cutoff=0.6):
+        return f"did you mean {' or '.join(close)}?"
+    return f"there are {', '.join(known)}"

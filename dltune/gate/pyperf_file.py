@@ -1,0 +1,92 @@
+"""A pyperf file as a measurement: each benchmark a metric, each of its processes a round."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from dltune import statistics
+from dltune.errors import UsageError
+from dltune.gate.metrics import BENCHMARK
+from dltune.gate.text import visible
+
+GZIP = b"\x1f\x8b"
+
+
+class _Metadata(msgspec.Struct):
+    name: str | None = None
+    unit: str = "second"
+    cpu_model_name: str | None = None
+    hostname: str | None = None
+
+
+class _Run(msgspec.Struct):
+    values: list[float] = []
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Benchmark(msgspec.Struct):
+    runs: list[_Run]
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Suite(msgspec.Struct):
+    version: str
+    benchmarks: list[_Benchmark]
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def is_one(path: Path) -> bool:
+    """Whether a file looks like one of pyperf's. Raises UsageError when it cannot be read."""
+    try:
+        found = msgspec.json.decode(_bytes(path), type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+    return "benchmarks" in found and "version" in found and "schema" not in found
+
+
+def load(path: Path) -> dict[str, list[float]]:
+    """Metric ("pyperf:NAME") -> seconds: the median of each process, or each value of a benchmark
+    that one process has measured.
+
+    Raises UsageError when the file is not one of pyperf's, is in another unit than seconds, is
+    empty, or a time is not a number above 0.
+    """
+    try:
+        suite = msgspec.json.decode(_bytes(path), type=_Suite)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is not a pyperf file: {error}") from None
+    found: dict[str, list[float]] = {}
+    for number, benchmark in enumerate(suite.benchmarks):
+        told = [*(run.metadata for run in benchmark.runs), benchmark.metadata, suite.metadata]
+        name = next((m.name for m in told if m.name), f"benchmark {number + 1}")
+        units = {m.unit for m in told}
+        if units != {"second"}:
+            raise UsageError(
+                f"{path}: {visible(name)} is in {visible(', '.join(units - {'second'}))}, not in "
+                "seconds"
+            )
+        runs = [run.values for run in benchmark.runs if run.values]
+        times = [time for values in runs for time in values]
+        if not all(math.isfinite(time) and time > 0 for time in times):
+            raise UsageError(f"{path}: {visible(name)} has a time that is not above 0")
+        rounds = [statistics.median(v) for v in runs] if len(runs) > 1 else times
+        if rounds:
+            found[BENCHMARK + name] = rounds
+    if not found:
+        raise UsageError(f"{path} holds no value of any benchmark")
+    return found
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data.startswith(GZIP) else data
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except (EOFError, zlib.error):
+        raise UsageError(f"{path} is a damaged gzip file") from None

@@ -1,0 +1,79 @@
+"""Put together the result document and the baseline from what was measured."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from dltune import __version__
+from dltune.documents import gate as doc
+from dltune.documents.machine import Machine
+from dltune.gate.config import Config
+from dltune.gate.measure import Measurement
+from dltune.gate.verdict import Sample, overall
+
+
+def result(
+    made: Measurement,
+    *,
+    machine: Machine,
+    command: Sequence[str],
+    base: doc.Revision,
+    head: doc.Revision,
+    config: Config,
+    seconds: float,
+) -> doc.Result:
+    """The result of a gate. `seconds`: what it took."""
+    outcome = overall(made.verdicts)
+    held = outcome == "pass" or (outcome == "undecided" and config.undecided == "pass")
+    return doc.Result(
+        schema=doc.RESULT_SCHEMA,
+        created=_now(),
+        dltune=__version__,
+        machine=machine,
+        command=tuple(command),
+        kind=made.kind,
+        base=base,
+        head=head,
+        confidence=config.confidence,
+        budget=config.budget,
+        seconds=seconds,
+        outcome=outcome,
+        passed=held,
+        verdicts=tuple(made.verdicts),
+        measured={
+            name: tuple(found)
+            for name in ("base", "head")
+            if (found := [_measured(s, name) for s in made.samples.values() if _values(s, name)])
+        },
+        notes=tuple(made.notes),
+    )
+
+
+def baseline(
+    made: Measurement, *, machine: Machine, command: Sequence[str], commit: str | None
+) -> doc.Baseline:
+    """The baseline of one side's measurement."""
+    return doc.Baseline(
+        schema=doc.BASELINE_SCHEMA,
+        created=_now(),
+        dltune=__version__,
+        machine=machine,
+        command=tuple(command),
+        kind=made.kind,
+        commit=commit,
+        measured=tuple(_measured(s, "head") for s in made.samples.values() if s.head),
+        missing={s.metric: s.missing for s in made.samples.values() if s.missing},
+    )
+
+
+def _values(sample: Sample, side: str) -> list[float]:
+    return sample.base if side == "base" else sample.head
+
+
+def _measured(sample: Sample, side: str) -> doc.Measured:
+    return doc.Measured(sample.metric, sample.unit, tuple(_values(sample, side)), sample.exact)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,150 @@
+"""Verdicts that may be looked at after every round: bets that a limit is exceeded.
+
+Whoever begins with 1 and bets at every round cannot expect to win while the limit holds; that his
+stake ever reaches 1/a, *at any look at all*, then has probability at most a (Ville, Étude critique
+de la notion de collectif, 1939). So one may look after each round and stop when decided, which with
+an interval made for a fixed number of rounds inflates false alarms. An interval is made of all
+limits that neither the bet "it is exceeded" nor the opposite bet has refuted.
+
+Two bets. `order_interval` assumes only that rounds are independent: a round lies above the median
+with probability 1/2; the fraction that does is mixed uniformly (Robbins, Statistical Methods
+Related to the Law of the Iterated Logarithm, 1970; Howard and Ramdas, Sequential estimation of
+quantiles, 2022):
+
+    M(n, k) = int_{1/2}^{1} 2 (2p)^k (2 (1-p))^(n-k) dp = sum_{j<=k} C(n+1, j) / ((n+1) C(n, k))
+
+`ratio_interval` assumes also that the logarithm of a ratio is spread alike on both sides of its
+centre, as it is when two measurements of the same code change places. Then the distance from the
+centre tells nothing of the side, and one may stake more on what lies far away: after x it
+multiplies the stake by 2 / (1 + exp(-2 t x)), for several t and M itself with equal shares. Far
+fewer rounds decide (docs/decisions/gate-verdict.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+# how a stake grows with the distance: from ratios that differ by some 10 % of themselves from round
+# to round (the first) to 1 % (the last); beyond that M(n, k) is as good
+BOLDNESS = (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+# of the logarithm of a bound
+PRECISION = 1e-5
+# bounds may lie outside of what was seen, by no more than this
+SPAN = 3.0
+_LOG_2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The median of ratios, and bounds that hold the true one with the confidence asked for, at
+    this look and at all others; no bound (0 and infinity) while rounds are too few for one."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+
+def evidence(rounds: int, beyond: int) -> Fraction:
+    """M(n, k): the stake, begun with 1, after `beyond` of `rounds` fell where they were bet on."""
+    if not 0 <= beyond <= rounds:
+        raise ValueError(f"{beyond} of {rounds} rounds")
+    ways = sum(math.comb(rounds + 1, j) for j in range(beyond + 1))
+    return Fraction(ways, (rounds + 1) * math.comb(rounds, beyond))
+
+
+@functools.lru_cache(maxsize=4096)
+def rank(rounds: int, confidence: float) -> int | None:
+    """k such that [r(k), r(n+1-k)] of the sorted ratios r(1)..r(n) is the interval; None while no
+    k is enough. Each side errs with probability (1 - confidence) / 2 at most."""
+    needed = 2 / (1 - confidence)
+    found = None
+    for k in range(1, (rounds + 1) // 2 + 1):
+        # r(k) is the bound of all m below it: n + 1 - k rounds lie above such an m
+        if evidence(rounds, rounds + 1 - k) < needed:
+            break
+        found = k
+    return found
+
+
+def order_interval(values: Sequence[float], confidence: float) -> Interval:
+    """The interval of the median of independent values, between two of them.
+
+    Raises ValueError when there is no value, one is not a number, or `confidence` is not between 0
+    and 1.
+    """
+    _require(values, confidence)
+    ordered = sorted(values)
+    k = rank(len(ordered), confidence)
+    return Interval(
+        median=statistics.median(ordered),
+        low=ordered[k - 1] if k else -math.inf,
+        high=ordered[-k] if k else math.inf,
+        rounds=len(ordered),
+    )
+
+
+def ratio_interval(ratios: Sequence[float], confidence: float) -> Interval:
+    """The interval of the centre of ratios whose logarithms are spread alike on both sides.
+
+    A ratio may be 0 or infinite. Raises ValueError as `order_interval`, and for one below 0.
+    """
+    _require(ratios, confidence)
+    if min(ratios) < 0:
+        raise ValueError("a ratio is below 0")
+    logs = [math.log(r) if r > 0 else -math.inf for r in ratios]
+    needed = 2 / (1 - confidence)
+    low = _bound(logs, needed)
+    high = -_bound([-x for x in logs], needed)
+    return Interval(
+        median=statistics.median(ratios),
+        low=math.exp(low),
+        high=math.exp(high) if high < math.inf else math.inf,
+        rounds=len(ratios),
+    )
+
+
+def stake(distances: Sequence[float]) -> float:
+    """The stake, begun with 1, after betting that the centre of `distances` is above 0."""
+    beyond = sum(x > 0 for x in distances)
+    bets = [float(evidence(len(distances), beyond))]
+    for boldness in BOLDNESS:
+        # log(2 / (1 + exp(-2 t x))), without overflow
+        logarithm = sum(
+            _LOG_2 - (math.log1p(math.exp(-2 * boldness * x)) if boldness * x > -300
+                      else -2 * boldness * max(x, -1e6))
+            for x in distances
+        )  # fmt: skip
+        bets.append(math.exp(min(logarithm, 700.0)))
+    return statistics.fmean(bets)
+
+
+def _bound(logs: Sequence[float], needed: float) -> float:
+    """The largest m such that the bet "the centre is above m" has won `needed`; -inf: none yet."""
+    finite = [x for x in logs if math.isfinite(x)]
+    if not finite:
+        return -math.inf
+    low, high = min(finite) - SPAN, max(finite)
+    if stake([x - low for x in logs]) < needed:
+        return -math.inf
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        if stake([x - middle for x in logs]) >= needed:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _require(values: Sequence[float], confidence: float) -> None:
+    if not values:
+        raise ValueError("no rounds to judge")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} is not between 0 and 1")
+    if any(math.isnan(value) for value in values):
+        raise ValueError("a value is not a number")

@@ -1,0 +1,253 @@
+"""Two TensorFlow jobs take turns: the step, its ops, and what a step costs.
+
+The processes of a launch are started together and stand at the turnstile unless they have their
+turn, as in a bench. A process keeps what it was given at its start (where its memory lies, which
+cache lines meet), so that a launch differs from the next by more than its rounds from one another:
+a few rounds make a launch, and many launches a verdict (docs/decisions/gate-launches.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+
+from dltune import __version__, statistics
+from dltune.bench.contest import Contest, Progress
+from dltune.bench.runner import JobEndedError, Runner
+from dltune.bench.settings import Setting
+from dltune.documents import plan as plan_document
+from dltune.documents.machine import Machine
+from dltune.errors import DltuneError, UsageError
+from dltune.gate.side import Side, blame, last_lines
+from dltune.job import messages
+from dltune.job.launch import Job
+from dltune.job.orders import Orders
+from dltune.job.record import NANOSECOND, Record
+
+# executions in which ops are recorded, after each round; the first obeys the orders before
+RECORDED = 4
+PLAIN, RECORDING = 1, 2
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to look for beside the step's time. `ops`: patterns of op keys, as of a shell."""
+
+    peak: bool = False
+    ops: tuple[str, ...] = ()
+
+
+@dataclass
+class Launch:
+    """What one launch of all sides gave: side -> the steps of each round in seconds, and metric ->
+    side -> the median over the rounds."""
+
+    steps: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def launch(
+    sides: Sequence[Side],
+    signatures: Mapping[str, tuple[str, ...]],
+    machine: Machine,
+    *,
+    rounds: int,
+    seconds: float,
+    patience: float,
+    wanted: Wanted,
+    tell: Callable[[str], None],
+) -> Launch:
+    """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
+
+    `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
+    has not come to a step may tell nothing, in seconds.
+    Raises UsageError, which names the side, when a job ends too early.
+    """
+    observers = [_Observer(side, signatures[side.name], machine, wanted) for side in sides]
+    runners = [observer.runner for observer in observers]
+    most = max((signatures[side.name] for side in sides), key=len)
+
+    def after_round() -> None:
+        if wanted.ops and contest.turns[sides[0].name]:
+            for observer in observers:
+                observer.record_ops()
+
+    contest = Contest(
+        runners,
+        most,
+        rounds=rounds,
+        seconds=seconds,
+        patience=patience,
+        tell=lambda told: tell(_phase(told, rounds)),
+        keep=after_round,
+    )
+    with _running(observers) as logs:
+        try:
+            contest.run()
+        except JobEndedError:
+            raise _ended(observers, logs) from None
+        except DltuneError as error:
+            raise blame(_culprit(observers), str(error), _log(observers, logs)) from None
+        if contest.culprit:
+            raise _ended(observers, logs)
+    return _gathered(contest, observers)
+
+
+class _Observer:
+    """One side's job, and what was seen of it beside its steps."""
+
+    def __init__(
+        self, side: Side, signatures: tuple[str, ...], machine: Machine, wanted: Wanted
+    ) -> None:
+        self.side = side
+        self._signatures = signatures
+        self._wanted = wanted
+        self.began = 0
+        self.startup: float | None = None
+        self.peak = 0
+        self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
+        orders = Orders(PLAIN, targets=signatures, turnstile=True)
+        kind = _Counting if wanted.peak else Setting
+        self.runner = Runner(
+            kind(side.name, None, orders), machine, _no_plan(signatures, machine), self._hear
+        )
+
+    def _hear(self, record: Record, execution: messages.Execution) -> None:
+        if self.startup is None:
+            self.startup = (execution.start - self.began) * NANOSECOND
+        self.peak = max(self.peak, execution.peak)
+        signature = record.graphs[execution.graph].signature
+        if execution.version != RECORDING or signature != self._signatures[0]:
+            return
+        for pattern in self._wanted.ops:
+            self.ops[pattern].append(
+                sum(
+                    (end - start) * NANOSECOND
+                    for _, key, threads, _, start, end, _ in execution.events
+                    if threads >= 0 and _matches(record.keys[key], pattern)
+                )
+            )
+
+    def record_ops(self) -> None:
+        """A short turn in which every op is recorded; its steps are in no step time."""
+        orders = Orders(RECORDING, targets=self._signatures, turnstile=True, events=True)
+        self.runner.order(orders.lines())
+        self.runner.take((RECORDED + 1) * len(self._signatures))
+        self.runner.order(Orders(PLAIN, targets=self._signatures, turnstile=True).lines())
+
+
+class _Counting(Setting):
+    """The job's own settings, with the allocator's bytes counted."""
+
+    def lines(self) -> list[str]:
+        return ["count\t1", *super().lines()]
+
+
+def _matches(key: messages.Key, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(key.op, pattern) or fnmatch.fnmatchcase(key.key, pattern)
+
+
+def quartile(steps: Sequence[float]) -> float:
+    """The lower quartile: what a step takes when nobody disturbs it.
+
+    Between launches of the same code it varies far less than the median, because other work on the
+    machine only ever adds (docs/decisions/gate-launches.md).
+    """
+    if len(steps) == 1:
+        return steps[0]
+    return quantiles(steps, n=4, method="inclusive")[0]
+
+
+def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
+    made = Launch()
+    for observer in observers:
+        name = observer.side.name
+        turns = contest.turns[name]
+        if not turns:
+            raise UsageError(
+                f"no step of the job in {observer.side.title} could be timed",
+                remedy="let it train for more steps, or make turns longer (seconds_per_turn)",
+            )
+        made.steps[name] = [turn.steps for turn in turns]
+        steps = [step for turn in turns for step in turn.steps]
+        values = {
+            "step_time": [quartile(steps)],
+            "step_mean": [sum(steps) / len(steps)],
+            "context_switches": [turn.voluntary + turn.involuntary for turn in turns],
+            "page_faults": [turn.faults for turn in turns if turn.faults is not None],
+            "startup": [observer.startup] if observer.startup is not None else [],
+            "peak_bytes": [float(observer.peak)] if observer.peak else [],
+            **{f"ops:{pattern}": seconds for pattern, seconds in observer.ops.items()},
+        }
+        for metric, found in values.items():
+            if found:
+                made.values.setdefault(metric, {})[name] = statistics.median(found)
+    return made
+
+
+@contextlib.contextmanager
+def _running(observers: Sequence[_Observer]) -> Iterator[dict[str, Path]]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-gate-log-")))
+        logs = {o.side.name: folder / f"{number}.log" for number, o in enumerate(observers)}
+        for observer in observers:
+            side = observer.side
+            observer.began = time.monotonic_ns()
+            with open(logs[side.name], "wb") as log:
+                job = Job(
+                    side.command,
+                    answer=observer.runner.answer,
+                    greet=observer.runner.greet,
+                    environment=dict(side.environment),
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
+                    folder=side.folder,
+                )
+            stack.enter_context(job)
+            stack.callback(observer.runner.release)
+            observer.runner.begin(job)
+        yield logs
+
+
+def _culprit(observers: Sequence[_Observer]) -> Side:
+    """Who ended, else who never stood, else the first."""
+    ended = [o for o in observers if o.runner.ended]
+    late = [o for o in observers if not o.runner.standing]
+    return (ended or late or list(observers))[0].side
+
+
+def _log(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> str:
+    return last_lines(logs[_culprit(observers).name])
+
+
+def _ended(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> UsageError:
+    side = _culprit(observers)
+    runner = next(o.runner for o in observers if o.side is side)
+    what = f"the job ended with exit code {runner.exit_code} before its turns were over"
+    return blame(side, what, last_lines(logs[side.name]))
+
+
+def _phase(told: Progress, rounds: int) -> str:
+    return f"round {told.round} of {rounds}: {told.phase}" if told.round else told.phase
+
+
+def _no_plan(signatures: tuple[str, ...], machine: Machine) -> plan_document.Plan:
+    """What a runner is told of a job for which nothing was planned: its step graphs."""
+    return plan_document.Plan(
+        schema=plan_document.SCHEMA,
+        created="",
+        dltune=__version__,
+        profile="",
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        tensorflow="",
+        signatures=signatures,
+    )

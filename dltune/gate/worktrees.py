@@ -1,0 +1,199 @@
+"""Two checkouts of a project as git worktrees, removed afterwards whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.gate.text import visible
+
+PREFIX = "dltune-gate-"
+LOCK = ".alive"
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# variables by which git, in a hook or an alias, would be held to another repository
+GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """`top`: the folder of the checkout; `inner`: where in it the caller stands."""
+
+    top: Path
+    inner: Path
+
+
+@dataclass(frozen=True)
+class Checkout:
+    commit: str
+    top: Path
+    folder: Path  # the counterpart of where the caller stands
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what git hands to its hooks."""
+    return {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
+
+
+def repository(folder: Path) -> Repository:
+    """The repository that `folder` is in. Raises UsageError when there is none."""
+    if shutil.which("git") is None:
+        raise UsageError("git is not installed", remedy="install it: checkouts are made with it")
+    done = _git(folder, "rev-parse", "--show-toplevel")
+    if done.returncode:
+        raise UsageError(
+            f"{folder} is not in a git repository: {_said(done)}",
+            remedy="start it in the project's folder",
+        )
+    top = Path(done.stdout.rstrip("\n"))
+    return Repository(top, folder.resolve().relative_to(top.resolve()))
+
+
+def commit_of(repo: Repository, revision: str) -> str:
+    """The commit that a name stands for. Raises UsageError when there is none."""
+    # an option in disguise must not reach git as one
+    done = _git(repo.top, "rev-parse", "--verify", "--quiet", "--end-of-options",
+                f"{revision}^{{commit}}")  # fmt: skip
+    if done.returncode or not revision.strip():
+        shallow = _git(repo.top, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+        raise UsageError(
+            f"there is no revision {visible(revision)!r} in {repo.top}",
+            remedy="this clone is shallow: fetch the history first (fetch-depth: 0)"
+            if shallow
+            else "`git log` shows those there are; fetch the branch if it is a remote one",
+        )
+    return done.stdout.split()[-1]
+
+
+def require_clean(repo: Repository) -> None:
+    """Raises UsageError when tracked files differ from the last commit: what stands in them would
+    not be in the checkout that is measured."""
+    done = _git(repo.top, "status", "--porcelain", "--untracked-files=no")
+    if done.returncode:
+        raise UsageError(f"git status failed in {repo.top}: {_said(done)}")
+    changed = [line[3:] for line in done.stdout.splitlines()]
+    if changed:
+        names = ", ".join(visible(name, 80) for name in changed[:5])
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise UsageError(
+            f"the work tree has changes that are in no commit: {names}{more}",
+            remedy="commit them, or put them aside with `git stash`: only commits are compared",
+        )
+
+
+def tracked(repo: Repository, path: Path) -> bool:
+    """Whether `path` is a file of the repository."""
+    try:
+        inside = path.resolve().relative_to(repo.top.resolve())
+    except ValueError:
+        return False
+    done = _git(repo.top, "ls-files", "--error-unmatch", "--", str(inside))
+    return done.returncode == 0
+
+
+@contextlib.contextmanager
+def checkouts(
+    repo: Repository, commits: Sequence[tuple[str, str]]
+) -> Iterator[dict[str, Checkout]]:
+    """A checkout for each (name, commit), in a folder of temporary files.
+
+    Leaving the block removes them, and what a gate that was killed has left earlier. Raises
+    UsageError when git cannot make one, as on a full disk.
+    """
+    _sweep(repo)
+    home = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    made: list[Path] = []
+    with open(home / LOCK, "w") as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        try:
+            found = {}
+            for name, commit in commits:
+                top = home / name
+                made.append(top)
+                done = _git(repo.top, "worktree", "add", "--detach", "--force", str(top), commit)
+                if done.returncode:
+                    raise UsageError(f"git cannot check out {commit[:12]}: {_said(done)}")
+                folder = top / repo.inner
+                if not folder.is_dir():
+                    raise UsageError(
+                        f"{commit[:12]} ({name}) has no folder {repo.inner}",
+                        remedy="start it in a folder that both revisions have",
+                    )
+                found[name] = Checkout(commit, top, folder)
+            yield found
+        finally:
+            _remove(repo, home, made)
+
+
+def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
+    with _undisturbed():
+        _remove_all(repo, home, tops)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """However often somebody presses Ctrl-C meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _remove_all(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
+    for top in tops:
+        _git(repo.top, "worktree", "remove", "--force", "--force", str(top))
+    # what a build made unwritable, git leaves
+    for folder, _, _ in os.walk(home):
+        with contextlib.suppress(OSError):
+            Path(folder).chmod(0o700)
+    shutil.rmtree(home, ignore_errors=True)
+    _git(repo.top, "worktree", "prune")
+
+
+def _sweep(repo: Repository) -> None:
+    """Remove the checkouts of gates that were killed: nobody holds their lock."""
+    done = _git(repo.top, "worktree", "list", "--porcelain", "-z")
+    homes: dict[Path, list[Path]] = {}
+    for line in done.stdout.split("\0"):
+        top = Path(line.removeprefix("worktree "))
+        if line.startswith("worktree ") and top.parent.name.startswith(PREFIX):
+            homes.setdefault(top.parent, []).append(top)
+    for home, tops in homes.items():
+        try:
+            with open(home / LOCK) as alive:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(repo, home, tops)
+        except FileNotFoundError:
+            _remove(repo, home, tops)
+        except OSError:
+            continue  # another gate is at work
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**environment(), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        check=False,
+    )
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines()
+    return visible(lines[-1], 300) if lines else f"it ended with {done.returncode}"
