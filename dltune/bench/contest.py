@@ -153,6 +153,7 @@ class Contest:
                     cpu_seconds=taken.used.cpu / allotment.steps,
                     voluntary=taken.used.voluntary / allotment.steps,
                     involuntary=taken.used.involuntary / allotment.steps,
+                    faults=taken.used.faults / allotment.steps,
                 )
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -59,8 +59,16 @@ class Taken:
 class Runner:
     """The plan's `signatures` are the job's step graphs, the main one first."""
 
-    def __init__(self, setting: Setting, machine: Machine, plan: Plan) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        machine: Machine,
+        plan: Plan,
+        heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
+    ) -> None:
+        """`heard` is told each execution of the process that leads."""
         self.setting = setting
+        self._hear_execution = heard
         self.seen = Sightings()
         self.ended = False
         self.building = False  # the plugin, for the job's TensorFlow
@@ -118,6 +126,16 @@ class Runner:
         """The job's TensorFlow."""
         assert self._lead is not None
         return self.seen.records[self._lead].process.version
+
+    @property
+    def stands_since(self) -> int | None:
+        """CLOCK_MONOTONIC nanoseconds since when the process that leads stands; None: it runs."""
+        return self._waiting.get(self._lead) if self._lead is not None else None
+
+    def order(self, lines: Sequence[str]) -> None:
+        """Orders for every process with step graphs, obeyed from the next execution on."""
+        for process in self._steppers.values():
+            process.order(lines)
 
     def release(self) -> None:
         """Let the job go on, so that it can hear the signal that ends it."""
@@ -214,6 +232,7 @@ class Runner:
             record.add(message)
         elif process.pid == self._lead:
             self._starts[record.graphs[message.graph].signature].append(message.start)
+            self._hear_execution(record, message)
 
     def why_not(self) -> DltuneError:
         """The error that tells why the job has not come to a step of the plan."""

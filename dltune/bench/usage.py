@@ -1,4 +1,4 @@
-"""What a job's processes have used: CPU time and context switches, from /proc.
+"""What a job's processes have used: CPU time, context switches, page faults, from /proc.
 
 The job leads a session of its own, so its processes are those of that session.
 """
@@ -14,20 +14,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu` in seconds; `voluntary` and `involuntary` context switches."""
+    """`cpu` in seconds; `voluntary` and `involuntary` context switches; page faults, minor and
+    major together."""
 
     cpu: float
     voluntary: int
     involuntary: int
+    faults: int = 0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Totals so far: CPU seconds of all processes, ended children included, and the voluntary and
-    involuntary switches of each (pid, thread)."""
+    """Totals so far: CPU seconds and page faults of all processes, ended children included, and the
+    voluntary and involuntary switches of each (pid, thread)."""
 
     cpu: float
     switches: Mapping[tuple[int, int], tuple[int, int]]
+    faults: int = 0
 
     def since(self, before: Reading) -> Usage:
         """What was used between two readings.
@@ -41,21 +44,26 @@ class Reading:
             reused = now < was or now_forced < was_forced  # another thread with an old number
             voluntary += now - (0 if reused else was)
             involuntary += now_forced - (0 if reused else was_forced)
-        return Usage(max(self.cpu - before.cpu, 0.0), voluntary, involuntary)
+        faults = max(self.faults - before.faults, 0)
+        return Usage(max(self.cpu - before.cpu, 0.0), voluntary, involuntary, faults)
 
 
 def read(session: int, proc: Path = Path("/proc")) -> Reading:
     """The processes of a session now; those that end while they are read count as ended."""
-    ticks = 0
+    ticks = faults = 0
     switches = {}
     for pid in _members(session, proc):
         with contextlib.suppress(OSError):
-            ticks += _ticks(proc / str(pid) / "stat")
+            fields = _fields(proc / str(pid) / "stat")
+            # user and system time of the process and of its children that have ended; minor and
+            # major faults likewise
+            ticks += sum(map(int, fields[11:15]))
+            faults += sum(map(int, fields[7:11]))
         with contextlib.suppress(OSError):
             for task in (proc / str(pid) / "task").iterdir():
                 with contextlib.suppress(OSError):
                     switches[pid, int(task.name)] = _switches(task / "status")
-    return Reading(ticks / os.sysconf("SC_CLK_TCK"), switches)
+    return Reading(ticks / os.sysconf("SC_CLK_TCK"), switches, faults)
 
 
 def _members(session: int, proc: Path) -> list[int]:
@@ -71,11 +79,6 @@ def _members(session: int, proc: Path) -> list[int]:
 def _fields(stat: Path) -> list[str]:
     """Fields of a stat file from the state on; the name before may hold blanks and brackets."""
     return stat.read_text().rpartition(")")[2].split()
-
-
-def _ticks(stat: Path) -> int:
-    """User and system time of a process and of its children that have ended, in clock ticks."""
-    return sum(map(int, _fields(stat)[11:15]))
 
 
 def _switches(status: Path) -> tuple[int, int]:

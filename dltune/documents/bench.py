@@ -25,8 +25,8 @@ SCHEMA = "dltune.bench/1"
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A setting's turn in a round (counted from 0).
 
-    `cpu_seconds`, `voluntary` and `involuntary` (context switches) are per step, of all processes
-    of the job, the warming step included.
+    `cpu_seconds`, `voluntary` and `involuntary` (context switches) and `faults` (page faults, None
+    where they were not read) are per step, of all processes of the job, the warming step included.
     """
 
     round: int
@@ -34,6 +34,7 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_seconds: float
     voluntary: float
     involuntary: float
+    faults: float | None = None
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,6 +140,8 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
         for field in ("cpu_seconds", "voluntary", "involuntary"):
             if not _is_number(getattr(turn, field)):
                 yield f"{at}.{field}: {getattr(turn, field)} is negative or not finite"
+        if turn.faults is not None and not _is_number(turn.faults):
+            yield f"{at}.faults: {turn.faults} is negative or not finite"
 
 
 def _is_number(value: float) -> bool:

@@ -66,10 +66,14 @@ class Job:
         environment: dict[str, str] | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        folder: Path | None = None,
+        plain: bool = False,
     ) -> None:
         """`answer` replies to an interpreter that starts; `greet` gives a plugin its first orders.
 
-        `stdout` and `stderr` are the descriptors that become the job's own (None: inherited).
+        `stdout` and `stderr` are the descriptors that become the job's own (None: inherited),
+        `folder` where it starts (None: here). A `plain` job is started without the bootstrap, as if
+        dltune were not there.
         Raises UsageError when there is no command or it cannot be started.
         """
         if not command:
@@ -91,9 +95,10 @@ class Job:
         try:
             self._child = subprocess.Popen(
                 self.command,
-                env=self._environment(environment or {}),
+                env=None if plain else self._environment(environment or {}),
                 stdout=stdout,
                 stderr=stderr,
+                cwd=folder,
                 start_new_session=True,
             )
         except OSError as error:
