@@ -23,10 +23,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from borrowed import Shapes
+
 from dltune.documents import profile as documents
 from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
-from dltune.model.borrowed import Shapes
 from dltune.model.curve import Case, Curve, accuracy
 from dltune.model.regression.cases import all_cases
 from dltune.model.scaling import Law

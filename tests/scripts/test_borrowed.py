@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.model.borrowed import Shapes
 from dltune.model.curve import Case
 from dltune.model.scaling import Law
+
+sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+from borrowed import Shapes
 
 CASES: list[Case] = [(n, "spread") for n in range(1, 33)]
 
