@@ -124,3 +124,21 @@ def test_nothing_heavy_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_selftest_counts_known_work_and_says_what_it_cannot():
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune", "doctor", "--selftest", "--json"],
+        capture_output=True,
+        text=True,
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    faults = checks["page faults of touched pages"]
+    if checks["software events"]["state"] == "ok":
+        assert faults["state"] == "ok", faults
+        assert "4,096 page faults, within 1%" in faults["found"]
+    loop = checks["instructions of a loop"]
+    if checks["hardware events"]["state"] == "ok":
+        assert loop["state"] == "ok", loop
+    else:
+        assert loop["found"] == f"not tested: {checks['hardware events']['found']}"

@@ -23,8 +23,9 @@ from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import DISABLE, ENABLE
 from dltune.machine.perf.opening import open_event, refused
 
-# what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU, PERIOD
-SAMPLED = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8
+# what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
+# for it, the kernel samples every single software event
+SAMPLED = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7
 
 # record types
 LOST, THROTTLE, UNTHROTTLE, SAMPLE, LOST_SAMPLES = 2, 5, 6, 9, 13
@@ -32,7 +33,7 @@ LOST, THROTTLE, UNTHROTTLE, SAMPLE, LOST_SAMPLES = 2, 5, 6, 9, 13
 # in the shared memory's first page, in units of 8 bytes
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 _HEADER = struct.Struct("=IHH")
-_SAMPLE = struct.Struct("=QIIQQIIQ")
+_SAMPLE = struct.Struct("=QIIQQII")
 _SET_OUTPUT = 0x2405  # ioctl
 
 
@@ -79,13 +80,15 @@ class Other:
 Record = Sample | Lost | Throttled | Other
 
 
-def decode(data: bytes) -> Record:
-    """One record, header and all. Raises DltuneError when it is shorter than its type needs."""
+def decode(data: bytes, period: int = 1) -> Record:
+    """One record, header and all, of an event sampled with `period`.
+
+    Raises DltuneError when it is shorter than its type needs."""
     kind, _, _ = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     try:
         if kind == SAMPLE:
-            ip, pid, tid, time, address, cpu, _, period = _SAMPLE.unpack_from(body)
+            ip, pid, tid, time, address, cpu, _ = _SAMPLE.unpack_from(body)
             return Sample(ip, pid, tid, time / 1e9, address, cpu, period)
         if kind == LOST:
             return Lost(struct.unpack_from("=QQ", body)[1])
@@ -146,6 +149,7 @@ class Ring:
         if inherit and cpu < 0:
             raise ValueError("what inherits is sampled on one CPU at a time: see follow")
         self._handles = [_sampling(event, period, tid, cpu, inherit)]
+        self._event, self._period = event, period
         self._lock = threading.Lock()
         size = mmap.PAGESIZE * (1 + pages)
         try:
@@ -161,9 +165,9 @@ class Ring:
         self._positions = self._view[: mmap.PAGESIZE].cast("Q")
         self._data = self._view[mmap.PAGESIZE :]
 
-    def also(self, event: Event, *, period: int, tid: int, cpu: int, inherit: bool) -> None:
+    def also(self, *, tid: int, cpu: int, inherit: bool) -> None:
         """Samples of another thread on the same CPU, into this ring."""
-        handle = _sampling(event, period, tid, cpu, inherit)
+        handle = _sampling(self._event, self._period, tid, cpu, inherit)
         self._handles.append(handle)
         fcntl.ioctl(handle, _SET_OUTPUT, self._handles[0])
 
@@ -182,7 +186,7 @@ class Ring:
             head = self._positions[_HEAD]
         with self._lock:
             tail = self._positions[_TAIL]
-            found = [decode(data) for data in records(self._data, tail, head)]
+            found = [decode(data, self._period) for data in records(self._data, tail, head)]
         with self._lock:
             self._positions[_TAIL] = head
         return found
@@ -223,7 +227,7 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
         for tid in _threads(pid):
             for cpu in _online():
                 if cpu in rings:
-                    rings[cpu].also(event, period=period, tid=tid, cpu=cpu, inherit=True)
+                    rings[cpu].also(tid=tid, cpu=cpu, inherit=True)
                 else:
                     rings[cpu] = Ring(
                         event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages

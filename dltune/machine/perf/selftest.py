@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import time
@@ -66,16 +67,18 @@ def _instructions() -> tuple[bool | None, str]:
 def _page_faults() -> tuple[bool, str]:
     """Private memory of small pages, each touched for the first time."""
     size = PAGES * mmap.PAGESIZE
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+    with (
+        Group([parse("page-faults")]) as group,
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory,
+    ):
+        with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
             memory.madvise(mmap.MADV_NOHUGEPAGE)
         first = ctypes.c_char.from_buffer(memory)
-        with Group([parse("page-faults")]) as group:
-            group.enable()
-            ctypes.memset(ctypes.addressof(first), 1, size)
-            group.disable()
-            counted = group.read().values[0]
+        group.enable()
+        ctypes.memset(ctypes.addressof(first), 1, size)
+        group.disable()
         del first
+        counted = group.read().values[0]
     return _compared(counted, PAGES, "page faults")
 
 
