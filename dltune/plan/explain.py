@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator
 
+from dltune.documents.plan import Candidate
 from dltune.documents.profile import Op
 from dltune.errors import UsageError
 from dltune.plan import strategy1, strategy2
@@ -39,7 +40,10 @@ def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
             )
             continue
         lines += (f"  {text}" for text in _curve(op))
-        lines.append(f"  strategy 1: {best.threads} threads {best.placement}, its fastest")
+        lines.append(
+            f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
+            + _bar(workload, op, best)
+        )
         leader = leaders[op.type]
         lines.append(
             "  strategy 2: it leads its type"
@@ -71,6 +75,17 @@ def _curve(op: Op) -> Iterator[str]:
     measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
     shown = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
     yield f"measured: {shown}"
+
+
+def _bar(workload: Workload, op: Op, best: Candidate) -> str:
+    """What the model predicts there, and how far off that may be."""
+    if workload.model is None:
+        return ""
+    try:
+        seconds, error = workload.model.predict(op.key, best.threads, best.placement)
+    except KeyError:
+        return ""
+    return f": {_time(seconds)} by itself, give or take {_time(error)}"
 
 
 def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str]:

@@ -50,6 +50,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
         workload,
         machine=machine,
         curves=tuple(curves),
+        model=None,
         remarks=(*workload.remarks, remark),
     )
 
@@ -78,6 +79,7 @@ def _to_knl(workload: Workload, machine: Machine) -> Workload:
     return dataclasses.replace(
         there,
         curves=tuple(curves),
+        model=None,
         held=held,
         between=0.0,
         overhead=0.0,

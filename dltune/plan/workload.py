@@ -13,6 +13,7 @@ from dltune.documents.plan import Candidate
 from dltune.documents.profile import Node, Op, Placement, Profile, Settings, Step
 from dltune.errors import UsageError
 from dltune.machine.placement import placements
+from dltune.model.climbed import HillClimbing
 from dltune.model.curve import Case, Curve
 from dltune.model.prediction import Model
 from dltune.simulate.engine import Graph, Timeline
@@ -54,7 +55,8 @@ class Workload:
     the factor by which all ops are slower in the job than one by one (`anchor` finds both).
     `spinning`: even an op that gains nothing from its threads keeps all their cores busy, as
     under OpenMP. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an
-    op whose count must stay as it is. `remarks`: sentences on what all this rests on.
+    op whose count must stay as it is. `model` is what the curves come from, with its error bars;
+    None where they were carried to another machine. `remarks`: sentences on what all this rests on.
     """
 
     machine: Machine
@@ -70,6 +72,7 @@ class Workload:
     spinning: bool = False
     oversubscription: float = 0.0
     held: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    model: Model | None = None
     remarks: tuple[str, ...] = ()
 
     @property
@@ -231,6 +234,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         steps=profile.steps,
         own=profile.settings,
         between=_between(profile.steps),
+        model=model or HillClimbing.of(profile.ops),
     )
 
 
