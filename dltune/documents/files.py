@@ -42,11 +42,7 @@ def decode(
 ) -> T:
     """As `read`, from bytes; `source` stands for the file in messages."""
     name, _, version = schema.rpartition("/")
-    try:
-        found = msgspec.json.decode(data, type=_Header).schema
-    except msgspec.DecodeError as error:
-        what = "is empty" if not data.strip() else f"is not a {name} document: {error}"
-        raise UsageError(f"{source} {what}") from None
+    found = _schema(data, f"a {name} document", source)
     found_name, _, found_version = found.rpartition("/")
     if found_name != name:
         raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
@@ -66,6 +62,19 @@ def decode(
         more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
         raise UsageError(f"{source} is not usable:\n  {shown}{more}")
     return document
+
+
+def schema(path: Path) -> str:
+    """The schema that a file says it has. Raises UsageError when it cannot be read or has none."""
+    return _schema(_bytes(path), "a dltune document", str(path))
+
+
+def _schema(data: bytes, expected: str, source: str) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Header).schema
+    except msgspec.DecodeError as error:
+        what = "is empty" if not data.strip() else f"is not {expected}: {error}"
+        raise UsageError(f"{source} {what}") from None
 
 
 def digest(document: msgspec.Struct) -> str:

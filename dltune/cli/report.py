@@ -1,0 +1,63 @@
+"""`dltune report`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from dltune.errors import UsageError
+
+
+@click.command("report")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where the page goes  [default: report.html, unless --perfetto is given].",
+)
+@click.option(
+    "--perfetto",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json.gz",
+    help="Write the timelines of the profiles for ui.perfetto.dev and chrome://tracing.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+def command(
+    files: tuple[Path, ...], output: Path | None, perfetto: Path | None, overwrite: bool
+) -> None:
+    """One HTML page of any dltune documents, that needs no network and nothing beside it.
+
+    FILES: profiles, plans and results, in any order. What belongs together is shown together: a
+    profile with the plan that was made from it, and a plan with the bench that measured it.
+    """
+    from dltune.documents.files import claim
+    from dltune.report.reading import read
+
+    if output is None and perfetto is None:
+        output = Path("report.html")
+    written = [path for path in (output, perfetto) if path]
+    if len({path.resolve() for path in written}) < len(written):
+        raise UsageError("-o and --perfetto name the same file", remedy="give them two names")
+    if taken := {path.resolve() for path in files} & {path.resolve() for path in written}:
+        raise UsageError(f"{taken.pop()} is both read and written", remedy="choose another output")
+    context = read(files)
+    with contextlib.ExitStack() as stack:
+        claimed = [(p, stack.enter_context(claim(p, overwrite=overwrite))) for p in written]
+        for path, file in claimed:
+            if path is perfetto:
+                from dltune.report.perfetto import trace
+
+                content = trace(context)
+            else:
+                from dltune.report.page import page
+
+                content = page(context)
+            file.write_bytes(content)
+            click.echo(f"written to {path}: {_size(len(content))}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

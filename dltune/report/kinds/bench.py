@@ -1,0 +1,191 @@
+"""A comparison: settings that took turns, measured beside predicted."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+
+from dltune.documents.bench import Bench, Setting, load
+from dltune.report.charts.axis import Axis, up_to
+from dltune.report.charts.bars import legend
+from dltune.report.charts.plot import Plot
+from dltune.report.markup import Markup, joined, tag
+from dltune.report.pairing import plan_behind
+from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.table import table
+
+__all__ = ["load", "show"]
+
+
+def show(loaded: Loaded, context: Context) -> Shown:
+    bench = loaded.document
+    assert isinstance(bench, Bench)
+    at = loaded.prefix
+    sections = []
+    if _measured(bench):
+        body = joined([_beside(bench), _table(bench, at)])
+        sections = [
+            Section(f"{at}-bench", "Predicted and measured", body),
+            Section(f"{at}-rounds", "Rounds", _rounds(bench)),
+            Section(f"{at}-costs", "CPU time and switches", _costs(bench, at)),
+        ]
+    remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
+    if not _measured(bench):
+        remarks.append("No setting was measured.")
+    if context.of("dltune.plan") and plan_behind(bench, context) is None:
+        remarks.append("This comparison was of another plan than those on this page.")
+    return Shown(
+        title=f"Bench {loaded.path.name}",
+        head=[
+            ("command", shlex.join(bench.command)),
+            ("machine", f"{len(bench.machine.cores)} cores: {bench.machine.name}"),
+            ("TensorFlow", bench.tensorflow),
+            ("made", f"{bench.created}, dltune {bench.dltune}"),
+            ("rounds", str(bench.rounds)),
+        ],
+        sections=sections,
+        findings=_findings(bench),
+        remarks=remarks,
+    )
+
+
+def _measured(bench: Bench) -> list[Setting]:
+    return [setting for setting in bench.settings if setting.summary]
+
+
+def _findings(bench: Bench) -> list[Finding]:
+    plan = next((s for s in bench.settings if s.name == "plan" and s.summary), None)
+    if plan is None or plan.summary is None or plan.summary.ratio is None:
+        return []
+    ratio = plan.summary.ratio
+    verdict = (
+        "faster than" if ratio.high < 1 else "slower than" if ratio.low > 1 else "as fast, within "
+        "noise, as"
+    )  # fmt: skip
+    sentence = (
+        f"Measured, the plan ({bench.strategy}) is {verdict} {bench.reference}: {ratio.median:.3f} "
+        f"of its step time ({ratio.confidence:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}, "
+        f"{ratio.rounds} rounds)."
+    )
+    return [Finding(0, sentence)]
+
+
+def _table(bench: Bench, prefix: str) -> Markup:
+    reference = next(s for s in bench.settings if s.name == bench.reference)
+    rows = []
+    for setting in _measured(bench):
+        found = setting.summary
+        assert found is not None
+        ratio, predicted = found.ratio, setting.predicted
+        expected = predicted / reference.predicted if predicted and reference.predicted else None
+        rows.append(
+            (
+                setting.name,
+                f"{setting.intra}x{setting.inter}",
+                f"{found.step.median * 1e3:.2f}",
+                f"{found.step.spread:.1%}",
+                f"{ratio.median:.3f}" if ratio else "1" if setting is reference else "",
+                f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio else "",
+                "" if predicted is None else f"{predicted * 1e3:.2f}",
+                "" if expected is None else f"{expected:.3f}",
+            )
+        )
+    heads = (
+        *("setting", "pools", ">step ms", ">spread", ">ratio", "95 % interval"),
+        *(">predicted ms", ">predicted ratio"),
+    )
+    caption = f"Ratios are over {bench.reference}: below 1 is faster"
+    return table(f"{prefix}-bench-table", caption, heads, rows)
+
+
+def _beside(bench: Bench) -> Markup:
+    """Each setting's turns, its median, and what was predicted."""
+    measured = _measured(bench)
+    ends = [statistics.median(turn.steps) * 1e3 for s in measured for turn in s.turns]
+    ends += [s.predicted * 1e3 for s in measured if s.predicted]
+    high = up_to(ends)
+    rows = []
+    for setting in measured:
+        assert setting.summary is not None
+        middle = setting.summary.step.median * 1e3
+        told = f"{setting.name}: measured {middle:.1f} ms"
+        if setting.predicted:
+            told += f", predicted {setting.predicted * 1e3:.1f} ms"
+        plot = Plot(Axis(0.0, high, " ms"), Axis(0.0, 1.0), 20, told)
+        marks = [
+            tag("line", x1="0", x2="100%", y1="10", y2="10", class_="grid"),
+            *(
+                plot.dot(statistics.median(turn.steps) * 1e3, 0.5, "dot turn",
+                         f"round {turn.round + 1}: {statistics.median(turn.steps) * 1e3:.1f} ms",
+                         radius=3)
+                for turn in setting.turns
+            ),
+            plot.dot(middle, 0.5, "dot spread", f"median {middle:.1f} ms", radius=6),
+        ]  # fmt: skip
+        if setting.predicted:
+            text = f"predicted {setting.predicted * 1e3:.1f} ms"
+            marks.append(plot.dot(setting.predicted * 1e3, 0.5, "ring", text, radius=8))
+        drawn = tag(
+            "svg", *marks, width="100%", height=20, class_="beside", role="img", aria_label=told
+        )
+        rows.append(tag("div", tag("span", setting.name, class_="name"), drawn, class_="row"))
+    ticks = [
+        tag("text", text, x=f"{100 * value / high:.2f}%", y=12, class_=_where(value, high))
+        for value, text in Axis(0.0, high, " ms").ticks(5)
+    ]
+    scale = tag("svg", *ticks, width="100%", height=16, class_="beside", aria_hidden="true")
+    rows.append(tag("div", tag("span", class_="name"), scale, class_="row"))
+    names = [("dot turn", "a turn"), ("dot spread", "median step"), ("dotring", "predicted")]
+    return joined([legend(names), tag("div", *rows, class_="rows")])
+
+
+def _where(value: float, high: float) -> str:
+    place = value / high if high else 0.0
+    return "start" if place < 0.03 else "end" if place > 0.97 else "middle"
+
+
+def _rounds(bench: Bench) -> Markup:
+    """Turns over rounds, to see the machine drift."""
+    measured = _measured(bench)
+    last = max(turn.round for setting in measured for turn in setting.turns) + 1
+    times = [statistics.median(turn.steps) * 1e3 for s in measured for turn in s.turns]
+    plot = Plot(
+        x=Axis(0.5, last + 0.5, whole=True),
+        y=Axis(0.0, up_to(times), unit=" ms"),
+        height=200,
+        label=f"Median step of each turn over {last} rounds",
+        x_ticks=10,
+    )
+    marks = []
+    names = []
+    for index, setting in enumerate(measured):
+        turns = sorted(setting.turns, key=lambda turn: turn.round)
+        points = [(turn.round + 1.0, statistics.median(turn.steps) * 1e3) for turn in turns]
+        marks.append(plot.line(points, f"line stroke{index % 8}"))
+        for x, y in points:
+            title = f"{setting.name}, round {x:.0f}: {y:.1f} ms"
+            marks.append(plot.dot(x, y, f"dot fill{index % 8}", title, radius=2.5))
+        names.append((f"line stroke{index % 8}", setting.name))
+    return joined([plot.draw(*marks), legend(names)])
+
+
+def _costs(bench: Bench, prefix: str) -> Markup:
+    rows = []
+    for setting in _measured(bench):
+        found = setting.summary
+        assert found is not None
+        rows.append(
+            (
+                setting.name,
+                "" if found.efficiency is None else f"{found.efficiency:.3f}",
+                f"{found.cpu_seconds:.3g}",
+                f"{found.voluntary:.0f}",
+                f"{found.involuntary:.0f}",
+            )
+        )
+    heads = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary")
+    caption = (
+        f"Per step; efficiency is T(1 core) / ({len(bench.machine.cores)} x T); voluntary and "
+        "involuntary context switches"
+    )
+    return table(f"{prefix}-costs-table", caption, heads, rows)

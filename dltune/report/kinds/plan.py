@@ -1,0 +1,108 @@
+"""A plan: what each strategy is predicted to take (Fig. 3), and what was decided for each op."""
+
+from __future__ import annotations
+
+from dltune.documents.bench import Bench
+from dltune.documents.plan import Plan, Threads, load
+from dltune.report.charts.bars import bar
+from dltune.report.markup import Markup, short, tag
+from dltune.report.pairing import bench_of, profiles_of
+from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.table import table
+
+__all__ = ["load", "show"]
+
+
+def show(loaded: Loaded, context: Context) -> Shown:
+    plan = loaded.document
+    assert isinstance(plan, Plan)
+    at = loaded.prefix
+    sections = []
+    section = plan.threads
+    if section:
+        body = _strategies(section, bench_of(plan, context), at)
+        sections.append(Section(f"{at}-strategies", "Strategies", body))
+        sections.append(Section(f"{at}-plan", "Planned ops", _ops(section, at)))
+    remarks = []
+    if context.of("dltune.profile") and not profiles_of(plan, context):
+        remarks.append("This plan is for other graphs than those of the profiles on this page.")
+    return Shown(
+        title=f"Plan {loaded.path.name}",
+        head=[
+            ("planned for", f"{plan.cores} cores: {plan.machine_name}"),
+            ("TensorFlow", plan.tensorflow),
+            ("made", f"{plan.created}, dltune {plan.dltune}"),
+            ("profile", plan.profile[:16]),
+        ],
+        sections=sections,
+        findings=_findings(section) if section else [],
+        remarks=remarks,
+    )
+
+
+def _findings(section: Threads) -> list[Finding]:
+    chosen = next(p for p in section.predictions if p.setting == section.strategy)
+    sentence = (
+        f"The plan is {section.strategy}, predicted to take {chosen.seconds * 1e3:.1f} ms a round: "
+        f"{chosen.speedup:.3f}x as fast as TensorFlow's recommended setting"
+    )
+    if not section.ops:
+        sentence += ", and no per-op plan is predicted faster"
+    return [Finding(1, sentence + ".")]
+
+
+def _strategies(section: Threads, bench: Bench | None, prefix: str) -> Markup:
+    measured: dict[str, float] = {}
+    for setting in bench.settings if bench else ():
+        if setting.summary:
+            # the bench calls the plan's setting "plan", and the best uniform one "uniform"
+            uniform = f"uniform {setting.intra}x{setting.inter}"
+            name = {"plan": section.strategy, "uniform": uniform}.get(setting.name, setting.name)
+            measured.setdefault(name, setting.summary.step.median)
+    most = max((p.speedup for p in section.predictions), default=1.0) or 1.0
+    rows = [
+        (
+            found.setting,
+            f"{found.seconds * 1e3:.1f}",
+            bar(found.speedup / most, "bar chosen" if _is(found.setting, section) else "bar"),
+            f"{found.speedup:.3f}",
+            f"{found.corunning:.2f}",
+            f"{measured[found.setting] * 1e3:.1f}" if found.setting in measured else "",
+            "planned" if _is(found.setting, section) else "",
+        )
+        for found in section.predictions
+    ]
+    heads = (
+        *("setting", ">predicted ms", "", ">speed-up over recommended", ">ops in flight"),
+        *(">measured ms", "plan"),
+    )
+    caption = "Predicted time of a round of the steps by strategy (Fig. 3)"
+    return table(f"{prefix}-strategies-table", caption, heads, rows)
+
+
+def _is(setting: str, section: Threads) -> bool:
+    return setting == section.strategy
+
+
+def _ops(section: Threads, prefix: str) -> Markup:
+    uniform = section.uniform
+    if not section.ops:
+        text = f"The whole plan is one setting: intra-op {uniform.intra}, inter-op {uniform.inter}."
+        return tag("p", text)
+    rows = [
+        (
+            tag("code", short(op.key), class_="key"),
+            str(op.threads),
+            op.placement,
+            f"{op.seconds * 1e3:.3f}",
+            f"{op.serial * 1e3:.3f}",
+            ", ".join(f"{c.threads} {c.placement}" for c in op.candidates),
+        )
+        for op in section.ops[:1000]
+    ]
+    heads = ("op", ">threads", "placement", ">predicted ms", ">1 thread ms", "may co-run with")
+    caption = (
+        f"Ops with an entry of their own; the rest on intra-op {uniform.intra}, "
+        f"inter-op {uniform.inter}"
+    )
+    return table(f"{prefix}-plan-table", caption, heads, rows)

@@ -1,0 +1,91 @@
+"""HTML that can only be made escaped: text becomes markup in `tag` and nowhere else.
+
+Names of ops and paths come from other people's jobs. What they hold is shown, never obeyed: markup
+is escaped, control characters and marks that turn the direction of writing are written out, as
+`\\u202e`, and very long names are cut in the middle.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+# characters of a text that are shown at most, and of a name
+LONGEST = 4000
+NAME = 240
+
+# other, and what separates lines or paragraphs; a tab or a line's end is one too
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_PLAIN = re.compile(r"[ -~]*")
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+# elements without content
+_VOID = frozenset({"br", "hr", "input", "meta", "link", "img"})
+
+
+def visible(text: str, longest: int = LONGEST) -> str:
+    """`text` in characters that can be seen and written in order, at most `longest` of them."""
+    if len(text) > longest:
+        head = longest * 2 // 3
+        text = f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(_escape(c) if unicodedata.category(c) in _UNSEEN else c for c in text)
+
+
+def short(name: str) -> str:
+    """A name as it is shown in tables and titles."""
+    return visible(name, NAME)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def escaped(value: object) -> Markup:
+    """As HTML: markup as it is, all else as text."""
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape(visible(str(value))))
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
+    """An element. `class_` is written class, `view_box` viewBox, `data_x` data-x.
+
+    Attributes that are None or False are left out, True stands without a value.
+    """
+    written = [name]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        attribute = _NAMES.get(key) or key.rstrip("_").replace("_", "-")
+        written.append(attribute if value is True else f'{attribute}="{escaped(value)}"')
+    opening = Markup(f"<{' '.join(written)}>")
+    if name in _VOID:
+        return opening
+    return Markup(f"{opening}{joined(children)}</{name}>")
+
+
+_NAMES = {"view_box": "viewBox", "preserve_aspect_ratio": "preserveAspectRatio"}
+
+
+def joined(children: object) -> Markup:
+    """Children one after the other; lists of them are opened, None is nothing."""
+    if children is None:
+        return Markup("")
+    if isinstance(children, (list, tuple)):
+        return Markup("".join(joined(child) for child in children))
+    return escaped(children)
+
+
+def data(identifier: str, content: bytes) -> Markup:
+    """JSON for the page's script, which no content can end or leave."""
+    text = content.decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(f'<script type="application/json" id="{escaped(identifier)}">{text}</script>')

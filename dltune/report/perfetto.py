@@ -1,0 +1,141 @@
+"""Timelines for Perfetto and chrome://tracing, in Chrome's JSON trace format, gzipped.
+
+A process for each timeline, a thread for each of its rows, complete slices ("X") that never overlap
+on a thread, flows for what an op waited for, counters for ops in flight and memory. Format: "Trace
+Event Format" (Google). Times are microseconds with three decimals, made of whole nanoseconds, so
+that nothing is rounded.
+
+An op on several cores is one slice of the category "op", on the first of its cores; the slices in
+the rows of its other cores have the category "core". Slices of the category "op" thus add up to the
+time of all ops.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dltune.documents.profile import Profile
+from dltune.errors import UsageError
+from dltune.report.execution import Execution, executions
+from dltune.report.markup import visible
+from dltune.report.memory import live_bytes
+from dltune.report.pairing import plan_of
+from dltune.report.section import Context
+from dltune.report.timeline import Slice, Timeline, corunning
+
+KIND = "dltune.profile"
+NAME = 200  # characters of a slice's name, and of its op's key in the arguments
+KEY = 1000
+
+Event = Mapping[str, Any]
+
+
+def trace(context: Context) -> bytes:
+    """All timelines of all profiles. Raises UsageError when there are none."""
+    events: list[Event] = []
+    process = flow = 0
+    for loaded in context.documents:
+        profile = loaded.document
+        if not isinstance(profile, Profile):
+            continue
+        for execution in executions(profile, plan_of(profile, context))[0]:
+            for timeline in execution.timelines:
+                process += 1
+                name = execution.step.name or execution.step.signature
+                title = f"{loaded.path.name}, step {name}: {timeline.title}"
+                made = _events(profile, execution, timeline, process, title, flow)
+                events += made
+                flow += sum(event["ph"] == "s" for event in made)
+    if not events:
+        raise UsageError(
+            "there is no timeline to write",
+            remedy="name a profile that has a step: dltune profile makes them",
+        )
+    # the standard library's, as msgspec would not write 12.340 with all its digits
+    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def _events(
+    profile: Profile, execution: Execution, timeline: Timeline, process: int, title: str, flow: int
+) -> list[Event]:
+    found: list[Event] = [_named("process_name", process, 0, visible(title, NAME))]
+    found.append(_sorted("process_sort_index", process, 0, process))
+    homes: dict[int, int] = {}
+    for number, row in enumerate(timeline.rows, start=1):
+        found.append(_named("thread_name", process, number, row.label))
+        found.append(_sorted("thread_sort_index", process, number, number))
+        for piece in row.slices:
+            found.append(
+                _slice(profile, execution, piece, process, number, again=piece.node in homes)
+            )
+            homes.setdefault(piece.node, number)
+    found += _flows(execution, timeline, process, homes, flow)
+    for time, count in corunning(timeline.slices):
+        found.append(_counter("ops in flight", process, time, "ops", count))
+    base = profile.memory.live if profile.memory else 0
+    for time, size in live_bytes(execution.step, timeline.slices):
+        found.append(_counter("memory (estimate)", process, time, "bytes", base + size))
+    return found
+
+
+def _slice(
+    profile: Profile, execution: Execution, piece: Slice, process: int, row: int, *, again: bool
+) -> Event:
+    node = execution.step.nodes[piece.node]
+    arguments: dict[str, Any] = {"node": visible(node.name, NAME), "runs": node.repeats}
+    if node.op is not None:
+        op = profile.ops[node.op]
+        arguments["key"] = visible(op.key, KEY)
+        if op.own is not None:
+            arguments["own_seconds"] = op.own
+    arguments["output_bytes"] = node.output_bytes
+    if piece.cores:
+        arguments["cores"] = ", ".join(map(str, piece.cores))
+    return {
+        "ph": "X",
+        "name": visible(node.type, NAME),
+        "cat": "core" if again else "op",
+        "pid": process,
+        "tid": row,
+        "ts": piece.start / 1e3,
+        "dur": (piece.end - piece.start) / 1e3,
+        "args": arguments,
+    }
+
+
+def _flows(
+    execution: Execution, timeline: Timeline, process: int, homes: Mapping[int, int], flow: int
+) -> Iterator[Event]:
+    """From each op to those that wait for it; a flow belongs to the slice it begins or ends in.
+
+    Only forward in time: a loop's values flow back, which Perfetto does not draw.
+    """
+    drawn = {piece.node: piece for piece in timeline.slices}
+    for piece in timeline.slices:
+        node = execution.step.nodes[piece.node]
+        for kind, before in (("data", node.inputs), ("control", node.control)):
+            for other in dict.fromkeys(before):
+                source = drawn.get(other)
+                if source is None or source.start > piece.start or source is piece:
+                    continue
+                flow += 1
+                same = {"name": kind, "cat": "dependency", "id": flow, "pid": process}
+                end = homes[piece.node]
+                yield {**same, "ph": "s", "tid": homes[other], "ts": source.start / 1e3}
+                yield {**same, "ph": "f", "bp": "e", "tid": end, "ts": piece.start / 1e3}
+
+
+def _named(what: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _sorted(what: str, process: int, thread: int, index: int) -> Event:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"sort_index": index}}
+
+
+def _counter(name: str, process: int, time: int, unit: str, value: int) -> Event:
+    return {"ph": "C", "name": name, "pid": process, "ts": time / 1e3, "args": {unit: value}}

@@ -1,0 +1,72 @@
+"""What a kind of document adds to the page: sections, and sentences for its head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from dltune.report.markup import Markup
+
+
+@dataclass(frozen=True)
+class Section:
+    """`identifier`: unique on the page, a link's target. `title` stands in the list of contents."""
+
+    identifier: str
+    title: str
+    body: Markup
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence of "what was found". Of all, the page shows the three of the lowest `rank`:
+    0 is a verdict by measurement, 1 a decision, 2 where the time goes, 3 why."""
+
+    rank: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`head`: (name, value) pairs on where the document is from. `remarks`: what to be wary of."""
+
+    title: str
+    head: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    findings: Sequence[Finding] = ()
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A document and its file. `prefix`: begins the identifiers of its sections."""
+
+    path: Path
+    kind: str
+    document: msgspec.Struct
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """All documents of the page, so that a plan finds its profile and a bench its plan."""
+
+    documents: Sequence[Loaded] = field(default_factory=tuple)
+
+    def of(self, kind: str) -> list[msgspec.Struct]:
+        """The documents of the kind "dltune.plan", say."""
+        return [loaded.document for loaded in self.documents if loaded.kind == kind]
+
+
+class Kind(Protocol):
+    """A module of `report/kinds`: `dltune.plan/1` is shown by `plan.py`.
+
+    `load` raises UsageError, as all loaders of documents do. `show` says what the page has of it.
+    """
+
+    load: Callable[[Path], msgspec.Struct]
+    show: Callable[[Loaded, Context], Shown]

@@ -1,0 +1,67 @@
+"""Memory over the step: an estimate from the graph beside what the allocator held."""
+
+from __future__ import annotations
+
+from dltune.documents.profile import Memory
+from dltune.report.charts.axis import Axis, up_to
+from dltune.report.charts.bars import legend
+from dltune.report.charts.plot import Plot
+from dltune.report.charts.thin import thinned
+from dltune.report.execution import Execution
+from dltune.report.markup import Markup, joined, tag
+from dltune.report.memory import live_bytes
+
+MIB = 2**20
+
+
+def memory(found: Memory | None, execution: Execution) -> Markup:
+    base = found.live if found else 0
+    series = {
+        timeline.title: [(time / 1e6, (base + size) / MIB) for time, size in points]
+        for timeline in execution.timelines
+        if (points := live_bytes(execution.step, timeline.slices))
+    }
+    if not series:
+        return tag("p", "This profile has no timeline to estimate memory over.")
+    peaks = {title: max(size for _, size in points) for title, points in series.items()}
+    measured = [found.peak / MIB] if found else []
+    end = max(timeline.end for timeline in execution.timelines) / 1e6
+    high = up_to([*peaks.values(), *measured])
+    figures = []
+    for timeline in execution.timelines:
+        if timeline.title not in series:
+            continue
+        band, _ = thinned(series[timeline.title], timeline.end / 1e6)
+        plot = Plot(
+            x=Axis(0.0, end, unit=" ms"),
+            y=Axis(0.0, high, unit=" MiB"),
+            height=110,
+            label=f"{timeline.title}: at most {peaks[timeline.title]:.0f} MiB",
+            y_ticks=3,
+        )
+        marks = [plot.steps([(x, most) for x, _, most in band], "area", closed=True)]
+        if found:
+            marks += [
+                plot.level(found.peak / MIB, "recommended"),
+                plot.level(found.live / MIB, "live"),
+            ]
+        caption = f": at most {peaks[timeline.title]:.0f} MiB by the graph"
+        figures.append(
+            tag(
+                "figure",
+                tag("figcaption", tag("b", timeline.title), caption),
+                plot.draw(*marks),
+            )
+        )
+    told = [("area", "estimate: outputs still to be read" + (", on what is live" if found else ""))]
+    if found:
+        told += [
+            ("recommended", f"measured peak: {found.peak / MIB:.0f} MiB"),
+            ("live", f"live between steps: {found.live / MIB:.0f} MiB"),
+        ]
+    note = (
+        "The estimate holds each op's output from its start until its last reader has ended. "
+        "Memory that kernels take while they run, and outputs written over an input, are not in "
+        "the graph; the measured peak has both."
+    )
+    return joined([*figures, legend(told), tag("p", note, class_="note")])

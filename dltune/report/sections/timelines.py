@@ -1,0 +1,206 @@
+"""Measured and simulated timelines of a step, to be zoomed, and how many ops ran at once (Fig. 4).
+
+The slices go to the page's script as numbers: start and duration in nanoseconds, starts as
+differences to the one before, and the number of the node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from dltune.documents.profile import Profile, Step
+from dltune.report.charts.axis import Axis, up_to
+from dltune.report.charts.bars import legend
+from dltune.report.charts.plot import Plot
+from dltune.report.charts.thin import thinned
+from dltune.report.execution import Execution
+from dltune.report.markup import Markup, data, joined, short, tag, visible
+from dltune.report.table import table
+from dltune.report.timeline import Timeline, corunning, mean_corunning
+
+COLOURS = 8  # op types that have a colour of their own
+NAME = 100  # characters of a node's name
+LONG = 120  # and of an op's key
+LONGEST = 40  # slices in the table
+KEYS = (
+    ("←  →", "move"),
+    ("+  -", "zoom"),
+    ("0", "the whole step"),
+    ("n  p", "next and previous op"),
+    ("↑  ↓", "row"),
+)
+
+
+def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup:
+    """The zoomable picture, and the longest slices as a table for those who do not see it."""
+    if not execution.timelines:
+        return tag("p", "This profile has no timeline.")
+    heavy = heaviest(execution)
+    colours = [(f"fill{index}", kind) for index, kind in enumerate(heavy)]
+    swatches = [
+        tag(
+            "li",
+            tag("svg", tag("rect", width=12, height=12, class_=style), class_="swatch",
+                aria_hidden="true"),
+            short(kind),
+        )
+        for style, kind in [*colours, ("fillrest", "all other types")]
+    ]  # fmt: skip
+    buttons = [
+        tag("button", text, type="button", data_act=act, aria_label=said)
+        for text, act, said in (
+            ("+", "in", "zoom in"),
+            ("-", "out", "zoom out"),
+            ("←", "left", "move left"),
+            ("→", "right", "move right"),
+            ("whole step", "all", "show the whole step"),
+        )
+    ]
+    keys = [tag("span", tag("kbd", key), " ", what) for key, what in KEYS]
+    label = (
+        f"Timelines of the step: {'; '.join(t.title for t in execution.timelines)}. "
+        "Arrow keys move, plus and minus zoom, n and p go from op to op."
+    )
+    canvas = tag(
+        "canvas",
+        tabindex="0",
+        role="application",
+        aria_label=label,
+        aria_describedby=f"{identifier}-at",
+    )
+    return joined(
+        [
+            tag("ul", *swatches, class_="legend"),
+            tag("p", *buttons, class_="tools"),
+            tag(
+                "div",
+                canvas,
+                tag("output", "", id=f"{identifier}-at", class_="at", aria_live="polite"),
+                class_="timeline",
+                data_source=identifier,
+            ),
+            tag("p", *keys, "Dragging moves, Ctrl and the wheel zooms.", class_="keys"),
+            tag("noscript", tag("p", "The timelines are drawn by this page's script.")),
+            data(identifier, encoded(profile, execution, heavy)),
+            tag(
+                "details",
+                tag("summary", f"The {LONGEST} longest ops as a table"),
+                _longest(execution, f"{identifier}-longest"),
+            ),
+        ]
+    )
+
+
+def fig4(execution: Execution) -> Markup:
+    """The number of co-running ops over time: the range in each moment's width, and its mean."""
+    if not execution.timelines:
+        return tag("p", "This profile has no timeline.")
+    end = max(timeline.end for timeline in execution.timelines) / 1e6
+    series = {t.title: corunning(t.slices) for t in execution.timelines}
+    high = up_to([execution.inter, *(n for points in series.values() for _, n in points)])
+    figures = []
+    for timeline in execution.timelines:
+        points = [(time / 1e6, float(count)) for time, count in series[timeline.title]]
+        band, mean = thinned(points, timeline.end / 1e6)
+        average = mean_corunning(timeline.slices)
+        plot = Plot(
+            x=Axis(0.0, end, unit=" ms"),
+            y=Axis(0.0, high, whole=True),
+            height=90,
+            label=f"{timeline.title}: {average:.2f} ops in flight on average over events, at most "
+            f"{max(count for _, count in points):.0f}",
+            y_ticks=3,
+        )
+        figures.append(
+            tag(
+                "figure",
+                tag(
+                    "figcaption",
+                    tag("b", timeline.title),
+                    f": {timeline.end / 1e6:.1f} ms, {average:.2f} ops in flight on average",
+                ),
+                plot.draw(
+                    plot.band(band, "range"),
+                    plot.line(mean, "line spread"),
+                    plot.level(execution.inter, "recommended"),
+                ),
+            )
+        )
+    names = legend(
+        [
+            ("line spread", "mean over time"),
+            ("range", "range"),
+            ("recommended", f"inter-op parallelism TensorFlow recommends: {execution.inter}"),
+        ]
+    )
+    return joined([*figures, names])
+
+
+def heaviest(execution: Execution) -> list[str]:
+    """The op types with the most time over all timelines, which get colours."""
+    time: Counter[str] = Counter()
+    for timeline in execution.timelines:
+        for piece in timeline.slices:
+            time[execution.step.nodes[piece.node].type] += piece.end - piece.start
+    return [kind for kind, _ in time.most_common(COLOURS)]
+
+
+def encoded(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
+    """Nodes and slices for the script."""
+    step = execution.step
+    used = sorted({piece.node for timeline in execution.timelines for piece in timeline.slices})
+    number = {node: index for index, node in enumerate(used)}
+    ops = sorted({op for node in used if (op := step.nodes[node].op) is not None})
+    place = {op: index for index, op in enumerate(ops)}
+    colour = {kind: index for index, kind in enumerate(heavy)}
+    return msgspec.json.encode(
+        {
+            "keys": [visible(profile.ops[op].key, LONG) for op in ops],
+            "names": [visible(step.nodes[node].name, NAME) for node in used],
+            "ops": [place.get(_op(step, node), -1) for node in used],
+            "colours": [colour.get(step.nodes[node].type, -1) for node in used],
+            "end": max(timeline.end for timeline in execution.timelines),
+            "timelines": [_timeline(timeline, number) for timeline in execution.timelines],
+        }
+    )
+
+
+def _op(step: Step, node: int) -> int:
+    op = step.nodes[node].op
+    return -1 if op is None else op
+
+
+def _timeline(timeline: Timeline, number: dict[int, int]) -> dict[str, object]:
+    rows = []
+    for row in timeline.rows:
+        flat: list[int] = []
+        before = 0
+        for piece in row.slices:
+            flat += (piece.start - before, piece.end - piece.start, number[piece.node])
+            before = piece.start
+        rows.append({"label": row.label, "slices": flat})
+    return {"title": timeline.title, "end": timeline.end, "rows": rows}
+
+
+def _longest(execution: Execution, identifier: str) -> Markup:
+    found = [
+        (piece.end - piece.start, timeline.title, piece)
+        for timeline in execution.timelines
+        for piece in timeline.slices
+    ]
+    found.sort(key=lambda entry: (-entry[0], entry[2].start))
+    rows = [
+        (
+            title,
+            short(execution.step.nodes[piece.node].name),
+            short(execution.step.nodes[piece.node].type),
+            f"{piece.start / 1e6:.3f}",
+            f"{duration / 1e6:.3f}",
+            ", ".join(map(str, piece.cores)),
+        )
+        for duration, title, piece in found[:LONGEST]
+    ]
+    heads = ("timeline", "name", "type", ">start ms", ">ms", "cores")
+    return table(identifier, "The longest ops of the timelines", heads, rows, sorted_by=4)

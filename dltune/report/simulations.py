@@ -1,0 +1,122 @@
+"""Executions to be shown beside the measured one: simulated from the profile, under settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Candidate, Plan, Threads
+from dltune.documents.profile import Profile
+from dltune.errors import DltuneError
+from dltune.machine.known import KNOWN
+from dltune.plan import strategy1, strategy2
+from dltune.plan.anchor import Anchor, anchored
+from dltune.plan.choose import planned
+from dltune.plan.transfer import transferred
+from dltune.plan.workload import Outcome, Workload
+
+STRATEGY_3 = "s1+s2+s3"
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """`inter`: the executor slots; `machine`: where. `outcome` has a timeline for each step."""
+
+    title: str
+    inter: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """`anchor` ties simulated times to the measured span. `remark`: what could not be simulated."""
+
+    found: tuple[Simulation, ...]
+    anchor: Anchor | None
+    remark: str | None = None
+
+
+def simulations(profile: Profile, plan: Plan | None) -> Simulations:
+    """The job's own settings, the plan's, and co-running by strategy 3, all on the same machine.
+
+    What cannot be simulated (no thread samples, no compiler) is a remark and not an error: the page
+    shows the rest.
+    """
+    try:
+        made, anchor = anchored(profile)
+    except DltuneError as error:
+        return Simulations((), None, f"no simulated timelines: {error}")
+    own = made.own
+    title = f"simulated: own settings {own.intra}x{own.inter}"
+    found = [Simulation(title, own.inter, made.uniform(own.intra, own.inter))]
+    remark = None
+    section = plan.threads if plan else None
+    if plan and section:
+        there = _machine(profile, plan)
+        if there is None:
+            remark = (
+                f"no timeline of the plan: it is for {plan.machine_name} with {plan.cores} cores, "
+                "whose description is not at hand"
+            )
+        else:
+            moved = transferred(made, there)
+            uniform = section.uniform
+            same = there == profile.machine and not section.ops
+            if not same or (uniform.intra, uniform.inter) != (own.intra, own.inter):
+                outcome = _enforced(moved, section)
+                found.append(
+                    Simulation(f"simulated: plan {section.strategy}", uniform.inter, outcome)
+                )
+            made = moved
+    if section is None or not section.corun:
+        found.append(_strategy_3(made))
+    return Simulations(tuple(found), anchor, remark)
+
+
+def _machine(profile: Profile, plan: Plan) -> Machine | None:
+    """The machine that the plan is for."""
+    known = (make() for make in KNOWN.values())
+    for machine in (profile.machine, *known):
+        if machine.fingerprint == plan.machine:
+            return machine
+    return None
+
+
+def _enforced(made: Workload, section: Threads) -> Outcome:
+    """As `dltune run` would enforce the plan as it is written, edits by hand included."""
+    uniform = section.uniform
+    if not section.ops:
+        return made.uniform(uniform.intra, uniform.inter)
+    entries = {entry.key: entry for entry in section.ops}
+    pool = made.alike(uniform.intra)
+    choices = list(pool)
+    near: dict[int, tuple[Candidate, ...]] = {}
+    for index, op in enumerate(made.ops):
+        near[index] = ()
+        entry = entries.get(op.key)
+        if pool[index] is None or entry is None:
+            continue
+        choices[index] = _unscaled(
+            Candidate(entry.threads, entry.placement, entry.seconds), made.scale
+        )
+        near[index] = tuple(_unscaled(candidate, made.scale) for candidate in entry.candidates)
+    if not section.corun:
+        return made.fifo(choices, uniform.inter)
+    return made.corun(
+        choices, near, uniform.inter, hyperthreads=section.hyperthreads, with_cores=True
+    )
+
+
+def _unscaled(candidate: Candidate, scale: float) -> Candidate:
+    """The plan's seconds are those in the job; the workload scales its own."""
+    return Candidate(candidate.threads, candidate.placement, candidate.seconds / scale)
+
+
+def _strategy_3(made: Workload) -> Simulation:
+    choices = strategy2.choices(made, strategy1.choices(made))
+    option = planned(made, STRATEGY_3, choices)
+    inter = option.uniform.inter
+    outcome = made.corun(
+        option.choices, option.candidates, inter, hyperthreads=False, with_cores=True
+    )
+    return Simulation(f"simulated: strategy 3 ({STRATEGY_3})", inter, outcome)

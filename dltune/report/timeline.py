@@ -1,0 +1,148 @@
+"""A step on a time axis: who ran when, on which row, and how many at once.
+
+Times are whole nanoseconds since the first op of the execution. Slices of one row never overlap and
+none is empty: an op that took less than a nanosecond is left out.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.profile import Step
+from dltune.simulate import engine
+
+NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A node of the step from `start` to `end`. `cores` is empty where they are not known."""
+
+    node: int
+    start: int
+    end: int
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """What ran in one place, in order of time."""
+
+    label: str
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`slices`: each node once, by start. `by_core`: the cores were known, and a row is a core (an
+    op on several cores stands in the row of each); else a row is what one thread could have done.
+    """
+
+    title: str
+    slices: tuple[Slice, ...]
+    rows: tuple[Row, ...]
+    by_core: bool
+
+    @property
+    def end(self) -> int:
+        return max((piece.end for piece in self.slices), default=0)
+
+
+def measured(step: Step) -> Timeline | None:
+    """The execution that the profile kept. None when it has none.
+
+    The profile does not say which thread ran an op, so rows are lanes.
+    """
+    found = [
+        Slice(index, round(node.start * NANOSECONDS), round(node.end * NANOSECONDS))
+        for index, node in enumerate(step.nodes)
+        if node.start is not None and node.end is not None
+    ]
+    slices = _ordered(found)
+    return Timeline("measured", slices, _lanes("lane", slices), by_core=False) if slices else None
+
+
+def simulated(title: str, found: engine.Timeline) -> Timeline:
+    """A simulated execution; on cores when it was simulated `with_cores`."""
+    slices = _ordered(
+        Slice(
+            node,
+            round(start * NANOSECONDS),
+            round(end * NANOSECONDS),
+            found.cores[node] if found.cores else (),
+        )
+        for node, (start, end) in enumerate(zip(found.start, found.end, strict=True))
+    )
+    if any(piece.cores for piece in slices):
+        return Timeline(title, slices, _cores(slices), by_core=True)
+    return Timeline(title, slices, _lanes("slot", slices), by_core=False)
+
+
+def corunning(slices: Sequence[Slice]) -> list[tuple[int, int]]:
+    """(time, ops in flight from then on), at each moment at which an op starts or ends (Fig. 4),
+    counted when all that happens at that moment has happened."""
+    return levels((s.start, s.end, 1) for s in slices)
+
+
+def levels(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """(time, sum of the weights of the (start, end, weight) that are open from then on)."""
+    change: dict[int, int] = {}
+    for start, end, weight in spans:
+        change[start] = change.get(start, 0) + weight
+        change[end] = change.get(end, 0) - weight
+    level = 0
+    found = []
+    for time in sorted(change):
+        level += change[time]
+        found.append((time, level))
+    return found
+
+
+def mean_corunning(slices: Sequence[Slice]) -> float:
+    """The mean of `corunning` over its events, as a simulated `Timeline.corunning` is: each start
+    and each end is an event, also where several fall on one moment."""
+    counts = dict(corunning(slices))
+    events = [moment for piece in slices for moment in (piece.start, piece.end)]
+    return sum(counts[moment] for moment in events) / len(events) if events else 0.0
+
+
+def _ordered(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    kept = (piece for piece in slices if piece.end > piece.start)
+    return tuple(sorted(kept, key=lambda piece: (piece.start, piece.end, piece.node)))
+
+
+def _lanes(label: str, slices: Sequence[Slice]) -> tuple[Row, ...]:
+    """The fewest rows without overlap: each slice goes to the first row that is free."""
+    rows: list[list[Slice]] = []
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    for piece in slices:
+        while busy and busy[0][0] <= piece.start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            row = heapq.heappop(free)
+        else:
+            row = len(rows)
+            rows.append([])
+        rows[row].append(piece)
+        heapq.heappush(busy, (piece.end, row))
+    return tuple(Row(f"{label} {n + 1}", tuple(row)) for n, row in enumerate(rows))
+
+
+def _cores(slices: Sequence[Slice]) -> tuple[Row, ...]:
+    """A row for each core, and further ones where a core ran several ops at once. Ops that held no
+    core (they waited, or were too small to be given one) come last."""
+    held: dict[int, list[Slice]] = {}
+    loose = []
+    for piece in slices:
+        for core in piece.cores:
+            held.setdefault(core, []).append(piece)
+        if not piece.cores:
+            loose.append(piece)
+    rows: list[Row] = []
+    for core in sorted(held):
+        for n, row in enumerate(_lanes("", held[core])):
+            rows.append(Row(f"core {core}" + (f" ({n + 1})" if n else ""), row.slices))
+    return (*rows, *_lanes("no core", loose))
