@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -195,6 +197,46 @@ def test_what_it_starts_is_counted_when_inherited():
 
 
 @counting
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to count whole CPUs")
+def test_all_that_runs_on_a_cpu():
+    """On every CPU, so that it does not matter where the scheduler puts this thread."""
+    with contextlib.ExitStack() as opened, untouched(PAGES) as memory:
+        groups = [
+            opened.enter_context(Group([parse("page-faults")], tid=-1, cpu=cpu))
+            for cpu in os.sched_getaffinity(0)
+        ]
+        for group in groups:
+            group.enable()
+        touch(memory, PAGES)
+        assert sum(group.read().values[0] for group in groups) >= PAGES
+
+
+@counting
+@of_the_kernel
+@pytest.mark.skipif(
+    not Path("/sys/bus/event_source/devices/msr/events/tsc").exists(), reason="no unit for the TSC"
+)
+def test_a_counter_of_the_cpu_beside_software_events():
+    """The time stamp counter is there in virtual machines too; it and a clock of the kernel tell
+    the same time, at a frequency that does not change."""
+    events = [parse("task-clock"), parse("msr/tsc/"), parse("minor-faults")]
+    (only,) = split(events)
+    rates = []
+    with Group(only) as g:
+        g.enable()
+        for _ in range(2):
+            before = g.read()
+            sum(range(300_000))
+            found = g.read().since(before)
+            assert found.share == 1
+            by_name = dict(zip((e.name for e in only), found.values, strict=True))
+            rates.append(by_name["msr/tsc/"] / by_name["task-clock"])
+    assert rates[0] == pytest.approx(rates[1], rel=0.2)
+    assert 0.1 < rates[0] < 10  # GHz
+
+
+@counting
 def test_a_thread_that_has_ended():
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -292,3 +334,38 @@ def test_on_a_real_pmu_each_group_counts_all_the_time():
             reading = opened.read()
         assert reading.share == pytest.approx(1, abs=0.01)
         assert all(reading.values)
+
+
+TRACE = """
+import ctypes, os, sys, time
+from pathlib import Path
+# a mount of its own, which nobody else sees and which ends with the process
+libc = ctypes.CDLL(None)
+if not Path("/sys/kernel/tracing/events").is_dir() and (
+    libc.unshare(0x20000)
+    or libc.mount(b"none", b"/", None, ctypes.c_ulong(0x44000), None)
+    or libc.mount(b"tracefs", b"/sys/kernel/tracing", b"tracefs", ctypes.c_ulong(0), None)
+):
+    sys.exit(77)
+from dltune.machine.perf.events import parse
+from dltune.machine.perf.group import Group
+with Group([parse("sched:sched_switch"), parse("context-switches")]) as group:
+    group.enable()
+    for _ in range(20):
+        time.sleep(0.001)
+    group.disable()
+    print(*group.read().values)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read the kernel's tracepoints")
+@counting
+def test_a_tracepoint_counts_what_the_software_event_counts():
+    done = subprocess.run([sys.executable, "-c", TRACE], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("tracepoints cannot be mounted here")
+    assert done.returncode == 0, done.stderr
+    tracepoint, switches = map(int, done.stdout.split())
+    assert tracepoint >= 20
+    assert tracepoint == switches
