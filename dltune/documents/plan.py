@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import files
+from dltune.documents import files, plan_io
 from dltune.documents.profile import Placement
 
 SCHEMA = "dltune.plan/1"
@@ -99,6 +99,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensorflow: str
     signatures: tuple[str, ...]
     threads: Threads | None = None
+    io: plan_io.IoPlan | None = None
 
 
 def load(path: Path) -> Plan:
@@ -116,6 +117,8 @@ def check(plan: Plan) -> list[str]:
         faults.append(f"cores: {plan.cores} is below 1")
     if plan.threads is not None:
         faults += _threads_faults(plan.threads, plan.cores)
+    if plan.io is not None:
+        faults += plan_io.faults(plan.io)
     return faults
 
 

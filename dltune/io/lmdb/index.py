@@ -132,18 +132,38 @@ class Index:
             yield bytes(self._keys[start:end])
             start = end
 
+    def keys_at(self, positions: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        """The keys of the records at `positions`, one after the other, and where each one ends."""
+        import numpy as np
+
+        if (size := self._key_size) is not None:
+            ends = np.arange(1, len(positions) + 1, dtype=np.int64) * size
+            table = np.frombuffer(self._keys, np.uint8).reshape(len(self), size)
+            return table[positions].tobytes(), ends
+        assert self._key_ends is not None
+        stops = self._key_ends[positions].astype(np.int64)
+        starts = np.where(positions > 0, self._key_ends[positions - 1], 0).astype(np.int64)
+        ends = np.cumsum(stops - starts)
+        shift = np.repeat(starts - (ends - (stops - starts)), stops - starts)
+        every = np.frombuffer(self._keys, np.uint8)
+        return every[np.arange(len(shift)) + shift].tobytes(), ends
+
     def find(self, key: bytes) -> int | None:
         """The position of the key's (first) record; None when there is none.
 
         For databases in an order of LMDB's own; one written with a comparison function of its
         program's is in no order that a file tells.
         """
+        at = self.seek(key)
+        return at if at < len(self) and self.key(at) == key else None
+
+    def seek(self, key: bytes) -> int:
+        """The position of the first record with this key or a later one; len(self) without any."""
         # both of LMDB's other orders compare from the last byte on
         backwards = self._flags & (REVERSE_KEY | INTEGER_KEY)
         step = -1 if backwards else 1
         wanted = key[::step]
-        at = bisect_left(range(len(self)), wanted, key=lambda i: self.key(i)[::step])
-        return at if at < len(self) and self.key(at) == key else None
+        return bisect_left(range(len(self)), wanted, key=lambda i: self.key(i)[::step])
 
     def stale(self) -> bool:
         """Whether the file has changed since: another transaction, or another file in its place.

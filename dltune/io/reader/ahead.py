@@ -1,0 +1,131 @@
+"""Read-ahead hints while something else, such as py-lmdb, does the reading.
+
+The kernel is asked (posix_fadvise WILLNEED) to bring records into the page cache that will be read
+next. A wrong hint costs time, never data: whoever reads sees what the file holds.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dltune.errors import UsageError
+from dltune.io.reader import native
+from dltune.io.reader.database import Database
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+STEP = 128 << 10  # bytes of one hint, where the device's read-ahead is not told
+LEAST_SHARE = 50  # of the time that indexing took, before a stale index is made again
+TOGETHER = 64  # positions looked at, at least, before hints are given
+
+
+class ReadAhead:
+    """Positions in the order in which records will be read, each given out after its hint.
+
+        with lmdb.open(path, readonly=True, lock=False, readahead=False) as env, env.begin() as txn:
+            for key in ReadAhead(path, sampler).keys():
+                train(txn.get(key))
+
+    `positions`: of records in key order, from a sampler, finite or not. `ahead`: bytes that are
+    asked for before they are given out. When a writer has committed, which is noticed by the
+    transaction's number, hints go where the records are now.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        positions: Iterable[int],
+        *,
+        ahead: int | None = None,
+        database: bytes | None = None,
+    ) -> None:
+        """`ahead`: None takes what the job's plan says. Raises UsageError when the file cannot be
+        read, or has no such database."""
+        from dltune.io.reader.planned import planned_ahead
+        from dltune.io.report.storage import storage
+
+        self._database = Database(Path(path), database, direct=False)
+        self._positions = iter(positions)
+        self.ahead = planned_ahead(self._database.path) if ahead is None else ahead
+        if self.ahead < 1:
+            raise UsageError(f"ahead={self.ahead} asks for nothing", remedy="give bytes")
+        self._look = 0.0
+        self.step = storage(self._database.path).read_ahead or STEP
+
+    def __len__(self) -> int:
+        """How many records the database has."""
+        return len(self._database)
+
+    def __iter__(self) -> Iterator[int]:
+        """The positions. Hints are given as they are taken."""
+        import numpy as np
+
+        self._hint_tree()
+        sizes = self._database.first.sizes
+        waiting: collections.deque[int] = collections.deque()
+        outstanding = 0
+        ended = False
+        while waiting or not ended:
+            if not ended and outstanding <= self.ahead // 2:
+                taken: list[int] = []
+                while outstanding < self.ahead or len(taken) < TOGETHER:
+                    position = next(self._positions, None)
+                    if position is None:
+                        ended = True
+                        break
+                    taken.append(position)
+                    outstanding += int(sizes[position])
+                self._hint(np.array(taken, np.int64))
+                waiting.extend(taken)
+                continue
+            position = waiting.popleft()
+            outstanding -= int(sizes[position])
+            yield position
+
+    def keys(self) -> Iterator[bytes]:
+        """As iterating, but the records' keys."""
+        for position in self:
+            yield self._database.first.key(position)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _hint(self, positions: NDArray[np.int64]) -> None:
+        if not len(positions):
+            return
+        database = self._database
+        if time.monotonic() >= self._look and database.index.stale():
+            began = time.monotonic()
+            database.overtake()
+            # a writer that never rests must not keep the job busy with indexes
+            self._look = time.monotonic() + LEAST_SHARE * (time.monotonic() - began)
+        at = database.current(positions)
+        index = database.index
+        native.advise(database.descriptor, index.offsets[at], index.sizes[at], self.step)
+
+    def _hint_tree(self) -> None:
+        """The pages between records are those of the tree, which every search goes through."""
+        import numpy as np
+
+        index = self._database.index
+        order = np.argsort(index.offsets, kind="stable")
+        starts = index.offsets[order].astype(np.int64) // _PAGE
+        ends = -(-(index.offsets[order].astype(np.int64) + index.sizes[order]) // _PAGE)
+        before = np.concatenate(([2], np.maximum.accumulate(ends)[:-1]))
+        between = np.flatnonzero((starts > before) & (starts - before <= _TREE_PAGES))
+        native.advise(
+            self._database.descriptor,
+            (before[between] * _PAGE).astype(np.uint64),
+            ((starts - before)[between] * _PAGE).astype(np.uint64),
+            self.step,
+        )
+
+
+_PAGE = 4096
+_TREE_PAGES = 16  # longer stretches are free pages rather

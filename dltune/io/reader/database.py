@@ -1,0 +1,96 @@
+"""A database at a snapshot, open for reading; noticed when a writer overtakes it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dltune.errors import UsageError
+from dltune.io.lmdb.datafile import data_path, open_plain
+from dltune.io.lmdb.index import Index
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ATTEMPTS = 5  # to read records that a writer overtakes
+
+
+class Database:
+    """The records of one database, by the positions they have when it is opened.
+
+    `index` is that of the snapshot read now. As long as LMDB cannot have written over its pages,
+    that is the one of the beginning. After that it is the newest: a position then means the record
+    with the same key (and the same place among its duplicates), or, where that has been deleted,
+    the next one in key order. So every position stays readable and each value is one that was
+    committed under its key. `overtaken` counts the changes of snapshot.
+    """
+
+    def __init__(self, path: Path, name: bytes | None, *, direct: bool) -> None:
+        """Raises UsageError as `Index.open`, for a database without records, and where the file
+        system has no direct I/O."""
+        self.path = data_path(path)
+        self.name = name
+        self.direct = direct
+        self.overtaken = 0
+        self.first = self.index = Index.open(self.path, name)
+        if not len(self.index):
+            raise UsageError(f"{path} has no records", remedy="name the database that has them")
+        self.descriptor = self._opened()
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def current(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in `index` the records now are that were at `positions` when it was opened."""
+        if self.index is self.first:
+            return positions
+        import numpy as np
+
+        return np.fromiter(map(self._now, positions.tolist()), np.int64, len(positions))
+
+    def overtake(self) -> None:
+        """Go on with the newest snapshot. Raises UsageError when it has no records left."""
+        index = Index.open(self.path, self.name)
+        if not len(index):
+            raise UsageError(f"all records of {self.path} were deleted while it was read")
+        self.index = index
+        self.overtaken += 1
+        os.close(self.descriptor)
+        self.descriptor = self._opened()
+
+    def _now(self, position: int) -> int:
+        key = self.first.key(position)
+        at = self.index.seek(key)
+        if at == len(self.index):
+            return 0  # the sequence is circular
+        if not self.first.duplicates:
+            return at
+        place = position - self.first.seek(key)
+        last = at
+        while last < at + place and last + 1 < len(self.index) and self.index.key(last + 1) == key:
+            last += 1
+        return last
+
+    def _opened(self) -> int:
+        descriptor = open_plain(self.path)
+        if not self.direct:
+            return descriptor
+        try:
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno != errno.EINVAL:
+                raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
+            raise UsageError(
+                f"the file system of {self.path} has no direct I/O (O_DIRECT)",
+                remedy="read it with direct=False",
+            ) from None
+        return descriptor

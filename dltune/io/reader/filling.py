@@ -1,0 +1,168 @@
+"""Iterations read ahead into slots of memory that the ranks of a node share (COAL, DIO, PROV).
+
+A slot holds the records of consecutive iterations, of all the node's ranks, as they lie in the
+file: what is adjacent there is read by one request. Behind them lies a table of `ENTRY` rows: for
+each rank, each iteration and each of its records, where value and key are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dltune.errors import UsageError
+from dltune.io.reader import native
+from dltune.io.reader.database import ATTEMPTS, Database
+from dltune.io.reader.options import PAGE, Options
+from dltune.io.reader.order import Order
+from dltune.io.reader.pieces import Layout, layout
+from dltune.io.reader.share import Share
+from dltune.io.reader.tokens import Tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SLOTS = 2  # one is read while the other is used
+ENTRY = 4  # numbers of 8 bytes: value's place and size, key's place and size
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A slot's content: `iterations` from `first` on, its table at `table` (bytes, in memory)."""
+
+    slot: int
+    first: int
+    iterations: int
+    table: int
+
+
+class Filling:
+    """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node."""
+
+    def __init__(
+        self,
+        database: Database,
+        order: Order,
+        shares: list[Share],
+        options: Options,
+        tokens: Tokens | None,
+        memory: int,
+        first: int,
+        last: int | None,
+    ) -> None:
+        """Iterations from `first` up to `last` (None: without end)."""
+        self.database = database
+        self.order = order
+        self.shares = shares
+        self.options = options
+        self.tokens = tokens
+        self.memory = memory
+        self.next = first
+        self.last = last
+        self._slot_bytes = options.memory // SLOTS // PAGE * PAGE
+        self._most = 1
+
+    def close(self) -> None:
+        self.database.close()
+        if self.tokens:
+            self.tokens.close()
+
+    def fill(self, slot: int) -> Filled | None:
+        """Read the next iterations into a slot; None when all have been read.
+
+        The first slot holds one iteration, so that training begins at once, each one after it at
+        most twice as many as the one before. Raises UsageError when an iteration is larger than a
+        slot, or the file cannot be read.
+        """
+        wanted = self._most if self.last is None else min(self._most, self.last - self.next)
+        if wanted <= 0:
+            return None
+        for _ in range(ATTEMPTS):
+            fitted = self._fitting(wanted)
+            base = slot * self._slot_bytes
+            failure = self._read(fitted.layout, base)
+            if self.database.index.holds():
+                if failure:
+                    raise UsageError(f"{self.database.path}: {failure}", remedy=failure.remedy)
+                table = base + _aligned(fitted.layout.size)
+                self._tell(fitted, table, base)
+                filled = Filled(slot, self.next, fitted.iterations, table)
+                self.next += fitted.iterations
+                self._most = fitted.iterations * (2 if fitted.iterations == wanted else 1)
+                return filled
+            self.database.overtake()
+        raise UsageError(
+            f"{self.database.path} was written over while it was read, {ATTEMPTS} times",
+            remedy="let the writer commit less often, or give it a lower memory budget",
+        )
+
+    def _read(self, found: Layout, base: int) -> UsageError | None:
+        """What went wrong: it counts only if the snapshot still holds."""
+        pieces, place = found.pieces, self.memory + base
+        with self.tokens.held() if self.tokens else contextlib.nullcontext():
+            try:
+                native.fetch(self.database.descriptor, pieces, place, self.options.parallel)
+            except UsageError as error:
+                return error
+        return None
+
+    def _fitting(self, iterations: int) -> _Fitted:
+        """As many of the next iterations as a slot holds."""
+        import numpy as np
+
+        index = self.database.index
+        while True:
+            numbers = np.concatenate(
+                [share.numbers(self.next, iterations).reshape(-1) for share in self.shares]
+            )
+            positions = self.database.current(self.order.positions(numbers))
+            found = layout(
+                index.offsets[positions],
+                index.sizes[positions],
+                self.options.block,
+                self.options.gap,
+            )
+            size = _aligned(found.size) + len(positions) * ENTRY * 8
+            if size <= self._slot_bytes:
+                keys, ends = index.keys_at(positions)
+                size += len(keys)
+                if size <= self._slot_bytes:
+                    return _Fitted(iterations, found, index.sizes[positions], keys, ends)
+            if iterations == 1:
+                raise UsageError(
+                    f"one iteration of this node takes {size} bytes, and a slot has "
+                    f"{self._slot_bytes}, half of memory={self.options.memory}",
+                    remedy=f"give at least memory={SLOTS * (size + PAGE)}",
+                )
+            iterations = max(1, min(iterations - 1, iterations * self._slot_bytes // size))
+
+    def _tell(self, fitted: _Fitted, table: int, base: int) -> None:
+        import ctypes
+
+        import numpy as np
+
+        rows = np.empty((len(fitted.sizes), ENTRY), np.uint64)
+        behind = table + rows.nbytes
+        rows[:, 0] = fitted.layout.places + base
+        rows[:, 1] = fitted.sizes
+        rows[:, 2] = np.concatenate(([0], fitted.ends[:-1])) + behind
+        rows[:, 3] = np.diff(fitted.ends, prepend=0)
+        ctypes.memmove(self.memory + table, rows.ctypes.data, rows.nbytes)
+        ctypes.memmove(self.memory + behind, fitted.keys, len(fitted.keys))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Iterations that fit a slot: their records' layout, sizes and keys."""
+
+    iterations: int
+    layout: Layout
+    sizes: NDArray[np.uint32]
+    keys: bytes
+    ends: NDArray[np.int64]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 64) * 64

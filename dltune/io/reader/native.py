@@ -1,0 +1,70 @@
+"""The native part: pieces of a file read in parallel, or asked for ahead. Built at first use."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+from ctypes import c_int, c_uint, c_uint64, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dltune.errors import DltuneError, UsageError
+from dltune.native.build import BuildError, library
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SHORT = -1
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
+    source = Path(__file__).with_name("fetch.cc")
+    try:
+        native = ctypes.CDLL(str(library("fetch", [source], flags=("-pthread",))))
+    except BuildError as error:
+        raise DltuneError(
+            f"the reader could not be built: {error}", remedy="it needs a C++17 compiler"
+        ) from None
+    native.dltune_fetch.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint)
+    native.dltune_advise.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint64)
+    native.dltune_advise.restype = None
+    return native
+
+
+def fetch(descriptor: int, pieces: NDArray[np.uint64], memory: int, parallel: int) -> None:
+    """Read pieces, (n, 4) rows of file offset, length, bytes that must be there and place, to the
+    address `memory` + place; at most `parallel` requests in flight. The GIL is free meanwhile.
+
+    Raises UsageError when storage fails or the file ends too early.
+    """
+    import numpy as np
+
+    pieces = np.ascontiguousarray(pieces, "<u8")
+    code = load().dltune_fetch(descriptor, len(pieces), pieces.ctypes.data, memory, parallel)
+    if code == SHORT:
+        raise UsageError("it ends within its records", remedy="restore it, or copy it again")
+    if code == errno.EINVAL:
+        raise UsageError(
+            "its file system refuses direct reads (O_DIRECT) of this alignment",
+            remedy="read it with direct=False",
+        )
+    if code:
+        raise UsageError(f"it cannot be read: {os.strerror(code)}")
+
+
+def advise(
+    descriptor: int, offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], step: int
+) -> None:
+    """Ask the kernel to read pieces ahead, at most `step` bytes a call."""
+    import numpy as np
+
+    offsets = np.ascontiguousarray(offsets, "<u8")
+    lengths = np.ascontiguousarray(lengths, "<u8")
+    load().dltune_advise(
+        descriptor, len(offsets), offsets.ctypes.data, lengths.ctypes.data, max(step, 4096)
+    )

@@ -1,0 +1,331 @@
+"""The ranks of a node meet, and one of them reads for all (LMM).
+
+Local rank 0 listens on a socket with an abstract name that all ranks of the job on this node derive
+alike; the others connect and are handed the memory (a memfd) over it. Neither has a name in any
+file system, so whatever is killed leaves nothing behind. Each message is a packet:
+
+    a rank says     {"rank": 3}, and later {"free": slot} for a slot that it has used
+    the reader says {"memory": size, ...} with its descriptor, then {"filled": ...} for each slot,
+                    and at last {"end": true} or {"error": ..., "remedy": ...}
+
+A rank that ends is forgotten; if the reader ends, the others are told by the closed socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import mmap
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dltune.errors import DltuneError, UsageError
+from dltune.io.reader.filling import SLOTS, Filled, Filling
+
+WAIT_SECONDS = 120.0  # for the node's other ranks to come
+LONGEST = 1 << 16  # bytes of a packet
+# what tells a job from others on this node: launchers' names of it, else the ranks' common parent
+JOB_VARIABLES = (
+    "DLTUNE_IO_JOB",
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_PORT",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT",
+    "PMI_ID_JOB",
+)
+
+Message = dict[str, object]
+
+
+def meeting_name(environ: Mapping[str, str], path: Path, ordinal: int) -> bytes:
+    """The abstract socket's name; `ordinal`: how many readers of this file came before."""
+    told = [f"{name}={environ[name]}" for name in JOB_VARIABLES if environ.get(name)]
+    status = path.stat()
+    parts = [str(os.getuid()), *(told or [f"parent {os.getppid()}"])]
+    parts += [str(status.st_dev), str(status.st_ino), str(ordinal)]
+    return b"\0dltune-io-" + hashlib.sha256("\0".join(parts).encode()).hexdigest().encode()
+
+
+class Memory:
+    """Anonymous memory of `size` bytes that can be handed to other processes."""
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        """Raises UsageError when there is not that much."""
+        import ctypes
+
+        if descriptor is None:
+            descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            except OSError as error:
+                os.close(descriptor)
+                raise UsageError(
+                    f"cannot have {size} bytes of shared memory: {error.strerror}",
+                    remedy="give the reader less memory",
+                ) from None
+        self.descriptor = descriptor
+        self.map = mmap.mmap(descriptor, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+
+class Member:
+    """One rank's end: slots as they are filled. `place`: which part of a slot's table is this
+    rank's; `records`: how many the database has."""
+
+    def __init__(self, connection: socket.socket, memory: Memory, place: int, records: int) -> None:
+        self._connection = connection
+        self.memory = memory
+        self.place = place
+        self.records = records
+
+    def take(self) -> Filled | None:
+        """The next filled slot, waited for; None after the last one. Raises the reader's error, and
+        UsageError when its process has ended."""
+        message = receive(self._connection)
+        if message is None:
+            raise UsageError(
+                "the process that reads for this node has ended",
+                remedy="look at the output of local rank 0",
+            )
+        if "error" in message:
+            remedy = message.get("remedy")
+            raise UsageError(str(message["error"]), remedy=None if remedy is None else str(remedy))
+        if "end" in message:
+            return None
+        slot, first, iterations, table = _numbers(message["filled"])
+        return Filled(slot, first, iterations, table)
+
+    def give_back(self, slot: int) -> None:
+        # the reader may have ended after its last slot
+        with contextlib.suppress(OSError):
+            send(self._connection, {"free": slot})
+
+    def close(self) -> None:
+        # wakes the reader's thread, which has no need to go on
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def join(name: bytes, rank: int) -> Member:
+    """Connect to the node's reader. Raises UsageError when it does not come."""
+    until = time.monotonic() + WAIT_SECONDS
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while True:
+        try:
+            connection.connect(name)
+            break
+        except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
+            if time.monotonic() > until:
+                connection.close()
+                raise UsageError(
+                    f"local rank 0, which reads for this node, did not come within "
+                    f"{WAIT_SECONDS:g} s",
+                    remedy="all ranks of a node must open the reader; if the launcher names no "
+                    "job, set DLTUNE_IO_JOB to the same text for all of them, or pass node=False",
+                ) from None
+            time.sleep(0.02)
+    _require_own(connection)
+    send(connection, {"rank": rank})
+    connection.settimeout(WAIT_SECONDS)
+    try:
+        data, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
+    except TimeoutError:
+        connection.close()
+        raise UsageError("the node's reader did not begin: not all of its ranks came") from None
+    if not descriptors:
+        connection.close()
+        told = json.loads(data) if data else {}
+        raise UsageError(told.get("error", "the process that reads for this node has ended"))
+    connection.settimeout(None)
+    told = json.loads(data)
+    memory = Memory(told["memory"], descriptors[0])
+    os.close(descriptors[0])
+    return Member(connection, memory, told["place"], told["records"])
+
+
+def lead(
+    name: bytes | None,
+    rank: int,
+    size: int,
+    memory: int,
+    filling: Callable[[list[int], Memory], Filling],
+) -> Member:
+    """Read for `size` ranks of this node, this one and those that come to `name`.
+
+    `filling` makes the filling for the ranks' numbers, once all are there. Reading goes on in a
+    thread until all ranks are done or this one closes its end.
+    Raises UsageError when a rank does not come.
+    """
+    connections: dict[int, socket.socket] = {}
+    try:
+        if size > 1:
+            assert name is not None
+            connections = _gathered(name, rank, size)
+        shared = Memory(memory)
+        filler = filling([rank, *connections], shared)
+    except BaseException as error:
+        for connection in connections.values():
+            with contextlib.suppress(OSError):
+                send(connection, {"error": str(error)})
+            connection.close()
+        raise
+    records = filler.order.records
+    for place, connection in enumerate(connections.values(), 1):
+        told = {"memory": memory, "place": place, "records": records}
+        with contextlib.suppress(OSError):  # it ended: the thread will see that
+            socket.send_fds(connection, [json.dumps(told).encode()], [shared.descriptor])
+    mine, own = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    threading.Thread(
+        target=_serve,
+        args=([own, *connections.values()], filler, shared),
+        name="dltune-io",
+        daemon=True,
+    ).start()
+    return Member(mine, shared, 0, records)
+
+
+def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
+    found: dict[int, socket.socket] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(name)
+        except OSError:
+            raise UsageError(
+                "another job on this node reads this file under the same name",
+                remedy="set DLTUNE_IO_JOB to a text of this job's own for all of its ranks",
+            ) from None
+        listener.listen(size)
+        until = time.monotonic() + WAIT_SECONDS
+        while len(found) < size - 1:
+            listener.settimeout(max(0.01, until - time.monotonic()))
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                missing = size - 1 - len(found)
+                for connection in found.values():
+                    connection.close()
+                raise UsageError(
+                    f"{missing} of this node's {size} ranks did not open the reader within "
+                    f"{WAIT_SECONDS:g} s",
+                    remedy="all of them must, or pass node=False",
+                ) from None
+            _require_own(connection)
+            told = receive(connection)
+            if told is None:  # came and went
+                connection.close()
+                continue
+            other = told["rank"]
+            assert isinstance(other, int)
+            if other == rank or other in found:
+                connection.close()
+                raise UsageError(
+                    f"two ranks of this node call themselves rank {other}",
+                    remedy="give each its own rank",
+                )
+            found[other] = connection
+    return found
+
+
+def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -> None:
+    """Fill slots as they are given back, until all is read or nobody is left.
+
+    connections[0] is this process's own rank: when that closes, the process has no more use for
+    what it would read, and the others have had every slot that it had.
+    """
+    own = connections[0]
+    free = list(range(SLOTS))
+    using: dict[int, set[socket.socket]] = {}
+    left = set(connections)
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ)
+        try:
+            ended = False
+            while left and own in left:
+                if free and not ended:
+                    slot = free.pop()
+                    filled = filling.fill(slot)
+                    ended = filled is None
+                    if filled:
+                        using[slot] = set(left)
+                        content = (filled.slot, filled.first, filled.iterations, filled.table)
+                    for connection in list(left):
+                        _tell(connection, {"filled": content} if filled else {"end": True})
+                for key, _ in selector.select(None if ended or not free else 0):
+                    connection = key.fileobj
+                    assert isinstance(connection, socket.socket)
+                    message = receive(connection)
+                    if message is None:
+                        selector.unregister(connection)
+                        left.discard(connection)
+                        done = [slot for slot, users in using.items() if connection in users]
+                    else:
+                        done = list(_numbers([message["free"]]))
+                    for slot in done:
+                        using[slot].discard(connection)
+                        if not using[slot]:
+                            del using[slot]
+                            free.append(slot)
+        except DltuneError as error:
+            for connection in left:
+                _tell(connection, {"error": str(error), "remedy": error.remedy})
+        except Exception as error:
+            for connection in left:
+                _tell(connection, {"error": f"the reader failed: {error!r}"})
+            raise
+        finally:
+            for connection in connections:
+                connection.close()
+            os.close(memory.descriptor)
+            filling.close()
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    connection.send(json.dumps(message).encode())
+
+
+def receive(connection: socket.socket) -> Message | None:
+    """None when the other end is closed."""
+    try:
+        try:
+            data = connection.recv(LONGEST)
+        except ConnectionResetError:  # it closed with our messages unread; its own are still here
+            data = connection.recv(LONGEST)
+    except OSError:
+        return None
+    if not data:
+        return None
+    message: Message = json.loads(data)
+    return message
+
+
+def _tell(connection: socket.socket, message: Message) -> None:
+    with contextlib.suppress(OSError):
+        send(connection, message)
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    assert isinstance(value, list)
+    return tuple(int(number) for number in value)
+
+
+def _require_own(connection: socket.socket) -> None:
+    """Raises UsageError when the other end belongs to another user."""
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    _, user, _ = struct.unpack("3i", credentials)
+    if user not in (os.getuid(), 0):
+        connection.close()
+        raise UsageError("another user's process answers in place of this node's reader")

@@ -1,0 +1,195 @@
+"""A rank's records of an LMDB file, iteration by iteration."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dltune.errors import UsageError
+from dltune.io.lmdb.datafile import data_path
+from dltune.io.reader import node
+from dltune.io.reader.database import Database
+from dltune.io.reader.filling import ENTRY, Filled, Filling
+from dltune.io.reader.options import Options
+from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.planned import planned
+from dltune.io.reader.share import Share
+from dltune.io.reader.tokens import Tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# readers of each file that this process has begun: all ranks of a job count alike
+_begun: Counter[Path] = Counter()
+
+
+class Record(NamedTuple):
+    """One record of the database."""
+
+    key: bytes
+    value: bytes
+
+
+class Reader:
+    """Batches of a rank: `for records in reader` gives lists of `batch` records, without end.
+
+    All ranks together go through the database as one circular sequence, each taking its share of
+    every iteration (`share.Share`), so that a batch is always full. `shuffle`: the seed of a random
+    order, new in each epoch and the same on all ranks; None for the order of keys.
+
+        with Reader("train.lmdb", batch=32, shuffle=1) as reader:
+            for records in itertools.islice(reader, len(reader)):       # an epoch
+                train([decode(record.value) for record in records])
+
+    Rank, number of ranks, and the ranks of this node come from the launcher's variables (Horovod,
+    Open MPI, Intel MPI, MPICH, MVAPICH, Slurm, torchrun). With `options.node` all ranks of a node
+    must open the reader, with the same arguments, as they would a collective operation.
+
+    Reading begins with the first batch, in a thread of local rank 0; each batch is copied out of
+    the shared memory, so it stays as it is. Close the reader, or use it in a `with` block; a killed
+    process leaves nothing behind.
+
+    A writer may commit meanwhile: see `database.Database`.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        batch: int,
+        shuffle: int | None = None,
+        run: int | None = None,
+        database: bytes | None = None,
+        first: int = 0,
+        iterations: int | None = None,
+        rank: int | None = None,
+        size: int | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """`batch`: records of this rank in an iteration; `run`: in pieces of so many neighbours
+        (all of them unless told, 1 as Caffe). `first`: the iteration to begin with, to go on with a
+        training; `iterations`: how many, None without end. `rank` of `size`: instead of the
+        launcher's. `options`: None takes them from the plan that the job runs with, if it has them.
+
+        Raises UsageError for arguments and variables that cannot be. That the file cannot be read
+        is told with the first batch.
+        """
+        from dltune.machine.world import World, world
+
+        if (rank is None) != (size is None):
+            raise UsageError("rank and size belong together", remedy="give both or neither")
+        here = world(os.environ) if rank is None or size is None else World(rank, size)
+        if first < 0 or (iterations is not None and iterations < 0):
+            raise UsageError("an iteration below 0")
+        self.path = data_path(Path(path))
+        self.options = planned(self.path) if options is None else options
+        self.share = Share(here.rank, here.size, batch, batch if run is None else run)
+        self._shuffle = shuffle
+        self._database = database
+        self._first = first
+        self._last = None if iterations is None else first + iterations
+        self._member: node.Member | None = None
+        self._batches: Iterator[list[Record]] | None = None
+        self._closed = False
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading ahead and give the memory back."""
+        self._closed = True
+        self._batches = iter(())
+        if self._member:
+            self._member.close()
+            self._member = None
+
+    def __len__(self) -> int:
+        """Iterations in which all ranks together have read each record at least once."""
+        return -(-self._started().records // (self.share.size * self.share.batch))
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        return self
+
+    def __next__(self) -> list[Record]:
+        if self._batches is None:
+            self._batches = self._read(self._started())
+        return next(self._batches)
+
+    def _started(self) -> node.Member:
+        if self._member is None:
+            if self._closed:
+                raise UsageError("the reader is closed", remedy="open another")
+            self._member = self._begun()
+            weakref.finalize(self, self._member.close)
+        return self._member
+
+    def _begun(self) -> node.Member:
+        from dltune.machine.ranks import local_rank
+
+        local = local_rank(os.environ) if self.options.node else None
+        size = local.size if local and self.share.size > 1 else 1
+        if local is None or size == 1:
+            return node.lead(None, self.share.rank, 1, self.options.memory, self._filling)
+        try:
+            name = node.meeting_name(os.environ, self.path, _begun[self.path])
+        except OSError as error:
+            raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
+        _begun[self.path] += 1
+        if local.rank:
+            return node.join(name, self.share.rank)
+        return node.lead(name, self.share.rank, size, self.options.memory, self._filling)
+
+    def _filling(self, ranks: list[int], memory: node.Memory) -> Filling:
+        share, options = self.share, self.options
+        database = Database(self.path, self._database, direct=options.direct)
+        order: Order = Sequential(len(database))
+        if self._shuffle is not None:
+            order = Shuffled(len(database), self._shuffle)
+        tokens = None
+        if options.stagger is not None:
+            # neighbouring ranks of a node are one reader: its number is that of its first rank
+            reader = min(ranks) // len(ranks)
+            tokens = Tokens(self.path, options.stagger, reader)
+        return Filling(
+            database,
+            order,
+            [Share(rank, share.size, share.batch, share.run) for rank in ranks],
+            options,
+            tokens,
+            memory.address,
+            self._first,
+            self._last,
+        )
+
+    def _read(self, member: node.Member) -> Iterator[list[Record]]:
+        for _ in itertools.count():
+            filled = member.take()
+            if filled is None:
+                return
+            rows = _rows(member, filled, self.share.batch)
+            for iteration in rows:
+                yield [
+                    Record(member.memory.map[k : k + m], member.memory.map[v : v + n])
+                    for v, n, k, m in iteration.tolist()
+                ]
+            del rows, iteration  # views of the memory
+            member.give_back(filled.slot)
+
+
+def _rows(member: node.Member, filled: Filled, batch: int) -> NDArray[np.uint64]:
+    """(iterations, batch, ENTRY): this rank's part of the slot's table."""
+    import numpy as np
+
+    count = filled.iterations * batch * ENTRY
+    start = filled.table + member.place * count * 8
+    rows = np.frombuffer(member.memory.map, np.uint64, count, start)
+    return rows.reshape(filled.iterations, batch, ENTRY)
