@@ -81,9 +81,9 @@ def choose(asked: str, root: Path = Path("/")) -> tuple[tuple[Event, ...], str]:
         return _auto(root)
     if asked in PRESETS:
         found = _preset(asked, root)
-        return found, f"preset {asked} as asked: {_told(found)}"
+        return found, f"preset {asked} as asked: {_told(found, root)}"
     found = _listed(asked, root)
-    return found, f"as asked: {_told(found)}"
+    return found, f"as asked: {_told(found, root)}"
 
 
 def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
@@ -91,13 +91,16 @@ def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
     if hardware is None:
         try:
             found = _preset("paper", root)
-            return found, f"the paper's events, as the CPU's counters can be read: {_told(found)}"
+            return (
+                found,
+                f"the paper's events, as the CPU's counters can be read: {_told(found, root)}",
+            )
         except UsageError as error:
             why = str(error)
     else:
         why = hardware.reason
     found = _preset("software", root)
-    return found, f"software events, because {why}: {_told(found)}"
+    return found, f"software events, because {why}: {_told(found, root)}"
 
 
 def _preset(name: str, root: Path) -> tuple[Event, ...]:
@@ -197,9 +200,12 @@ def _check(found: Sequence[Event]) -> None:
         check([event])
 
 
-def _told(found: Sequence[Event]) -> str:
-    """The events, and what of the kernel they leave out."""
+def _told(found: Sequence[Event], root: Path) -> str:
+    """The events, what of the kernel they leave out, and which cache they mean."""
     listed = ", ".join(event.name for event in found)
+    of_caches = any(event.name in ("cache-misses", "cache-references") for event in found)
+    if of_caches and _cpuinfo(root).get("vendor_id") == "AuthenticAMD":
+        listed += " (the cache events are of the L2: AMD counts the L3 for all its cores together)"
     faults = [event for event in found if event.name.endswith("-faults")]
     if not any(event.exclude_kernel for event in faults):
         return listed

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from dltune.errors import UsageError
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import ALIASES, CACHE, HARDWARE, SOFTWARE, Event, parse
+from dltune.machine.perf.probe import available
 
 DEVICES = "sys/bus/event_source/devices"
 
@@ -223,3 +227,25 @@ def test_a_name_longer_than_files_have_is_not_there(pmu, tree):
     for text in ("e" * 300, f"cpu/{'e' * 300}/", f"{'e' * 300}/e/", f"sched:{'e' * 300}"):
         with pytest.raises(UsageError):
             parse(text, pmu)
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+@pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
+def test_every_name_means_what_perf_means_by_it():
+    """perf tells the type and config that it asks the kernel for, supported here or not."""
+    texts = [*HARDWARE, *SOFTWARE, *CACHE, "r412e", *ALIASES]
+    if Path("/", DEVICES, "msr/events/tsc").exists():
+        texts.append("msr/tsc/")
+    done = subprocess.run(
+        ["perf", "stat", "-vv", "-e", ",".join(texts), "true"], capture_output=True, text=True
+    )
+    if "perf_event_attr:" not in done.stderr:
+        pytest.skip("this perf is not for this kernel")
+    asked = []
+    for block in done.stderr.split("perf_event_attr:\n")[1:]:
+        fields = dict(line.split(maxsplit=1) for line in block.splitlines()[:4] if line[:2] == "  ")
+        # zeros are left out; the name in brackets comes with newer versions
+        pair = tuple(int(fields.get(f, "0").split()[0], 0) for f in ("type", "config"))
+        if not asked or asked[-1] != pair:  # perf asks again with less when it is refused
+            asked.append(pair)
+    assert asked == [(parse(text).type, parse(text).config) for text in texts]

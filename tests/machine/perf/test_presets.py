@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dltune.errors import UsageError
 from dltune.machine.perf import knl, presets, syscall
@@ -76,6 +80,16 @@ def test_an_ordinary_user_s_software_events(machine, tree, monkeypatch):
     assert all(event.exclude_kernel for event in events)
     assert "user space alone, and no context switches or migrations" in why
     assert "perf_event_paranoid 2, only at 1 or below" in why
+
+
+def test_amd_s_cache_events_are_told_to_be_of_the_l2(machine, tree):
+    machine()
+    phi(tree, 1, "AuthenticAMD")
+    assert "cache events are of the L2" in choose("paper", tree.root)[1]
+    assert "cache events are of the L2" in choose("auto", tree.root)[1]
+    assert "L2" not in choose("cycles", tree.root)[1]
+    phi(tree, 1)
+    assert "L2" not in choose("paper", tree.root)[1]
 
 
 @counting
@@ -182,3 +196,11 @@ def test_knl_s_events_are_those_of_intel_s_list():
     assert codes["PAGE_WALKS.WALKS"] == 0x40305
     assert codes["INST_RETIRED.ANY"] == parse("rc0").config
     assert all(event.exclude_kernel and event.type == syscall.TYPE_RAW for event in knl.EVENTS)
+
+
+@given(st.text("/,:=ru 01acypset-", max_size=25))
+def test_any_list_is_events_or_a_usage_error(asked):
+    with contextlib.suppress(UsageError):
+        events, why = choose(asked)
+        assert events
+        assert why
