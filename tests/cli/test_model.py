@@ -35,7 +35,7 @@ def model(tmp_path_factory) -> Path:
         "model", "train", written(folder), written(folder, "b.json", 2), "-o", path, "--samples", 2
     )
     assert done.returncode == 0, done.stderr
-    assert "k-neighbours, trained on 120 ops" in done.stdout
+    assert "random forest, trained on 120 ops" in done.stdout
     assert "no events were counted" in done.stdout
     assert "2 spread: from" in done.stdout
     return path
@@ -56,7 +56,7 @@ def test_evaluate(tmp_path, model):
     assert [row[0] for row in rows] == ["1", "2", "3", "4"]
     assert [row[-1] == "sample" for row in rows] == [True, False, False, True]
     table = json.loads(dltune("model", "evaluate", model, test, "--json").stdout)
-    assert table["regressor"] == "k-neighbours"
+    assert table["regressor"] == "random forest"
     assert [row["ops"] for row in table["cases"]] == [60] * 4
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from dltune.documents import profile as documents
 from dltune.documents.profile import Profile
