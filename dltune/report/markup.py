@@ -8,16 +8,10 @@ is escaped, control characters and marks that turn the direction of writing are 
 from __future__ import annotations
 
 import html
-import re
-import unicodedata
 
 # characters of a text that are shown at most, and of a name
 LONGEST = 4000
 NAME = 240
-
-# other, and what separates lines or paragraphs; a tab or a line's end is one too
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_PLAIN = re.compile(r"[ -~]*")
 
 
 class Markup(str):
@@ -35,9 +29,9 @@ def visible(text: str, longest: int = LONGEST) -> str:
     if len(text) > longest:
         head = longest * 2 // 3
         text = f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
-    if _PLAIN.fullmatch(text):
+    if text.isprintable():
         return text
-    return "".join(_escape(c) if unicodedata.category(c) in _UNSEEN else c for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def short(name: str) -> str:

@@ -26,7 +26,7 @@ def steps(profile: Profile, prefix: str) -> Markup:
         *("step", ">wall ms", ">spread", ">first op to last ms", ">ops"),
         *(">executions", ">of all op time"),
     )
-    body: list[Markup] = [table(f"{prefix}-steps-table", "Steps", heads, rows)]
+    body: list[Markup] = [table(f"{prefix}-steps-table", "Steps of the job", heads, rows)]
     for step in profile.steps:
         name = short(step.name or step.signature)
         whole = sum(part.seconds for part in step.parts)

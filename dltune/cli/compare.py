@@ -1,0 +1,160 @@
+"""`dltune compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dltune.compare import benches, profiles
+    from dltune.compare.change import Change, Difference
+
+NONE = "-"
+# names shown of ops, and ops of one side only
+WIDTH = 72
+ONE_SIDED = 10
+
+
+@click.command("compare")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Ops shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON.")
+def command(a: Path, b: Path, top: int, as_json: bool) -> None:
+    """What got slower or faster from A to B: two profiles, or two bench results.
+
+    Changed machines and versions come first, then what changed most. A change is called slower or
+    faster only when it is more than noise. Exits with 0 whatever changed: gates are `dltune gate`.
+    """
+    from dltune.compare import benches
+    from dltune.compare.reading import compared
+
+    found = compared(a, b)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    _circumstances(found.circumstances)
+    if isinstance(found, benches.Comparison):
+        _benches(found)
+    else:
+        _profiles(found, top)
+
+
+def _circumstances(found: Sequence[Difference]) -> None:
+    from dltune.cli.tables import table
+
+    if not found:
+        click.echo("same machine, versions, settings and command\n")
+        return
+    rows = [(_short(d.what), _short(d.a), _short(d.b)) for d in found]
+    table("not the same in both", ("", "A", "B"), rows)
+    click.echo("")
+
+
+def _profiles(found: profiles.Comparison, top: int) -> None:
+    from dltune.cli.tables import table
+
+    if not found.same_graph:
+        click.echo("the two steps are different graphs; ops are matched by their keys\n")
+    steps = [
+        (_short(s.name), *_change(s.change), s.verdict, _spreads(s.spread_a, s.spread_b))
+        for s in found.steps
+    ]
+    heads = (">A ms", ">B ms", ">B/A", ">interval", "verdict", ">spreads")
+    if steps:
+        table("steps, wall time under the job's own settings", ("step", *heads), steps)
+        click.echo("")
+    rows = [
+        (
+            _short(op.key),
+            f"{op.count_a}" if op.count_a == op.count_b else f"{op.count_a} to {op.count_b}",
+            f"{op.threads} {op.placement}",
+            f"{op.effect * 1e3:+.3f}",
+            *_change(op.change),
+            op.verdict,
+            _spreads(op.spread_a, op.spread_b),
+        )
+        for op in found.ops[:top]
+    ]
+    if rows:
+        a, b = found.total
+        title = (
+            f"ops by what they add to a round, of {len(found.ops)} in both: all together "
+            f"{a * 1e3:.1f} ms and {b * 1e3:.1f} ms one by one"
+        )
+        table(title, ("op", ">runs", "threads", ">ms a round", *heads), rows)
+        verdicts = [op.verdict for op in found.ops]
+        click.echo(
+            f"\n{verdicts.count('slower')} slower, {verdicts.count('faster')} faster, "
+            f"{verdicts.count('noise')} within noise, "
+            f"{verdicts.count('too few samples')} with too few samples to tell"
+        )
+    else:
+        click.echo("no op was measured at the same thread count in both")
+    for name, ops in (("only in B", found.appeared), ("only in A", found.went)):
+        if ops:
+            shown = [
+                (_short(op.key), str(op.count), f"{op.seconds * 1e3:.3f}") for op in ops[:ONE_SIDED]
+            ]
+            click.echo("")
+            table(f"{len(ops)} ops {name}", ("op", ">runs", ">ms a round on one thread"), shown)
+    click.echo(
+        "\nA and B were measured at different moments; a drift of the whole machine between them "
+        "is in every ratio. dltune bench takes turns, which excludes it."
+    )
+
+
+def _benches(found: benches.Comparison) -> None:
+    from dltune.cli.tables import table
+
+    rows = [
+        (
+            _short(s.name),
+            s.pools_a if s.pools_a == s.pools_b else f"{s.pools_a} to {s.pools_b}",
+            *_change(s.change),
+            s.verdict,
+            _spreads(s.spread_a, s.spread_b),
+            *((*_change(s.relative)[2:], s.relative.verdict) if s.relative else (NONE,) * 3),
+        )
+        for s in found.settings
+    ]
+    if rows:
+        heads = (">A ms", ">B ms", ">B/A", ">95 % interval", "verdict", ">spreads")
+        over = (">ratio B/A", ">95 % interval", "verdict")
+        table("step times", ("setting", "pools", *heads, *over), rows)
+        click.echo(
+            f"ratio: of the step over {found.reference}'s in the same round; the machine's drift "
+            "between the two benches cancels out in it"
+            if found.reference
+            else "the references differ, so that ratios over them do not compare"
+        )
+    else:
+        click.echo("no setting was measured in both")
+    for name, settings in (("only in B", found.appeared), ("only in A", found.went)):
+        if settings:
+            click.echo(f"{name}: {', '.join(map(_short, settings))}")
+
+
+def _change(change: Change) -> tuple[str, str, str, str]:
+    interval = NONE
+    if change.low is not None and change.high is not None:
+        interval = f"{change.low:.3f} to {change.high:.3f}"
+    return f"{change.a * 1e3:.3f}", f"{change.b * 1e3:.3f}", f"{change.ratio:.3f}", interval
+
+
+def _spreads(a: float, b: float) -> str:
+    return f"{a:.0%}, {b:.0%}"
+
+
+def _short(text: str) -> str:
+    """As it can be seen on a terminal, which control characters of a name must not steer."""
+    from dltune.report.markup import visible
+
+    seen = visible(text)
+    return seen if len(seen) <= WIDTH else f"{seen[: WIDTH - 1]}…"

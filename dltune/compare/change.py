@@ -1,0 +1,48 @@
+"""A change of one quantity: B over A, with the interval that noise leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+Verdict = Literal["slower", "faster", "noise", "too few samples"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """`a` and `b` in seconds; `ratio` is b / a, between `low` and `high` with what confidence the
+    comparison says (None: too few samples to tell)."""
+
+    a: float
+    b: float
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.low is None or self.high is None:
+            return "too few samples"
+        return "slower" if self.low > 1 else "faster" if self.high < 1 else "noise"
+
+    @property
+    def seconds(self) -> float:
+        return self.b - self.a
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A fact that is not the same in both: `what`, and its value in each."""
+
+    what: str
+    a: str
+    b: str
+
+
+def differences(facts: Sequence[tuple[str, object, object]]) -> list[Difference]:
+    """Of (what, in A, in B), those that differ."""
+    return [Difference(what, _text(a), _text(b)) for what, a, b in facts if a != b]
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)

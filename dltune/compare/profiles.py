@@ -1,0 +1,188 @@
+"""Two profiles, op by op: what takes more or less of a round of the steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dltune.compare.change import Change, Difference, Verdict, differences
+from dltune.compare.noise import Pair, intervals
+from dltune.documents.profile import Op, OpTime, Placement, Profile, Step
+
+
+class OpChange(msgspec.Struct, frozen=True):
+    """An op at the case that is told of: its change of one run, at `threads` and `placement`.
+
+    `effect`: seconds that all its runs of a round take more in B than in A, by its own times and
+    counts. `spread_a` and `spread_b` as in `OpTime`. `cases`: how many cases both measured, and
+    `slower`, `faster`: in how many of them it is so beyond noise.
+    """
+
+    key: str
+    type: str
+    threads: int
+    placement: Placement
+    count_a: int
+    count_b: int
+    effect: float
+    change: Change
+    verdict: Verdict
+    spread_a: float
+    spread_b: float
+    cases: int
+    slower: int
+    faster: int
+
+
+class StepChange(msgspec.Struct, frozen=True):
+    """A step's wall time; `name` is its signature where it has none."""
+
+    name: str
+    change: Change
+    verdict: Verdict
+    spread_a: float
+    spread_b: float
+
+
+class OneSided(msgspec.Struct, frozen=True):
+    """An op of one profile only. `seconds`: of all its runs in a round, on one thread or (not
+    measured by threads) under the job's own settings."""
+
+    key: str
+    count: int
+    seconds: float
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """`ops`: the largest effect first. `total`: all ops that both have, as `OpChange.effect` adds
+    them, in seconds of a round in A and in B. `same_graph`: the steps have the same signatures."""
+
+    circumstances: tuple[Difference, ...]
+    same_graph: bool
+    steps: tuple[StepChange, ...]
+    total: tuple[float, float]
+    ops: tuple[OpChange, ...]
+    appeared: tuple[OneSided, ...]
+    went: tuple[OneSided, ...]
+
+
+def compare(a: Profile, b: Profile) -> Comparison:
+    """What changed from A to B.
+
+    An op is told of at the most threads that both measured: what a step runs at is near that, on a
+    machine whose cores are used. The verdict on it is from that case; the other cases are counted.
+    """
+    in_a, in_b = ({op.key: op for op in profile.ops} for profile in (a, b))
+    common = [(in_a[key], in_b[key]) for key in in_a if key in in_b]
+    ops = _ops(common)
+    graphs = [{step.signature for step in profile.steps} for profile in (a, b)]
+    return Comparison(
+        circumstances=tuple(_circumstances(a, b)),
+        same_graph=graphs[0] == graphs[1],
+        steps=tuple(_steps(a.steps, b.steps)),
+        total=(
+            sum(op.change.a * op.count_a for op in ops),
+            sum(op.change.b * op.count_b for op in ops),
+        ),
+        ops=tuple(sorted(ops, key=lambda op: (-abs(op.effect), op.key))),
+        appeared=_one_sided(op for op in b.ops if op.key not in in_a),
+        went=_one_sided(op for op in a.ops if op.key not in in_b),
+    )
+
+
+def _circumstances(a: Profile, b: Profile) -> list[Difference]:
+    return differences(
+        [
+            ("machine", a.machine.name, b.machine.name),
+            ("cores", len(a.machine.cores), len(b.machine.cores)),
+            ("CPU quota", a.machine.quota, b.machine.quota),
+            ("topology or CPUs", a.machine.fingerprint, b.machine.fingerprint),
+            ("TensorFlow", a.tensorflow.version, b.tensorflow.version),
+            ("TensorFlow build", a.tensorflow.git, b.tensorflow.git),
+            ("Python", a.tensorflow.python, b.tensorflow.python),
+            ("dltune", a.dltune, b.dltune),
+            ("intra-op threads", a.settings.intra, b.settings.intra),
+            ("inter-op threads", a.settings.inter, b.settings.inter),
+            ("command", " ".join(a.command), " ".join(b.command)),
+            ("counters", _counted(a), _counted(b)),
+            ("incomplete because", a.partial, b.partial),
+        ]
+    )
+
+
+def _counted(profile: Profile) -> str:
+    return profile.counters.asked if profile.counters else "none"
+
+
+def _steps(a: Sequence[Step], b: Sequence[Step]) -> Iterator[StepChange]:
+    """Steps of the same graph; of other graphs, those in the same place."""
+    by_graph = {step.signature: step for step in b}
+    pairs = []
+    for index, step in enumerate(a):
+        other = by_graph.get(step.signature) or (b[index] if len(a) == len(b) else None)
+        if other and other.wall.median > 0 and step.wall.median > 0:
+            pairs.append((step, other))
+    found = intervals([Pair(one.wall, other.wall) for one, other in pairs])
+    for (one, other), interval in zip(pairs, found, strict=True):
+        change = _change(one.wall.median, other.wall.median, interval)
+        yield StepChange(
+            name=one.name or one.signature,
+            change=change,
+            verdict=change.verdict,
+            spread_a=one.wall.spread,
+            spread_b=other.wall.spread,
+        )
+
+
+def _ops(common: Sequence[tuple[Op, Op]]) -> list[OpChange]:
+    cases = []
+    for index, (a, b) in enumerate(common):
+        there = {(time.threads, time.placement): time for time in b.times}
+        for time in a.times:
+            other = there.get((time.threads, time.placement))
+            if other and time.median > 0 and other.median > 0:
+                cases.append((index, time, other))
+    found = intervals([Pair(a, b) for _, a, b in cases])
+    by_op: dict[int, list[tuple[OpTime, OpTime, Change]]] = {}
+    for (index, a, b), interval in zip(cases, found, strict=True):
+        by_op.setdefault(index, []).append((a, b, _change(a.median, b.median, interval)))
+    return [_op(*common[index], measured) for index, measured in by_op.items()]
+
+
+def _op(a: Op, b: Op, cases: Sequence[tuple[OpTime, OpTime, Change]]) -> OpChange:
+    # of the most threads the placement that is faster in A: what a plan would take
+    one, other, change = max(cases, key=lambda case: (case[0].threads, -case[0].median))
+    verdicts = Counter(found.verdict for _, _, found in cases)
+    return OpChange(
+        key=a.key,
+        type=a.type,
+        threads=one.threads,
+        placement=one.placement,
+        count_a=a.count,
+        count_b=b.count,
+        effect=other.median * b.count - one.median * a.count,
+        change=change,
+        verdict=change.verdict,
+        spread_a=one.spread,
+        spread_b=other.spread,
+        cases=len(cases),
+        slower=verdicts["slower"],
+        faster=verdicts["faster"],
+    )
+
+
+def _change(a: float, b: float, interval: tuple[float, float] | None) -> Change:
+    low, high = interval or (None, None)
+    return Change(a, b, b / a, low, high)
+
+
+def _one_sided(ops: Iterator[Op]) -> tuple[OneSided, ...]:
+    found = [OneSided(op.key, op.count, _seconds(op) * op.count) for op in ops]
+    return tuple(sorted(found, key=lambda op: (-op.seconds, op.key)))
+
+
+def _seconds(op: Op) -> float:
+    one = next((time.median for time in op.times if time.threads == 1), None)
+    return one if one is not None else op.own or 0.0

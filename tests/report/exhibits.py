@@ -1,0 +1,112 @@
+"""Documents for the report's tests: a small network with timelines, its plan, a bench of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import synthetic
+
+from dltune.documents import bench as bench_document
+from dltune.documents import files
+from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
+from dltune.documents.plan import Plan
+from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
+from dltune.plan.anchor import anchored
+from dltune.plan.choose import choose
+from dltune.plan.document import document
+from dltune.statistics import median, ratio_interval
+
+
+def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
+    """With a measured timeline (the simulated one under the job's own settings), counters, memory
+    and the parts of a step."""
+    made = synthetic.network(
+        synthetic.machine(cores), layers=layers, seed=seed, span=0.04, between=0.002
+    )
+    workload, _ = anchored(made)
+    timeline = workload.uniform(made.settings.intra, made.settings.inter).timelines[0]
+    step = made.steps[0]
+    nodes = tuple(
+        msgspec.structs.replace(node, start=start, end=end)
+        if node.op is not None and end > start
+        else node
+        for node, start, end in zip(step.nodes, timeline.start, timeline.end, strict=True)
+    )
+    step = msgspec.structs.replace(
+        step,
+        nodes=nodes,
+        parts=(Part("ops", 0.03), Part("executor", 0.008), Part("python", 0.004)),
+        lines=(Line("train.py:12 (fit)", 0.7), Line("data.py:3 (load)", 0.3)),
+    )
+    ops = tuple(
+        msgspec.structs.replace(
+            op,
+            times=tuple(
+                msgspec.structs.replace(
+                    time, counts=(Count("task-clock", time.median * time.threads, 0.1, 5),)
+                )
+                for time in op.times
+            ),
+        )
+        for op in made.ops
+    )
+    return msgspec.structs.replace(
+        made,
+        steps=(step,),
+        ops=ops,
+        memory=Memory(2**20, 3 * 2**20),
+        counters=Counters(
+            "software",
+            "no hardware events here",
+            (("task-clock",),),
+            (Total("faults", 1, 2, 3, 6),),
+        ),
+    )
+
+
+def plan(found: Profile, strategy: str = "auto") -> Plan:
+    workload, _ = anchored(found)
+    return document(found, found.machine, choose(workload, strategy).threads(workload))
+
+
+def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Bench:
+    """`times`: by setting the step of each round, in seconds; the first is the reference."""
+    reference = next(iter(times))
+    settings = []
+    for name, steps in times.items():
+        found = ratio_interval(list(zip(steps, times[reference], strict=False)))
+        settings.append(
+            Setting(
+                name=name,
+                intra=2,
+                inter=1,
+                cpus=None,
+                predicted=steps[0],
+                turns=tuple(Turn(n, (s, s * 1.01), s, 10, 5) for n, s in enumerate(steps)),
+                summary=Summary(
+                    step=Samples(len(steps), min(steps), median(steps), 0.02),
+                    ratio=None
+                    if name == reference
+                    else Ratio(found.median, found.low, found.high, found.confidence, found.rounds),
+                    efficiency=None,
+                    cpu_seconds=1.0,
+                    voluntary=10,
+                    involuntary=5,
+                ),
+            )
+        )
+    return Bench(
+        schema=bench_document.SCHEMA,
+        created="2026-01-01T00:00:00+00:00",
+        dltune="0",
+        partial=None,
+        command=("python", "train.py"),
+        machine=there.machine,
+        tensorflow="2.21.0",
+        plan=files.digest(made),
+        strategy=made.threads.strategy if made.threads else "",
+        reference=reference,
+        rounds=max(map(len, times.values())),
+        settings=tuple(settings),
+    )

@@ -1,0 +1,72 @@
+"""Axes and thinned series."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.report.charts.axis import Axis, round_step, up_to
+from dltune.report.charts.thin import thinned
+
+numbers = st.floats(1e-9, 1e9)
+
+
+@given(numbers)
+def test_steps_are_round(least: float) -> None:
+    step = round_step(least)
+    assert least * (1 - 1e-9) <= step <= least * 2.5 * (1 + 1e-9)
+    assert (
+        min(abs(step / 10 ** math.floor(math.log10(step * 1.0001)) - f) for f in (1, 2, 5)) < 1e-6
+    )
+
+
+@given(numbers, st.integers(2, 12))
+def test_ticks_are_few_and_on_the_axis(high: float, most: int) -> None:
+    ticks = Axis(0.0, high).ticks(most)
+    assert 1 <= len(ticks) <= most
+    assert all(0 <= value <= high * (1 + 1e-6) for value, _ in ticks)
+
+
+@given(st.lists(numbers, max_size=5))
+def test_an_axis_holds_its_values(values: list[float]) -> None:
+    high = up_to(values)
+    assert high > 0
+    assert all(value <= high * (1 + 1e-6) for value in values)
+
+
+def test_logarithmic() -> None:
+    axis = Axis(0.01, 100.0, log=True)
+    assert [text for _, text in axis.ticks(6)] == ["0.01", "0.1", "1", "10", "100"]
+    assert axis.at(1.0) == 0.5
+    assert axis.at(0.0) == 0.0
+    assert axis.at(1e9) == 1.0
+
+
+def test_large_numbers_are_short() -> None:
+    assert [t for _, t in Axis(0.0, 2e6).ticks(3)] == ["0", "1M", "2M"]
+    assert [t for _, t in Axis(0.0, 40e3).ticks(3)] == ["0", "20k", "40k"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=30),
+    st.integers(1, 17),
+)
+def test_thinned_keeps_range_and_mean(steps: list[tuple[int, int]], columns: int) -> None:
+    points, at = [], 0
+    for gap, level in steps:
+        points.append((float(at), float(level)))
+        at += gap
+    band, mean = thinned(points, float(at), columns)
+    fine = [next(v for t, v in reversed(points) if t <= i / 50) for i in range(50 * at)]
+    assert max(high for _, _, high in band) == max(fine)
+    assert min(low for _, low, _ in band) == min(fine)
+    width = at / columns
+    for column, (_, value) in enumerate(mean):
+        left, right = column * width, (column + 1) * width
+        area = sum(
+            level * max(0.0, min(right, until) - max(left, start))
+            for (start, level), until in zip(points, [*(t for t, _ in points[1:]), at], strict=True)
+        )
+        assert math.isclose(value, area / width, abs_tol=1e-6)

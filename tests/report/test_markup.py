@@ -1,0 +1,58 @@
+"""Text becomes markup in one place, and what it holds is shown."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from page_parsed import parsed
+
+from dltune.report.markup import LONGEST, Markup, data, escaped, short, tag, visible
+
+
+@given(st.text(max_size=300))
+def test_text_never_becomes_an_element(text: str) -> None:
+    page = parsed(tag("p", text, title=text, data_x=text).encode())
+    assert [element.name for element in page.elements] == ["p"]
+    assert page.elements[0].text == visible(text)
+    assert page.elements[0].attributes == {"title": visible(text), "data-x": visible(text)}
+
+
+@given(st.text(max_size=300))
+def test_what_cannot_be_seen_is_written_out(text: str) -> None:
+    seen = visible(text)
+    assert seen.isprintable()
+    assert visible(seen) == seen
+
+
+def test_direction_marks_and_control_characters() -> None:
+    assert visible("a\u202eb\x1b[31m\n\x00\u200b") == "a\\u202eb\\x1b[31m\\n\\x00\\u200b"
+    assert visible("Größe μ 矩阵") == "Größe μ 矩阵"
+
+
+def test_long_names_are_cut_in_the_middle() -> None:
+    name = "a" * 10_000 + "end"
+    assert len(short(name)) == 240
+    assert short(name).endswith("aend")
+    assert "…" in short(name)
+    assert len(escaped("x" * 10_000)) == LONGEST
+
+
+def test_markup_is_escaped_once() -> None:
+    inner = tag("b", "<&>")
+    assert tag("p", inner) == "<p><b>&lt;&amp;&gt;</b></p>"
+    assert tag("p", [inner, None, ["x"]]) == "<p><b>&lt;&amp;&gt;</b>x</p>"
+
+
+def test_attributes_that_are_nothing_are_left_out() -> None:
+    assert tag("input", hidden=None, checked=True, open=False) == "<input checked>"
+    assert isinstance(tag("br"), Markup)
+
+
+@given(st.text(max_size=100))
+def test_data_ends_nowhere_but_at_its_end(text: str) -> None:
+    content = json.dumps({"name": text, "end": "</script><!--"}).encode()
+    page = parsed(data("source", content).encode())
+    assert [element.name for element in page.elements] == ["script"]
+    assert json.loads(page.elements[0].text) == json.loads(content)
