@@ -13,6 +13,7 @@ from dltune.io.report.shown import count, file_name, share, size
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dltune.io.report.data_files import Known
     from dltune.io.report.watch import Watch
 
 QUIET_SECONDS = 15.0
@@ -70,7 +71,7 @@ def _files(watch: Watch) -> Table:
     return table
 
 
-def _came(file) -> int:  # type: ignore[no-untyped-def]
+def _came(file: Known) -> int:
     return max(0, file.last.seen - file.first.seen) if file.last and file.first else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from dltune.errors import JobFailed, UsageError
 if TYPE_CHECKING:
     from dltune.documents.files import Output
     from dltune.documents.io import Io
+    from dltune.io.report.processes import Tree
 
 PID_SECONDS = 30.0
 
@@ -114,7 +115,10 @@ def _watch_job(job: tuple[str, ...], seconds: float | None) -> tuple[Io, int]:
         return document, 0 if ended else running.exit_code or 0
 
 
-def _watched(tree, subject, seconds, over) -> tuple[Io, bool]:  # type: ignore[no-untyped-def]
+def _watched(
+    tree: Tree, subject: str, seconds: float | None, over: Callable[[], bool]
+) -> tuple[Io, bool]:
+    """The report, and whether a signal ended the watch."""
     from dltune.cli import interrupts
     from dltune.cli.io_live import live
     from dltune.io.report.document import assemble
@@ -146,7 +150,7 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
             sorted({int(part) for part in counts}),
             seconds or 60.0,
             say=line.say,
-            tell=lambda text: line.show(text, (text,)),
+            tell=lambda text: line.show(text, (text.partition(",")[0],)),
         )
 
 

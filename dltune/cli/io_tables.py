@@ -6,7 +6,7 @@ import click
 
 from dltune.cli.tables import table
 from dltune.documents.io import Experiment, Io, Measured, Process, Thread, Watch
-from dltune.io.report.shown import count, file_name, rate, share, size
+from dltune.io.report.shown import count, file_name, rate, requests, share, size
 
 FILES, THREADS = 12, 12
 
@@ -220,9 +220,8 @@ def _experiment(experiment: Experiment) -> None:
         )
     ceiling = experiment.ceiling
     click.echo(
-        f"the storage gave at most {_speed(ceiling.throughput)}: {ceiling.parallel} requests of "
-        f"{size(ceiling.block)} at once, {ceiling.method}; one reader as LMDB reads reaches "
-        f"{share(experiment.share_of_ceiling)} of it"
+        f"the storage gave at most {_speed(ceiling.throughput)}, by {requests(ceiling)}; one "
+        f"reader through a mapping reaches {share(experiment.share_of_ceiling)} of it"
     )
 
 

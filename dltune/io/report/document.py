@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from dltune import __version__
@@ -13,6 +14,7 @@ from dltune.io.report import pattern
 from dltune.io.report.data_files import Key, Known
 from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.faults import AROUND, PAGE
+from dltune.io.report.processes import Reads
 from dltune.io.report.storage import storage
 from dltune.io.report.watch import FileOfProcess, ProcessSeen, ThreadSeen, Watch
 
@@ -66,8 +68,10 @@ def _cpu(thread: ThreadSeen) -> float:
 def _process(seen: ProcessSeen) -> io.Process:
     # a thread's number may be given again: the one seen last stands for it
     threads = {tid: thread for (tid, _), thread in seen.threads.items()}
-    first, last = seen.first_reads, seen.last_reads
-    told = first is not None and last is not None
+    reads = None
+    if seen.first_reads is not None and seen.last_reads is not None:
+        first, last = seen.first_reads, seen.last_reads
+        reads = Reads(*(max(0, b - a) for a, b in zip(astuple(first), astuple(last), strict=True)))
     return io.Process(
         pid=seen.pid,
         parent=seen.parent,
@@ -79,9 +83,9 @@ def _process(seen: ProcessSeen) -> io.Process:
         threads_ended=len(seen.threads) - len(seen.running & seen.threads.keys()),
         major=max(0, seen.last_stat.major - seen.first_stat.major),
         minor=max(0, seen.last_stat.minor - seen.first_stat.minor),
-        read_calls=max(0, last.calls - first.calls) if told else None,
-        read=max(0, last.copied - first.copied) if told else None,
-        storage_bytes=max(0, last.storage - first.storage) if told else None,
+        read_calls=reads.calls if reads else None,
+        read=reads.copied if reads else None,
+        storage_bytes=reads.storage if reads else None,
     )
 
 

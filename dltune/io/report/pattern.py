@@ -16,8 +16,10 @@ from dltune.documents.io import PatternKind
 
 # fewer accesses than this tell nothing
 LEAST = 8
-# of accesses: with fewer jumps than that a reader goes on sequentially
-FEW_JUMPS = 0.04
+# jumps that a sequential reader may make: to the file's header, to the next epoch
+FEW_JUMPS = 3
+# of all that was passed over: pieces so long are epochs
+EPOCH = 0.25
 # of jumps: forward, or of nearly the common length
 MOST, REGULAR = 0.85, 0.6
 # jumps within this of the median have the common length
@@ -43,7 +45,8 @@ def classify(accesses: Sequence[tuple[int, int]], near: int) -> Found:
     pieces = _pieces(accesses, near)
     run = statistics.median(end - start for start, end in pieces)
     jumps = [b[0] - a[0] for a, b in itertools.pairwise(pieces)]
-    if len(jumps) <= max(1.0, FEW_JUMPS * len(accesses)):
+    span = max(end for _, end in pieces) - min(start for start, _ in pieces)
+    if len(jumps) <= FEW_JUMPS or run >= EPOCH * span:
         return Found("sequential", None, run)
     forward = [jump for jump in jumps if jump > 0]
     share = len(forward) / len(jumps)
@@ -87,12 +90,17 @@ def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> F
 
 
 def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """Start and end of each. A single access elsewhere, to a page of an index such as LMDB's leaf
+    pages, does not end the piece that goes on behind it."""
     pieces: list[tuple[int, int]] = []
     start, end = accesses[0][0], accesses[0][0] + accesses[0][1]
-    for offset, length in accesses[1:]:
+    for at, (offset, length) in enumerate(accesses[1:], start=1):
         # a step back into the piece is a page of it that is touched again
         if start <= offset <= end + near:
             end = max(end, offset + length)
+            continue
+        follows = accesses[at + 1][0] if at + 1 < len(accesses) else None
+        if follows is not None and end <= follows <= end + near:
             continue
         pieces.append((start, end))
         start, end = offset, offset + length

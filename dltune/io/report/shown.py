@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dltune.documents.io import Ceiling
+
 
 def size(value: float | None) -> str:
     """Bytes: "812 B", "64 KiB", "1.5 GiB"; "?" for what is not known."""
@@ -19,6 +21,13 @@ def size(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """Bytes a second."""
     return "?" if value is None else f"{size(value)}/s"
+
+
+def requests(ceiling: Ceiling) -> str:
+    """How the most that a storage gave was asked for."""
+    how = "O_DIRECT" if ceiling.method == "direct" else ceiling.method
+    at_once = f"{ceiling.parallel} at once" if ceiling.parallel > 1 else "one after the other"
+    return f"requests of {size(ceiling.block)}, {at_once} ({how})"
 
 
 def share(value: float | None) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.io import Pressure
@@ -369,7 +369,7 @@ class Watch:
         self.faults.begin([(pid, tid) for _, _, _, pid, tid in ranked])
 
     def _end_burst(self) -> None:
-        mappings = {}
+        mappings: dict[int, Sequence[Mapping]] = {}
         for seen in self.processes.values():
             if not seen.ended:
                 mappings[seen.pid] = seen.mappings

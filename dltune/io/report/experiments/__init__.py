@@ -1,0 +1,11 @@
+"""A file read cold in several ways that take turns, as the thesis "Towards Scalable Deep Learning"
+(LMDBIO, chapters 3 to 5) measured Caffe's reading on its machines.
+
+    records      where the file's records lie
+    reader       one reading process: what it is told to read, and what that cost it
+    readers      such processes, kept for the whole session
+    cold         pages dropped from the page cache, and whether they are gone
+    ways         what is compared: strided readers, block sizes, shuffled order, the ceiling
+    session      all of it, within a time that is told before
+    findings     what follows
+"""

@@ -1,0 +1,32 @@
+"""A file's pages dropped from the page cache, and whether they are gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.io.report.cached import cached
+from dltune.io.report.shown import size
+
+# bytes of a file that may stay, or this share of it: pages under writeback, in other CPUs' lists
+LEFT, LEFT_SHARE = 1 << 20, 0.02
+
+
+def drop(path: Path, descriptor: int) -> bool:
+    """Drop the pages of an open file. Whether it is known that they are gone; False where the page
+    cache tells this user nothing, and reads have to show it.
+
+    Raises UsageError when they stay: another process has them mapped, or the file lies in memory.
+    """
+    os.fdatasync(descriptor)  # pages that are not written yet would stay
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    left = cached(descriptor)
+    if left is None:
+        return False
+    if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
+        return True
+    raise UsageError(
+        f"{path} cannot be read cold: {size(left.now)} of it stay in memory",
+        remedy="end the processes that have it mapped, or copy it to a disk if it lies in memory",
+    )

@@ -1,0 +1,105 @@
+"""Where the records of a file lie: those of its format, else equal pieces."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents.io import FileFormat
+from dltune.errors import UsageError
+
+# of files whose format has no records, or none known here
+PIECE = 128 << 10
+
+
+@dataclass(frozen=True)
+class Records:
+    """Offsets and sizes in bytes, in the order of keys or of the file. `real`: those of the format;
+    else equal pieces."""
+
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+    real: bool
+
+    def window(self, limit: int) -> Records:
+        """The first records, of `limit` bytes together; at least 8, or all."""
+        total = n = 0
+        while n < len(self.sizes) and (total < limit or n < 8):
+            total += self.sizes[n]
+            n += 1
+        return Records(self.offsets[:n], self.sizes[:n], self.real)
+
+
+def records(path: Path, descriptor: int, kind: FileFormat, limit: int) -> Records:
+    """The first records of about `limit` bytes of an open file.
+
+    Raises UsageError for a damaged LMDB file.
+    """
+    if kind == "lmdb":
+        return _lmdb(path, limit)
+    size = os.fstat(descriptor).st_size
+    found = None
+    if kind == "npy":
+        found = _npy(descriptor, size)
+    elif kind == "tfrecord":
+        found = _tfrecord(descriptor, size, limit)
+    return found or _pieces(0, size, PIECE, real=False)
+
+
+def _lmdb(path: Path, limit: int) -> Records:
+    """Of the database with the most bytes."""
+    import numpy as np
+
+    from dltune.io.lmdb.index import Index
+
+    index = max(Index.all(path), key=lambda one: int(one.sizes.sum(dtype=np.uint64)))
+    keep = np.flatnonzero(index.sizes)
+    ends = np.cumsum(index.sizes[keep], dtype=np.uint64)
+    keep = keep[: max(8, int(np.searchsorted(ends, limit)) + 1)]
+    if not len(keep):
+        raise UsageError(f"{path} has no records", remedy="name a database that has some")
+    return Records(index.offsets[keep].tolist(), index.sizes[keep].tolist(), real=True)
+
+
+def _npy(descriptor: int, size: int) -> Records | None:
+    """Rows of the first axis; small ones are put together to a page."""
+    import io
+
+    from numpy.lib import format as npy
+
+    head = io.BytesIO(os.pread(descriptor, 1 << 16, 0))
+    try:
+        version = npy.read_magic(head)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(head)
+    except ValueError:
+        return None
+    row = int(math.prod(shape[1:])) * dtype.itemsize
+    if fortran or dtype.hasobject or not shape or row == 0:
+        return None
+    if row < 4096:
+        row *= -(-4096 // row)
+    return _pieces(head.tell(), size, row, real=True)
+
+
+def _tfrecord(descriptor: int, size: int, limit: int) -> Records | None:
+    """Each record: length in 8 bytes, 4 of checksum, the data, 4 of checksum."""
+    offsets, sizes = [], []
+    at = 0
+    while at + 16 <= size and at < limit:
+        (length,) = struct.unpack("<Q", os.pread(descriptor, 8, at))
+        if at + length + 16 > size:
+            break
+        offsets.append(at)
+        sizes.append(length + 16)
+        at += length + 16
+    return Records(offsets, sizes, real=True) if len(offsets) >= 8 else None
+
+
+def _pieces(start: int, end: int, piece: int, *, real: bool) -> Records:
+    offsets = range(start, max(start + 1, end - piece + 1), piece)
+    return Records(offsets, [min(piece, end - offset) for offset in offsets], real)
