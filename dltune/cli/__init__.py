@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
+    "io-report": "Why reading the data is slow: a running job, or a file read in every way.",
     "lmdb": "Where the records of an LMDB file lie, its keys, and whether it is sound.",
 }
 
@@ -33,7 +34,9 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"dltune.cli.{name}").command
+        command: click.Command = importlib.import_module(
+            f"dltune.cli.{name.replace('-', '_')}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
