@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -95,7 +96,8 @@ def append(path: Path, added: Entry) -> None:
                     raise UsageError(f"cannot write {path}: the disk is full")
                 os.fsync(handle)
             except OSError:
-                os.ftruncate(handle, size)
+                with contextlib.suppress(OSError):  # what is no file has nothing to be cut
+                    os.ftruncate(handle, size)
                 raise
         finally:
             os.close(handle)

@@ -44,4 +44,5 @@ def render(result: Result) -> bytes:
         else:
             ET.SubElement(case, "system-out").text = text
     ET.indent(root)
-    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    rendered: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return rendered + b"\n"

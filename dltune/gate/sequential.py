@@ -103,7 +103,7 @@ def ratio_interval(ratios: Sequence[float], confidence: float) -> Interval:
     high = -_bound([-x for x in logs], needed)
     return Interval(
         median=statistics.median(ratios),
-        low=math.exp(low),
+        low=math.exp(low) if low > -math.inf else low,
         high=math.exp(high) if high < math.inf else math.inf,
         rounds=len(ratios),
     )

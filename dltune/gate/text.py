@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 LONGEST = 200
 
 
 def visible(text: str, longest: int = LONGEST) -> str:
     """`text` on one line without what is not seen: controls, direction marks and other formats,
-    halves of surrogate pairs and unassigned characters become escapes; cut to `longest`."""
-    shown = "".join(c if _harmless(c) else _escaped(c) for c in text[: longest + 1])
+    separators but the space, halves of surrogate pairs and unassigned characters become
+    escapes; cut to `longest`."""
+    shown = "".join(c if c.isprintable() else _escaped(c) for c in text[: longest + 1])
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
-
-
-def _harmless(character: str) -> bool:
-    # Cc control, Cf format (direction marks among them), Cs, Co, Cn; Zl and Zp end lines
-    return unicodedata.category(character)[0] != "C" and unicodedata.category(character) not in (
-        "Zl",
-        "Zp",
-    )
 
 
 def _escaped(character: str) -> str:

@@ -1,0 +1,222 @@
+"""Files that a gate reads and keeps: baselines, pyperf's, histories, documents of others."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from pathlib import Path
+
+import made
+import msgspec
+import pytest
+
+from dltune.documents import gate as doc
+from dltune.documents.plan import SCHEMA as PLAN
+from dltune.documents.plan import Plan, Prediction, Threads, Uniform
+from dltune.errors import UsageError
+from dltune.gate import against, documents, history, pyperf_file
+from dltune.gate.config import Config, Limit
+
+pyperf = pytest.importorskip("pyperf")
+
+
+def baseline(**changed) -> doc.Baseline:
+    values = {
+        "schema": doc.BASELINE_SCHEMA,
+        "created": "2026",
+        "dltune": "0",
+        "machine": made.HERE,
+        "command": ("python", "train.py"),
+        "kind": "whole",
+        "commit": None,
+        "measured": (doc.Measured("time", "s", tuple(1.0 + i / 1000 for i in range(15))),),
+    }
+    return doc.Baseline(**(values | changed))
+
+
+def written(path: Path, document: msgspec.Struct) -> Path:
+    path.write_bytes(msgspec.json.encode(document))
+    return path
+
+
+def write_pyperf(path: Path, **benchmarks: list[list[float]]) -> Path:
+    suite = pyperf.BenchmarkSuite(
+        [
+            pyperf.Benchmark(
+                [pyperf.Run(v, metadata={"name": name}, collect_metadata=False) for v in runs]
+            )
+            for name, runs in benchmarks.items()
+        ]
+    )
+    suite.dump(str(path), replace=True)
+    return path
+
+
+def test_pyperf_s_own_files_are_read(tmp_path: Path) -> None:
+    path = write_pyperf(tmp_path / "x.json", parse=[[1.0, 3.0, 2.0], [4.0]], one=[[5.0, 6.0]])
+    assert pyperf_file.is_one(path)
+    assert pyperf_file.load(path) == {"pyperf:parse": [2.0, 4.0], "pyperf:one": [5.0, 6.0]}
+    packed = write_pyperf(tmp_path / "x.json.gz", parse=[[1.0], [2.0]])
+    assert pyperf_file.load(packed) == {"pyperf:parse": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{}", "is not a pyperf file"),
+        ('{"version": "1.0", "benchmarks": []}', "holds no value"),
+        ('{"version": "1.0", "benchmarks": [{"runs": [{"values": [0]}]}]}', "not above 0"),
+        (
+            '{"version": "1.0", "benchmarks": [{"runs": [{"values": [1]}], '
+            '"metadata": {"unit": "byte"}}]}',
+            "is in byte",
+        ),
+        ('{"version": "1.0", "benchmarks": [{"runs": [{"values": [NaN]}]}]}', "not a pyperf file"),
+    ],
+)
+def test_what_is_no_pyperf_file(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=told):
+        pyperf_file.load(path)
+
+
+def test_two_pyperf_files_are_judged(tmp_path: Path) -> None:
+    runs = [[1.0 + i / 500] for i in range(20)]
+    slow = [[1.3 * run[0]] for run in runs]
+    before = against.load(write_pyperf(tmp_path / "a.json", same=runs, slower=runs, gone=runs))
+    now = against.load(write_pyperf(tmp_path / "b.json", same=runs, slower=slow, new=runs))
+    verdicts = against.compare(before, now, Config()).verdicts
+    assert {v.metric: v.outcome for v in verdicts} == {
+        "pyperf:same": "undecided",  # the two files' own spread is wider than the limit
+        "pyperf:slower": "fail",
+    }
+    config = Config(limits=(Limit("pyperf:s*", ratio=1.5),), unlimited=False)
+    assert {v.outcome for v in against.compare(before, now, config).verdicts} == {"pass"}
+    other = against.load(write_pyperf(tmp_path / "c.json", elsewhere=runs))
+    with pytest.raises(UsageError, match="nothing in common"):
+        against.compare(before, other, Config())
+
+
+def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
+    before = against.load(written(tmp_path / "b.json", baseline()))
+    assert against.require_machine(before, made.HERE, other=False) is None
+    elsewhere = msgspec.structs.replace(made.HERE, name="\x1b[2Janother")
+    with pytest.raises(UsageError, match="another machine") as caught:
+        against.require_machine(before, elsewhere, other=False)
+    assert "\x1b" not in str(caught.value)
+    assert "another machine" in (against.require_machine(before, elsewhere, other=True) or "")
+    against.require_command(before, ["python", "train.py"])
+    with pytest.raises(UsageError, match=r"is of another command: python train\.py"):
+        against.require_command(before, ["python", "other.py"])
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"{}", "dltune.gate-baseline"),
+        (msgspec.json.encode(baseline(schema="dltune.gate-baseline/2")), "this dltune reads"),
+        (msgspec.json.encode(baseline(schema="dltune.profile/1")), "is a 'dltune.profile/1'"),
+        (msgspec.json.encode(baseline(measured=())), "nothing was measured"),
+        (
+            msgspec.json.encode(baseline(measured=(doc.Measured("time", "s", ()),))),
+            r"values: none",
+        ),
+        (
+            msgspec.json.encode(baseline(measured=(doc.Measured("time", "s", (-1.0,)),))),
+            "negative or not finite",
+        ),
+        (
+            msgspec.json.encode(baseline()).replace(b"1.001", b"NaN"),
+            "malformed",
+        ),
+        (b"\x1f\x8bdamaged", "damaged gzip"),
+    ],
+)
+def test_what_is_no_baseline(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "b.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=told):
+        against.load(path)
+
+
+def test_a_result_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    bad = made.result(made.verdict(low=2.0, high=1.0), made.verdict(median=-1.0), confidence=2.0)
+    with pytest.raises(UsageError) as caught:
+        doc.load(written(tmp_path / "r.json", bad))
+    for fault in ("confidence", "the interval ends at 1.0, before 2.0", "median: -1.0"):
+        assert fault in str(caught.value)
+    good = made.result(made.verdict())
+    assert doc.load(written(tmp_path / "good.json", good)) == good
+
+
+def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    assert history.load(path) == []
+    entry = history.entry(made.result(made.verdict(), made.verdict("time", "fail")))
+    threads = [threading.Thread(target=history.append, args=(path, entry)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert history.load(path) == [entry] * 20
+
+
+def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history.append(path, history.entry(made.result(made.verdict())))
+    with open(path, "a") as file:
+        file.write('{"half":')
+    with pytest.raises(UsageError, match="line 2, is no gate"):
+        history.load(path)
+    with pytest.raises(UsageError, match="cannot write"):
+        history.append(tmp_path, history.entry(made.result(made.verdict())))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.symlink_to("/dev/full")
+    with pytest.raises(UsageError, match="No space left"):
+        history.append(path, history.entry(made.result(made.verdict())))
+
+
+def test_numbers_of_other_reports(tmp_path: Path) -> None:
+    limit = Limit("io_amplification", 1.1, None, "io.json", "reads.1.amplification")
+    (tmp_path / "io.json").write_text('{"reads": [{}, {"amplification": 2.5}]}')
+    assert documents.value(limit, tmp_path) == 2.5
+    (tmp_path / "io.json").write_bytes(gzip.compress(b'{"reads": [0, {"amplification": 3}]}'))
+    assert documents.value(limit, tmp_path) == 3
+    for content, told in (
+        ("{}", "there is no 'reads'"),
+        ('{"reads": [1]}', "there is no '1'"),
+        ('{"reads": [1, {"amplification": true}]}', "is not a number"),
+        ('{"reads": [1, {"amplification": -1}]}', "negative or not finite"),
+        ("[", "is not JSON"),
+    ):
+        (tmp_path / "io.json").write_text(content)
+        with pytest.raises(UsageError, match=told):
+            documents.value(limit, tmp_path)
+    with pytest.raises(UsageError, match="cannot read"):
+        documents.value(Limit("io_amplification", 1.1, None, "none", "x"), tmp_path)
+    assert "an I/O report is not given" in (documents.why_missing(Limit("io_amplification")) or "")
+    assert "no plan is given" in (documents.why_missing(Limit("plan_step_time")) or "")
+
+
+def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
+    predictions = tuple(Prediction(n, s, 1.0, 1.0) for n, s in (("default", 2.0), ("s1+s2", 1.5)))
+    plan = Plan(
+        *(PLAN, "2026", "0", "00", made.HERE.fingerprint, "x", 2, "2.21.0", ("a",)),
+        Threads("s1+s2", Uniform(1, 1), False, False, 0.0, (), predictions),
+    )
+    written(tmp_path / "plan.json", plan)
+    limit = Limit("plan_step_time", at_most=1.0, document="plan.json")
+    assert documents.value(limit, tmp_path) == 1.5
+    written(tmp_path / "plan.json", msgspec.structs.replace(plan, threads=None))
+    with pytest.raises(UsageError, match="no section for threads"):
+        documents.value(limit, tmp_path)
+    (tmp_path / "plan.json").write_text(json.dumps({"schema": "dltune.profile/1"}))
+    with pytest.raises(UsageError, match=r"expected 'dltune\.plan/1'"):
+        documents.value(limit, tmp_path)

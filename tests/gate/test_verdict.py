@@ -1,0 +1,87 @@
+"""Where the interval lies beside the limit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.gate.config import Limit
+from dltune.gate.verdict import Sample, decided, judge, overall
+
+RATIO = Limit("step_time", ratio=1.03)
+
+
+def paired(ratio: float, rounds: int, metric: str = "step_time") -> Sample:
+    base = [1.0 + 0.1 * (i % 3) for i in range(rounds)]
+    return Sample(metric, "s", base, [b * ratio for b in base])
+
+
+@pytest.mark.parametrize(("ratio", "outcome"), [(1.0, "pass"), (1.02, "pass"), (1.2, "fail")])
+def test_clear_ratios_are_decided_in_a_dozen_rounds(ratio: float, outcome: str) -> None:
+    (verdict,) = judge(RATIO, paired(ratio, 12), 0.98)
+    assert verdict.outcome == outcome
+    assert verdict.median == pytest.approx(ratio)
+    assert verdict.low is not None
+    assert verdict.low <= ratio * 1.0001
+
+
+def test_few_rounds_decide_nothing() -> None:
+    (verdict,) = judge(RATIO, paired(2.0, 3), 0.98)
+    assert (verdict.outcome, verdict.low, verdict.high) == ("undecided", None, None)
+    assert "too few" in verdict.why
+    assert not decided([verdict])
+
+
+def test_a_metric_with_two_limits_has_two_verdicts() -> None:
+    limit = Limit("peak_bytes", ratio=1.1, at_most=50.0)
+    sample = Sample("peak_bytes", "bytes", [100.0] * 12, [101.0] * 12)
+    ratio, value = judge(limit, sample, 0.98)
+    assert (ratio.over, ratio.outcome) == ("ratio", "pass")
+    assert (value.over, value.outcome, value.median) == ("value", "fail", 101.0)
+    assert overall([ratio, value]) == "fail"
+
+
+def test_counts_that_hardly_differ_do_not() -> None:
+    """From 0 to 3 page faults is no infinite slowdown; from 0 to 300 is."""
+    limit = Limit("page_faults", ratio=1.1)
+    for faults, outcome in ((3.0, "pass"), (300.0, "fail")):
+        sample = Sample("page_faults", "count", [0.0] * 12, [faults] * 12)
+        (verdict,) = judge(limit, sample, 0.98)
+        assert verdict.outcome == outcome
+
+
+def test_an_exact_value_needs_one_round() -> None:
+    for head, outcome in ((1.01, "pass"), (1.1, "fail")):
+        sample = Sample("plan_step_time", "s", [1.0], [head], exact=True)
+        assert judge(RATIO, sample, 0.98)[0].outcome == outcome
+
+
+def test_what_is_not_measured_is_undecided_and_no_round_helps() -> None:
+    (verdict,) = judge(RATIO, Sample("step_time", "s", missing="no unit"), 0.98)
+    assert (verdict.outcome, verdict.why) == ("undecided", "not measured: no unit")
+    assert decided([verdict])
+
+
+def test_a_baseline_s_own_spread_counts() -> None:
+    wide = [1.0 + 0.2 * (i % 5 - 2) for i in range(15)]
+    narrow = [1.0 + 0.001 * (i % 5 - 2) for i in range(15)]
+    for base, outcome in ((narrow, "fail"), (wide, "undecided")):
+        sample = Sample("step_time", "s", list(base), [1.1 * x for x in narrow], paired=False)
+        assert judge(RATIO, sample, 0.98)[0].outcome == outcome
+    few = Sample("step_time", "s", narrow[:4], narrow * 3, paired=False)
+    assert judge(RATIO, few, 0.98)[0].outcome == "undecided"
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))
+def test_any_values_give_a_verdict_that_agrees_with_its_interval(
+    pairs: list[tuple[float, float]],
+) -> None:
+    for is_paired in (True, False):
+        sample = Sample("time", "s", [b for b, _ in pairs], [h for _, h in pairs], paired=is_paired)
+        (verdict,) = judge(Limit("time", ratio=1.03), sample, 0.9)
+        if verdict.outcome == "pass":
+            assert verdict.high is not None
+            assert verdict.high <= 1.03
+        if verdict.outcome == "fail" and verdict.low is not None:
+            assert verdict.low > 1.03

@@ -1,0 +1,98 @@
+"""Commands timed whole: what they use, and how they fail."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.errors import UsageError
+from dltune.gate import instructions, whole
+from dltune.gate.side import Side
+from dltune.machine.perf import syscall
+from dltune.machine.perf.events import SOFTWARE
+
+PAGES = 5000
+
+
+def side(*command: str, folder: Path = Path("/")) -> Side:
+    return Side("head", "this checkout", command, folder)
+
+
+def python(script: str) -> Side:
+    return side(sys.executable, "-c", script)
+
+
+def test_what_a_command_and_its_children_use() -> None:
+    plain = whole.run(python("pass"), timeout=60)
+    touched = f"x = bytearray({PAGES * 4096})\nfor i in range({PAGES}): x[i * 4096] = 1"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {touched!r}])"
+    used = whole.run(python(child), timeout=60)
+    assert used["peak_bytes"] >= PAGES * 4096
+    assert used["time"] > 0
+    assert used["cpu_time"] > 0
+    assert used["page_faults"] > plain["page_faults"]
+    slept = whole.run(python("import time\nfor _ in range(200): time.sleep(1e-4)"), timeout=60)
+    assert slept["context_switches"] >= plain["context_switches"] + 150
+
+
+def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
+    checks = f"import os; assert os.getcwd() == {str(tmp_path)!r}; assert os.environ['A'] == 'b'"
+    whole.run(
+        Side("base", "base", [sys.executable, "-c", checks], tmp_path, {"A": "b"}), timeout=60
+    )
+
+
+def test_failures_name_the_side_and_show_the_last_lines() -> None:
+    failing = python("import sys; print('\\x1b[31m::error::owned ##[error]x'); sys.exit(3)")
+    with pytest.raises(UsageError) as caught:
+        whole.run(failing, timeout=60)
+    told = str(caught.value)
+    assert told.startswith("in this checkout: the command ended with exit code 3")
+    assert "| \\x1b[31m::error::owned ## [error]x" in told
+    with pytest.raises(UsageError, match="exit code 137"):
+        whole.run(python("import os; os.kill(os.getpid(), 9)"), timeout=60)
+    with pytest.raises(UsageError, match=r"took longer than 0\.2 s"):
+        whole.run(python("import time; time.sleep(60)"), timeout=0.2)
+    with pytest.raises(UsageError, match="cannot start /none"):
+        whole.run(side("/none"), timeout=1)
+
+
+def test_a_build_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
+    whole.build(side("x", folder=tmp_path), "echo done > built && test -f built", 60)
+    assert (tmp_path / "built").exists()
+    with pytest.raises(UsageError, match=r"the build failed in this checkout.*exit code 4"):
+        whole.build(side("x"), "echo no; exit 4", 60)
+
+
+def test_the_counter_counts_what_children_do() -> None:
+    """A software event stands in for the processor's where there is no such unit."""
+    counter = instructions.Counter(syscall.TYPE_SOFTWARE, SOFTWARE["page-faults"])
+    try:
+        plain = whole.run(python("pass"), timeout=60, counter=counter)["instructions"]
+        touched = f"x = bytearray({PAGES * 4096})\nfor i in range({PAGES}): x[i * 4096] = 1"
+        used = whole.run(python(touched), timeout=60, counter=counter)["instructions"]
+    finally:
+        counter.close()
+    assert 0 < plain < used
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_callgrind_counts_alike_and_more_for_more(tmp_path: Path) -> None:
+    def count(turns: int) -> float:
+        loop = f"i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done"
+        return instructions.callgrind(side("/bin/sh", "-c", loop), timeout=300)
+
+    few, again, many = count(100), count(100), count(2000)
+    assert again == pytest.approx(few, rel=1e-3)
+    assert many > few * 1.5
+    with pytest.raises(UsageError, match="under callgrind the command ended with exit code 3"):
+        instructions.callgrind(side("/bin/sh", "-c", "exit 3"), timeout=300)
+
+
+def test_callgrind_s_files() -> None:
+    assert instructions.total(b"events: Ir\nfn=(1)\n0 5\ntotals: 1234\n") == 1234
+    with pytest.raises(UsageError, match="no totals"):
+        instructions.total(b"")
