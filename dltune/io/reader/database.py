@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,12 +41,10 @@ class Database:
         if not len(self.index):
             raise UsageError(f"{path} has no records", remedy="name the database that has them")
         self.descriptor = self._opened()
+        self.close = weakref.finalize(self, os.close, self.descriptor)
 
     def __len__(self) -> int:
         return len(self.first)
-
-    def close(self) -> None:
-        os.close(self.descriptor)
 
     def current(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where in `index` the records now are that were at `positions` when it was opened."""
@@ -62,8 +61,9 @@ class Database:
             raise UsageError(f"all records of {self.path} were deleted while it was read")
         self.index = index
         self.overtaken += 1
-        os.close(self.descriptor)
+        self.close()
         self.descriptor = self._opened()
+        self.close = weakref.finalize(self, os.close, self.descriptor)
 
     def _now(self, position: int) -> int:
         key = self.first.key(position)

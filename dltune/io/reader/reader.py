@@ -44,7 +44,7 @@ class Reader:
     order, new in each epoch and the same on all ranks; None for the order of keys.
 
         with Reader("train.lmdb", batch=32, shuffle=1) as reader:
-            for records in itertools.islice(reader, len(reader)):       # an epoch
+            for records in itertools.islice(reader, reader.per_epoch):  # an epoch
                 train([decode(record.value) for record in records])
 
     Rank, number of ranks, and the ranks of this node come from the launcher's variables (Horovod,
@@ -112,7 +112,8 @@ class Reader:
             self._member.close()
             self._member = None
 
-    def __len__(self) -> int:
+    @property
+    def per_epoch(self) -> int:
         """Iterations in which all ranks together have read each record at least once."""
         return -(-self._started().records // (self.share.size * self.share.batch))
 

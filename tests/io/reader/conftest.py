@@ -1,0 +1,20 @@
+"""Lets these tests import the module beside them, and fixes what launchers would tell."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.io.reader.node import JOB_VARIABLES
+from dltune.machine import ranks, world
+
+sys.path.append(str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {name for pair in (*world.VARIABLES, *ranks.VARIABLES) for name in pair}
+    for name in {*names, *JOB_VARIABLES, "SLURM_LOCALID", "DLTUNE_PLAN"}:
+        monkeypatch.delenv(name, raising=False)
