@@ -1,16 +1,17 @@
 """How much a ratio of two medians may differ from 1 by noise alone.
 
 Of an op, a profile keeps the median of a few runs and their spread (half the interquartile range
-over the median). For normal noise the standard deviation is spread / 0.6745 medians, and the median
-of n runs has the standard error sigma * sqrt(pi / 2 / n) (Kenney and Keeping, Mathematics of
-Statistics, part 2, 1951). Two things make that too small, and both are taken from the data:
+over the median). Its standard deviation follows from the spread as for normal noise, with the
+expected quartiles of so few samples (Blom, Statistical Estimates and Transformed Beta-Variables,
+1958), and the standard error of the median from that (sigma * sqrt(pi / 2 / n)). What this does not
+know is taken from the data or allowed for:
 
-- the spread of three to eight runs is itself uncertain: an op's spread is taken to be no less than
-  the median spread of all ops of its profile;
-- the machine was not the same at both times. Ops that did not change show by how much: the ratios
-  of most ops lie around their common median as widely as noise really makes them (an empirical
-  null, Efron, Large-Scale Inference, 2010, chapter 6). All standard errors are widened until half
-  of the ops are within the quartiles of their noise.
+- the spread of a handful of runs is uncertain: an op's is taken to be no less than the median of
+  all ops, and the interval is Student's, not the normal one;
+- the machine was not the same at both times. How much that does shows in the ops that did not
+  change: a variance is added to all, until half of the ops are within the quartiles of their noise
+  (a random effect, as between studies in a meta-analysis: Paule and Mandel, J. Res. NBS 87, 1982,
+  here by medians, which changed ops do not move).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from dataclasses import dataclass
 
 from dltune.documents.profile import OpTime, Samples
 
-# the part of a normal distribution's sigma that half its interquartile range is
+# half the interquartile range of a normal distribution, in sigmas
 QUARTILE = 0.6745
 # of all ops that did not change, one may be called changed so often
 FALSE_ALARM = 0.05
 # fewer runs tell nothing of their spread
 LEAST_SAMPLES = 3
-# ops from which on their own ratios say how wide noise is
+# ops from which on their ratios say how much the machine's own changes do
 LEAST_OPS = 10
 
 
@@ -59,41 +60,67 @@ def intervals(pairs: Sequence[Pair]) -> list[tuple[float, float] | None]:
     if not told:
         return [None] * len(pairs)
     floors = (
-        statistics.median(pair.a.spread for pair in told),
-        statistics.median(pair.b.spread for pair in told),
+        statistics.median(_sigma(pair.a) for pair in told),
+        statistics.median(_sigma(pair.b) for pair in told),
     )
-    wide = widening(told, floors)
-    reach = statistics.NormalDist().inv_cdf(1 - FALSE_ALARM / 2 / len(told))
+    between = _between(told, floors)
+    level = 1 - FALSE_ALARM / 2 / len(told)
     found: list[tuple[float, float] | None] = []
     for pair in pairs:
         if not pair.told:
             found.append(None)
             continue
-        half = reach * wide * error(pair, floors)
+        reach = student(level, pair.a.samples + pair.b.samples - 2)
+        half = reach * math.hypot(_error(pair, floors), between)
         found.append((math.exp(pair.logarithm - half), math.exp(pair.logarithm + half)))
     return found
 
 
-def error(pair: Pair, floors: tuple[float, float]) -> float:
+def student(level: float, freedom: int) -> float:
+    """The quantile of Student's distribution, by its expansion around the normal one (Abramowitz
+    and Stegun, 26.7.5): within 2 % from 4 degrees of freedom on at the levels used here."""
+    x = statistics.NormalDist().inv_cdf(level)
+    terms = (
+        x,
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
+
+
+def _between(pairs: Sequence[Pair], floors: tuple[float, float]) -> float:
+    """The standard deviation that the two moments add to each logarithm."""
+    if len(pairs) < LEAST_OPS:
+        return 0.0
+    middle = statistics.median(pair.logarithm for pair in pairs)
+    off = [abs(pair.logarithm - middle) for pair in pairs]
+    errors = [_error(pair, floors) for pair in pairs]
+
+    def too_wide(between: float) -> bool:
+        scores = (o - QUARTILE * math.hypot(e, between) for o, e in zip(off, errors, strict=True))
+        return statistics.median(scores) > 0
+
+    low, high = 0.0, max(off) / QUARTILE
+    if not too_wide(low):
+        return low
+    for _ in range(60):
+        guess = (low + high) / 2
+        low, high = (guess, high) if too_wide(guess) else (low, guess)
+    return high
+
+
+def _error(pair: Pair, floors: tuple[float, float]) -> float:
     """Standard error of the logarithm of b / a."""
     return math.hypot(
-        _median_error(pair.a.spread, floors[0], pair.a.samples),
-        _median_error(pair.b.spread, floors[1], pair.b.samples),
+        max(_sigma(pair.a), floors[0]) * math.sqrt(math.pi / 2 / pair.a.samples),
+        max(_sigma(pair.b), floors[1]) * math.sqrt(math.pi / 2 / pair.b.samples),
     )
 
 
-def widening(pairs: Sequence[Pair], floors: tuple[float, float]) -> float:
-    """The factor on all standard errors that the ops' own ratios ask for, at least 1."""
-    if len(pairs) < LEAST_OPS:
-        return 1.0
-    middle = statistics.median(pair.logarithm for pair in pairs)
-    scores = []
-    for pair in pairs:
-        off, expected = abs(pair.logarithm - middle), error(pair, floors)
-        if expected > 0:
-            scores.append(off / expected)
-    return max(1.0, statistics.median(scores) / QUARTILE) if scores else 1.0
-
-
-def _median_error(spread: float, floor: float, samples: int) -> float:
-    return max(spread, floor) / QUARTILE * math.sqrt(math.pi / 2 / samples)
+def _sigma(of: OpTime | Samples) -> float:
+    """Standard deviation over the median."""
+    # the upper quartile's place among the sorted samples, and what is expected there
+    rank = 1 + 0.75 * (of.samples - 1)
+    return of.spread / statistics.NormalDist().inv_cdf((rank - 0.375) / (of.samples + 0.25))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.report.markup import Markup, tag
+from dltune.report.markup import Markup, short, tag
 
 # rows from which on a table has a field to filter it by
 FILTERED = 8
@@ -68,3 +68,10 @@ def _head(text: str, flush: bool, first: bool) -> Markup:
         class_="n" if flush else None,
         aria_sort="descending" if first else "none",
     )
+
+
+def key_cell(key: str) -> Markup:
+    """An op's key: type and inputs, its attributes small."""
+    shown = short(key)
+    head, brace, rest = shown.partition("{")
+    return tag("code", head, tag("small", brace, rest) if brace else None, class_="key")

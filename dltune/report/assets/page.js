@@ -164,7 +164,7 @@ function timeline(box) {
   }
 
   function ticks(rule, soft) {
-    const most = Math.max(2, Math.floor((wide - LABEL) / 90));
+    const most = Math.max(3, Math.floor((wide - LABEL) / 80));
     const least = (right - left) / most;
     const power = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= least);
@@ -216,8 +216,7 @@ function timeline(box) {
     const height = FLIGHT - 8;
     brush.fillStyle = soft;
     brush.textAlign = "right";
-    brush.fillText("in flight", LABEL - 6, y + height / 2);
-    brush.fillText(String(most), LABEL - 6, y + 6);
+    brush.fillText(`${most} in flight`, LABEL - 6, y + 6);
     brush.fillStyle = fill;
     brush.globalAlpha = 0.55;
     let first = Math.max(0, after(times, left) - 1);

@@ -11,7 +11,7 @@ PLACEMENTS: tuple[Placement, ...] = ("spread", "shared")
 SPARK = (84, 22)  # pixels
 
 
-def scaling(op: Op, chosen: tuple[int, Placement] | None) -> Markup:
+def scaling(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
     """Medians with their spread, in milliseconds, from 0."""
     most = max(time.threads for time in op.times)
     high = up_to(time.median * (1 + time.spread) * 1e3 for time in op.times)
@@ -34,12 +34,12 @@ def scaling(op: Op, chosen: tuple[int, Placement] | None) -> Markup:
             plot.dot(time.threads, time.median * 1e3, f"dot {time.placement}", title, radius=3)
         )
     if chosen and (at := near(op, chosen)):
-        title = f"chosen: {chosen[0]} threads {chosen[1]}"
+        title = f"chosen: {chosen[0]} threads {chosen[1] or ''}".strip()
         marks.append(plot.dot(at.threads, at.median * 1e3, "ring", title, radius=7))
     return plot.draw(*marks)
 
 
-def spark(op: Op, chosen: tuple[int, Placement] | None) -> Markup:
+def spark(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
     """The same in a table's cell, without numbers."""
     wide, tall = SPARK
     most = max(time.threads for time in op.times)
@@ -68,8 +68,9 @@ def line(op: Op, placement: Placement) -> list[tuple[int, OpTime]]:
     return sorted(((time.threads, time) for time in found), key=lambda point: point[0])
 
 
-def near(op: Op, chosen: tuple[int, Placement]) -> OpTime | None:
-    """The measured point for a choice: more threads than were measured are as the most."""
+def near(op: Op, chosen: tuple[int, Placement | None]) -> OpTime | None:
+    """The measured point for a choice: more threads than were measured are as the most; without a
+    placement, the first that was measured."""
     count, placement = chosen
     count = min(count, max(time.threads for time in op.times))
     there = [time for time in op.times if time.threads == count]

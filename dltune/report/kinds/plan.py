@@ -5,10 +5,10 @@ from __future__ import annotations
 from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan, Threads, load
 from dltune.report.charts.bars import bar
-from dltune.report.markup import Markup, short, tag
+from dltune.report.markup import Markup, tag
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.report.section import Context, Finding, Loaded, Section, Shown
-from dltune.report.table import table
+from dltune.report.table import key_cell, table
 
 __all__ = ["load", "show"]
 
@@ -91,7 +91,7 @@ def _ops(section: Threads, prefix: str) -> Markup:
         return tag("p", text)
     rows = [
         (
-            tag("code", short(op.key), class_="key"),
+            key_cell(op.key),
             str(op.threads),
             op.placement,
             f"{op.seconds * 1e3:.3f}",

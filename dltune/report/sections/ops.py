@@ -10,26 +10,29 @@ from dltune.documents.plan import Plan
 from dltune.documents.profile import Op, Placement
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import table
+from dltune.report.table import key_cell, table
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
 ROWS = 1000
 
-Choices = Mapping[str, tuple[int, Placement]]
+Choices = Mapping[str, tuple[int, Placement | None]]
 
 
 def choices(analysis: Analysis, plan: Plan | None) -> Choices:
     """By key the threads and placement that the plan gives; without a plan, the fastest measured.
 
-    An op that the plan does not name runs on the intra-op threads of the plan's uniform setting.
+    An op that the plan does not name runs on the intra-op threads of the plan's uniform setting,
+    where the operating system places them (None).
     """
     section = plan.threads if plan else None
     if section is None:
         best = ((f.op.key, f.best.time) for f in analysis.ops if f.best)
         return {key: (time.threads, time.placement) for key, time in best}
-    named = {entry.key: (entry.threads, entry.placement) for entry in section.ops}
-    rest: tuple[int, Placement] = (section.uniform.intra, "spread")
+    named: dict[str, tuple[int, Placement | None]] = {
+        entry.key: (entry.threads, entry.placement) for entry in section.ops
+    }
+    rest = (section.uniform.intra, None)
     return {f.op.key: named.get(f.op.key, rest) for f in analysis.ops if f.best}
 
 
@@ -51,7 +54,7 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     rows = [_row(figures, analysis, chosen) for figures in timed[:ROWS]]
     heads = (
         *("op", ">runs", ">share", ">1 thread ms", ">own ms", "best threads", ">best ms"),
-        *(">gain", "chosen", "curve", "why"),
+        *(">gain", "chosen", "", "why"),
     )
     caption = "Ops by time on one thread"
     shown = table(f"{prefix}-ops-table", caption, heads, rows, sorted_by=2)
@@ -68,7 +71,7 @@ def _row(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[object,
     one = next((t for t in op.times if t.threads == 1), best)
     choice = chosen.get(op.key)
     return (
-        tag("code", short(op.key), class_="key"),
+        key_cell(op.key),
         str(op.count),
         f"{figures.share:.1%}",
         f"{one.median * 1e3:.3f}",
@@ -76,7 +79,7 @@ def _row(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[object,
         f"{best.threads} {best.placement}",
         f"{best.median * 1e3:.3f}",
         f"{one.median / best.median:.2f}x" if best.median > 0 else "",
-        f"{choice[0]} {choice[1]}" if choice else "",
+        f"{choice[0]} {choice[1] or ''}".strip() if choice else "",
         spark(op, choice),
         tag("span", why(figures, analysis)[1], class_="why"),
     )

@@ -9,8 +9,8 @@ from dltune.analysis.rates import Rates
 from dltune.documents.profile import Counters
 from dltune.report.charts.bars import legend
 from dltune.report.charts.roofline import roofline
-from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import table
+from dltune.report.markup import Markup, joined, tag
+from dltune.report.table import key_cell, table
 
 ROWS = 300
 
@@ -74,7 +74,7 @@ def _table(analysis: Analysis, prefix: str) -> Markup:
     heads = ("op", ">share", *(head for head, _ in columns))
     rows = [
         (
-            tag("code", short(of.op.key), class_="key"),
+            key_cell(of.op.key),
             f"{of.share:.1%}",
             *(cells[index] for _, cells in columns),
         )

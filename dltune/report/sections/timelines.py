@@ -58,7 +58,7 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
             ("whole step", "all", "show the whole step"),
         )
     ]
-    keys = [tag("span", tag("kbd", key), " ", what) for key, what in KEYS]
+    keys = [(tag("span", tag("kbd", key), " ", what), " ") for key, what in KEYS]
     label = (
         f"Timelines of the step: {'; '.join(t.title for t in execution.timelines)}. "
         "Arrow keys move, plus and minus zoom, n and p go from op to op."

@@ -1,0 +1,215 @@
+"""The page in a real browser: nothing in the console, sorting, filtering, zooming, accessibility.
+
+Needs the packages of the `browser` extra and a Chromium on PATH (Debian: chromium); skipped else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import exhibits
+import msgspec
+import pytest
+
+from dltune.documents.profile import Profile
+from dltune.report.page import page
+from dltune.report.section import Context, Loaded
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the browser extra")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on PATH")
+
+EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e'
+
+
+def written(folder: Path, profile: Profile, name: str) -> Path:
+    plan = exhibits.plan(profile, "s1+s2+s3")
+    times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
+    bench = exhibits.bench(plan, profile, times)
+    documents = (("profile", profile), ("plan", plan), ("bench", bench))
+    loaded = tuple(
+        Loaded(Path(f"{kind}.json"), f"dltune.{kind}", document, f"d{n}")
+        for n, (kind, document) in enumerate(documents)
+    )
+    file = folder / f"{name}.html"
+    file.write_bytes(page(Context(loaded)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    profile = exhibits.profile()
+    step = profile.steps[0]
+    nodes = tuple(msgspec.structs.replace(n, name=f"{EVIL}{n.name}", type=EVIL) for n in step.nodes)
+    evil = msgspec.structs.replace(
+        profile,
+        notes=(EVIL,),
+        steps=(msgspec.structs.replace(step, name=EVIL, nodes=nodes),),
+        ops=tuple(msgspec.structs.replace(op, key=EVIL + op.key, type=EVIL) for op in profile.ops),
+    )
+    return {"good": written(folder, profile, "good"), "evil": written(folder, evil, "evil")}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # playwright's own event loop
+        with playwright.sync_playwright() as running:
+            found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            yield found
+            found.close()
+
+
+class Opened:
+    """A page, all that its console said, and all that it asked of a network."""
+
+    def __init__(self, browser: Any, file: Path, width: int = 1600, scheme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(file.as_uri(), wait_until="load")
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("name", ["good", "evil"])
+def test_nothing_is_wrong(
+    browser: Any, files: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    with Opened(browser, files[name], width, scheme) as opened:
+        page = opened.page
+        for section in page.query_selector_all("article > section"):
+            section.scroll_into_view_if_needed()
+        page.wait_for_selector("canvas[data-right]")
+        assert opened.said == []
+        assert opened.asked == [files[name].as_uri()]
+        assert page.evaluate("window.caught") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1600])
+def test_axe_finds_nothing(browser: Any, files: dict[str, Path], width: int, scheme: str) -> None:
+    package = pytest.importorskip("axe_core_python", reason="needs the browser extra")
+    source = (resources.files(package) / "axe.min.js").read_text(encoding="utf-8")
+    with Opened(browser, files["good"], width, scheme) as opened:
+        opened.page.evaluate(
+            "document.querySelectorAll('section').forEach("
+            "s => s.style.contentVisibility = 'visible')"
+        )
+        opened.page.evaluate(source)
+        found = opened.page.evaluate(
+            "axe.run(document, {resultTypes: ['violations']})"
+            ".then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+        )
+    assert found == []
+
+
+def column(page: Any, table: str, number: int) -> list[str]:
+    return list(
+        page.eval_on_selector_all(
+            f"#{table} tbody tr:not([hidden]) td:nth-child({number})",
+            "cells => cells.map(cell => cell.textContent)",
+        )
+    )
+
+
+def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, files: dict[str, Path]) -> None:
+    with Opened(browser, files["good"]) as opened:
+        page = opened.page
+        head = page.locator("#d0-ops-table th", has_text="1 thread ms")
+        number = head.evaluate("cell => cell.cellIndex") + 1
+        head.locator("button").focus()
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == "descending"
+        values = [float(text) for text in column(page, "d0-ops-table", number)]
+        assert values == sorted(values, reverse=True)
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == "ascending"
+        assert [float(t) for t in column(page, "d0-ops-table", number)] == sorted(values)
+        page.locator("#d0-ops-table th button", has_text="op").first.click()
+        names = column(page, "d0-ops-table", 1)
+        assert names == sorted(names, key=str.lower)
+        assert page.locator("#d0-ops-table th[aria-sort=ascending]").count() == 1
+        page.locator("#d0-ops-table-filter").fill("backpropfilter conv")
+        left = column(page, "d0-ops-table", 1)
+        assert 0 < len(left) < len(names)
+        assert all("BackpropFilter" in name for name in left)
+        told = page.locator("output[for=d0-ops-table-filter]").text_content()
+        assert told == f"{len(left)} of {len(names)} rows"
+
+
+def shown(page: Any) -> tuple[int, int]:
+    data = page.locator("canvas").evaluate("c => [c.dataset.left, c.dataset.right]")
+    return int(data[0]), int(data[1])
+
+
+def test_timelines_zoom_and_tell_by_keyboard_and_mouse(
+    browser: Any, files: dict[str, Path]
+) -> None:
+    with Opened(browser, files["good"]) as opened:
+        page = opened.page
+        canvas = page.locator("canvas")
+        canvas.scroll_into_view_if_needed()
+        page.wait_for_selector("canvas[data-right]")
+        start, end = shown(page)
+        assert start == 0
+        canvas.focus()
+        page.keyboard.press("+")
+        left, right = shown(page)
+        assert right - left == pytest.approx(end / 2, abs=2)
+        page.keyboard.press("ArrowLeft")
+        assert shown(page)[0] < left
+        page.keyboard.press("n")
+        first = page.locator("output.at").text_content()
+        page.keyboard.press("n")
+        second = page.locator("output.at").text_content()
+        assert first
+        assert second
+        assert first != second
+        assert "measured" in second
+        for _ in range(9):
+            page.keyboard.press("ArrowDown")
+        assert "simulated" in page.locator("output.at").text_content()
+        page.keyboard.press("0")
+        assert shown(page) == (0, end)
+        for _ in range(60):
+            page.keyboard.press("+")
+        left, right = shown(page)
+        assert right - left == 200, "nanoseconds, the closest look"
+        page.get_by_role("button", name="show the whole step").click()
+        box = canvas.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+        page.keyboard.down("Control")
+        page.mouse.wheel(0, -100)
+        page.keyboard.up("Control")
+        page.wait_for_function(f"document.querySelector('canvas').dataset.right < {end}")
+        assert opened.said == []
+
+
+def test_the_theme_can_be_turned(browser: Any, files: dict[str, Path]) -> None:
+    with Opened(browser, files["good"]) as opened:
+        background = "getComputedStyle(document.body).backgroundColor"
+        before = opened.page.evaluate(background)
+        opened.page.locator("#theme").click()
+        assert opened.page.evaluate(background) != before
