@@ -8,6 +8,7 @@ many faults there are in all is known from /proc.
 from __future__ import annotations
 
 import mmap
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ BURST_SECONDS = 0.2
 # the kernel maps what is cached around a fault (fault_around_bytes): so far may a sequential
 # reader's next fault be
 AROUND = 64 << 10
+# the largest piece of the page cache that is mapped as one
+FOLIO = 2 << 20
 # accesses kept of a thread and file
 KEPT = 20_000
 
@@ -146,6 +149,7 @@ class FaultWatch:
     ) -> None:
         seen = self.threads.setdefault(thread, Seen())
         fresh: dict[Key, list[tuple[int, int]]] = {}
+        addresses: dict[Key, list[int]] = {}
         for _, major, address in faults:
             seen.major += major
             seen.minor += not major
@@ -160,9 +164,40 @@ class FaultWatch:
             pages = self.processes.setdefault(mapping.key, {}).setdefault(thread[0], set())
             pages.add(page)
             fresh.setdefault(mapping.key, []).append((page * PAGE, PAGE))
+            addresses.setdefault(mapping.key, []).append(address // PAGE * PAGE)
         for key, series in fresh.items():
             if seen.files[key].kept < KEPT:
-                seen.files[key].series.append(series)
+                seen.files[key].series.append(_mapped_through(thread[0], series, addresses[key]))
+
+
+def _mapped_through(
+    pid: int, series: list[tuple[int, int]], addresses: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The series, each access as long as the pages up to the next one were mapped along with it.
+
+    A fault maps what is cached around it, and a large folio (up to `FOLIO`) as a whole: the next
+    page that faults may be far, with nothing left out between. The process's page table tells
+    (/proc/PID/pagemap, of which every 8 bytes are a page, the last bit set for one that is there).
+    """
+    try:
+        descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return series
+    try:
+        found = []
+        for at, (offset, length) in enumerate(series):
+            end = addresses[at] + length
+            gap = addresses[at + 1] - end if at + 1 < len(series) else 0
+            if AROUND < gap <= FOLIO:
+                pages = os.pread(descriptor, gap // PAGE * 8, end // PAGE * 8)
+                if pages and min(pages[7::8]) >= 0x80:
+                    length += gap
+            found.append((offset, length))
+        return found
+    except OSError:
+        return series
+    finally:
+        os.close(descriptor)
 
 
 def _alive(pid: int, tid: int) -> bool:

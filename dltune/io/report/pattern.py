@@ -46,7 +46,7 @@ def classify(accesses: Sequence[tuple[int, int]], near: int) -> Found:
     run = statistics.median(end - start for start, end in pieces)
     jumps = [b[0] - a[0] for a, b in itertools.pairwise(pieces)]
     span = max(end for _, end in pieces) - min(start for start, _ in pieces)
-    if len(jumps) <= FEW_JUMPS or run >= EPOCH * span:
+    if len(jumps) <= FEW_JUMPS or _typical(pieces) >= EPOCH * span:
         return Found("sequential", None, run)
     forward = [jump for jump in jumps if jump > 0]
     share = len(forward) / len(jumps)
@@ -106,6 +106,12 @@ def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, i
         start, end = offset, offset + length
     pieces.append((start, end))
     return pieces
+
+
+def _typical(pieces: Sequence[tuple[int, int]]) -> float:
+    """The mean length of the piece that a byte lies in: a few pages elsewhere do not count."""
+    lengths = [end - start for start, end in pieces]
+    return sum(length * length for length in lengths) / max(1, sum(lengths))
 
 
 def _spread_out(pieces: Sequence[tuple[int, int]]) -> bool:

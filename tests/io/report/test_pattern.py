@@ -64,6 +64,13 @@ def test_epochs_begin_again_at_the_front():
     assert classify(strided, AROUND).kind == "strided"
 
 
+def test_epochs_with_a_look_at_the_header_between():
+    series = []
+    for _ in range(4):
+        series += [(0, PAGE), (48 << 20, PAGE), *pages(1 << 20, 40 << 20, AROUND), (48 << 20, PAGE)]
+    assert classify(series, AROUND).kind == "sequential"
+
+
 def test_leaf_pages_now_and_then_do_not_hide_a_stride():
     series = []
     for at in range(0, 800, 8):

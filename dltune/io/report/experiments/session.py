@@ -23,7 +23,7 @@ from dltune.io.report.experiments.readers import Outcome, Readers, Refused, Task
 from dltune.io.report.experiments.records import Records, records
 from dltune.io.report.experiments.ways import CEILINGS, Kind, Way, ways
 from dltune.io.report.shown import size
-from dltune.io.report.storage import device_of, storage
+from dltune.io.report.storage import storage
 from dltune.statistics import median, relative_spread
 
 REPEATS = 3
@@ -235,7 +235,7 @@ def _document(
         path=str(path),
         format=kind,
         size=size_,
-        device=device_of(path.stat().st_dev),
+        device=place.device,
         readers=tuple(readers),
         records=len(plan.records.sizes),
         mean_size=sum(plan.records.sizes) / len(plan.records.sizes),

@@ -1,0 +1,104 @@
+"""The io document: what it refuses."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dltune.documents import io
+from dltune.errors import UsageError
+
+PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)
+PATTERN = io.Pattern("strided", "faults", 100, 1.5e6, 2e5, 0.9)
+FILE = io.DataFile(
+    path="/data/train/data.mdb",
+    format="lmdb",
+    size=1 << 30,
+    device="254:0",
+    processes=(7,),
+    mapped=1 << 30,
+    resident=1 << 20,
+    cached=1 << 20,
+    storage_bytes=1 << 20,
+    asked=1 << 19,
+    amplification=2.0,
+    advice="normal",
+    direct=False,
+    major=10,
+    minor=100,
+    shared=1.0,
+    hot_size=1 << 24,
+    hot=((0, 110),),
+    requests=(io.Request(4096, 3),),
+    pattern=PATTERN,
+)
+THREAD = io.Thread(7, "python", 10.0, 100, 5.0, 1.0, 0.1, 1000, 10, 3.0, 0.75, 10, 100)
+PROCESS = io.Process(7, 1, "python", "me", 10.0, False, (THREAD,), 0, 10, 100, 5, 500, 1 << 20)
+WATCH = io.Watch(
+    seconds=10.0,
+    faults_by="events",
+    files=(FILE,),
+    processes=(PROCESS,),
+    pressure=(io.Pressure("io", "machine", 0.1, 0.0),),
+    lines=(io.Line("train.py:3 (load)", 1.0, 4),),
+    cost=io.Cost(0.1, 200, 0.02),
+)
+DOCUMENT = io.Io(
+    io.SCHEMA, "2026-01-01T00:00:00+00:00", "0.1.0", "pid 7", None, (PLACE,), WATCH, None, (), ()
+)
+
+
+def with_watch(**changes: object) -> io.Io:
+    return msgspec.structs.replace(DOCUMENT, watch=msgspec.structs.replace(WATCH, **changes))
+
+
+def with_file(**changes: object) -> io.Io:
+    return with_watch(files=(msgspec.structs.replace(FILE, **changes),))
+
+
+def test_a_document_survives_its_file(tmp_path):
+    path = tmp_path / "io.json"
+    path.write_bytes(msgspec.json.encode(DOCUMENT))
+    assert io.check(DOCUMENT) == []
+    assert io.load(path) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("document", "fault"),
+    [
+        (msgspec.structs.replace(DOCUMENT, watch=None), "exactly one of the two"),
+        (msgspec.structs.replace(DOCUMENT, storage=(PLACE, PLACE)), "storage: 254:0 is there 2"),
+        (with_file(device="8:0"), "'8:0' is no storage of this document"),
+        (with_file(processes=(8,)), "8 is no process of this document"),
+        (with_file(size=-1), "watch.files[0].size: -1 is negative"),
+        (with_file(amplification=float("nan")), "amplification: nan is negative or not finite"),
+        (with_file(requests=(io.Request(5000, 1),)), "5000 is no power of two"),
+        (
+            with_file(pattern=io.Pattern("unknown", "calls", 3, None, None, 0.0)),
+            "a source belongs to a known pattern",
+        ),
+        (with_watch(processes=(PROCESS, PROCESS)), "pid 7 is there 2 times"),
+        (
+            with_watch(processes=(msgspec.structs.replace(PROCESS, threads=(THREAD, THREAD)),)),
+            "tid 7 is there 2 times",
+        ),
+        (with_watch(pressure=(io.Pressure("io", "job", 1.5, None),)), "a share is above 1"),
+    ],
+)
+def test_what_cannot_be(document, fault):
+    assert any(fault in told for told in io.check(document))
+
+
+def test_all_faults_are_told_at_once(tmp_path):
+    path = tmp_path / "io.json"
+    path.write_bytes(msgspec.json.encode(with_file(device="8:0", size=-1, processes=(8,))))
+    with pytest.raises(UsageError) as told:
+        io.load(path)
+    assert str(told.value).count("\n") == 3
+
+
+def test_an_older_schema_is_told(tmp_path):
+    path = tmp_path / "io.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(DOCUMENT, schema="dltune.io/9")))
+    with pytest.raises(UsageError, match=r"schema 'dltune.io/9'"):
+        io.load(path)
