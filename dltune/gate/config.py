@@ -2,7 +2,7 @@
 
     timed = "auto"            # "steps" of a TensorFlow job, or the "whole" command
     build = "make native"     # run by the shell in each checkout before anything is measured
-    confidence = 0.98
+    confidence = 0.95
     budget = 300              # seconds of measuring before it ends undecided
     undecided = "pass"        # or "fail"
 
@@ -54,7 +54,7 @@ class Config:
 
     timed: Timed = "auto"
     build: str | None = None
-    confidence: float = 0.98
+    confidence: float = 0.95
     budget: float = 300.0
     undecided: Undecided = "pass"
     rounds_per_launch: int = 10

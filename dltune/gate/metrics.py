@@ -49,7 +49,7 @@ OPS, BENCHMARK = "ops:", "pyperf:"
 FROM_DOCUMENT = tuple(name for name, metric in METRICS.items() if not metric.kinds)
 # without a configuration: the one that a person means by slower
 DEFAULT: dict[Kind, str] = {"steps": "step_time", "whole": "time"}
-DEFAULT_RATIO = 1.025
+DEFAULT_RATIO = 1.02
 
 
 def metric(name: str) -> Metric | None:

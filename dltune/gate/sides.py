@@ -44,7 +44,10 @@ def side(name: str, revision: str, checkout: Checkout, command: Sequence[str], h
         title=f"{name} ({visible(revision, 60)}, {checkout.commit[:10]})",
         command=[_program(command[0], checkout.folder, here), *command[1:]],
         folder=checkout.folder,
-        environment={"PYTHONPATH": os.pathsep.join([*own, *inherited])},
+        environment={
+            "PYTHONPATH": os.pathsep.join([*own, *inherited]),
+            "TMPDIR": str(checkout.temporary),  # a job that is ended leaves its temporary files
+        },
     )
 
 

@@ -37,6 +37,7 @@ class Checkout:
     commit: str
     top: Path
     folder: Path  # the counterpart of where the caller stands
+    temporary: Path  # for temporary files of what runs there, removed with the checkout
 
 
 def environment() -> dict[str, str]:
@@ -128,7 +129,9 @@ def checkouts(
                         f"{commit[:12]} ({name}) has no folder {repo.inner}",
                         remedy="start it in a folder that both revisions have",
                     )
-                found[name] = Checkout(commit, top, folder)
+                temporary = home / f"{name}-temporary"
+                temporary.mkdir()
+                found[name] = Checkout(commit, top, folder, temporary)
             yield found
         finally:
             _remove(repo, home, made)

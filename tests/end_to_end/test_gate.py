@@ -1,0 +1,115 @@
+"""`dltune gate ab` on real training jobs in two checkouts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import gate as doc
+
+pytestmark = pytest.mark.tensorflow
+
+JOBS = Path(__file__).parent.parent / "jobs"
+CONFIG = """
+rounds_per_launch = 2
+seconds_per_turn = 0.05
+confidence = 0.5
+budget = 90
+[metrics]
+step_time = { ratio = 1.5 }
+step_mean = { ratio = 1.5 }
+"ops:*Conv2D*" = { at_most = 60.0 }
+peak_bytes = { ratio = 1.5 }
+startup = { ratio = 20.0 }
+context_switches = { at_most = 1e9 }
+page_faults = { at_most = 1e9 }
+"""
+SLOW = "        time.sleep(0.1)\n        record(train_step(*batch))\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    top = tmp_path / "project"
+    top.mkdir()
+    (tmp_path / "temporary").mkdir()
+    for name in ("gradient_tape.py", "small_model.py", "arguments.py"):
+        shutil.copy(JOBS / name, top)
+    job = (top / "gradient_tape.py").read_text()
+    (top / "gradient_tape.py").write_text(f"import time\n{job}")
+    (top / "gate.toml").write_text(CONFIG)
+    git(top, "init", "-q", "-b", "main")
+    git(top, "add", ".")
+    git(top, "commit", "-qm", "base")
+    git(top, "branch", "base")
+    return top
+
+
+def change(project: Path, old: str, new: str) -> None:
+    path = project / "gradient_tape.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    git(project, "commit", "-qam", "head")
+
+
+def gate(project: Path, *job: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune", "gate", "ab", "--base", "base", "--config", "gate.toml",
+         "-o", "result.json", "--", sys.executable, "gradient_tape.py", *job],
+        cwd=project,
+        env={**os.environ, "TMPDIR": str(project.parent / "temporary")},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )  # fmt: skip
+    assert not list((project.parent / "temporary").iterdir())
+    assert git(project, "worktree", "list").count("\n") == 1
+    return done
+
+
+def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> None:
+    change(project, "        record(train_step(*batch))\n", SLOW)
+    done = gate(project, "--steps", "100000")
+    assert done.returncode == 1, done.stderr
+    found = doc.load(project / "result.json")
+    assert found.kind == "steps"
+    outcomes = {(v.metric, v.over): v.outcome for v in found.verdicts}
+    assert outcomes["step_time", "ratio"] == outcomes["step_mean", "ratio"] == "fail"
+    assert outcomes["peak_bytes", "ratio"] == "pass"
+    assert outcomes["ops:*Conv2D*", "value"] == "pass"
+    measured = {one.metric: one.values for one in found.measured["head"]}
+    assert min(measured["step_time"]) > 0.1
+    assert 0 < min(measured["ops:*Conv2D*"]) < min(measured["step_time"])
+    assert min(measured["startup"]) > 0.1
+    assert min(measured["context_switches"]) > 0
+    assert len(set(map(len, measured.values()))) == 1
+
+
+def test_a_job_that_ends_early_in_one_checkout(project: Path) -> None:
+    change(project, "dataset.take(args.steps)", "dataset.take(40)")
+    done = gate(project, "--steps", "100000")
+    assert done.returncode == 2, done.stderr
+    assert "in head (HEAD, " in done.stderr
+    assert "trained" in done.stderr
+    assert not (project / "result.json").exists()
+
+
+def test_a_job_that_trains_in_one_checkout_only(project: Path) -> None:
+    change(project, "import time\n", "raise SystemExit(0)\n")
+    done = gate(project, "--steps", "100000")
+    assert done.returncode == 2, done.stderr
+    assert "in head (HEAD, " in done.stderr
+    assert "Traceback" not in done.stderr
