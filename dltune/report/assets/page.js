@@ -49,7 +49,7 @@ document.getElementById("theme").addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawings.forEach((draw) => draw()));
 
 // Timelines: all of a step under each other, on one axis.
-const ROW = 18, HEAD = 22, FLIGHT = 44, GAP = 14, AXIS = 22, LABEL = 74, LEAST = 200; // LEAST: ns
+const WIDE_ROW = 18, SLIM_ROW = 8, MANY = 24, HEAD = 22, FLIGHT = 44, GAP = 14, AXIS = 22, LABEL = 74, LEAST = 200; // LEAST: ns
 
 function nanoseconds(value, step) {
   const units = [[1e6, "ms"], [1e3, "µs"], [1, "ns"]];
@@ -110,13 +110,14 @@ function timeline(box) {
   const brush = canvas.getContext("2d");
   const groups = source.timelines.map((line) => {
     const rows = line.rows.map(unpacked);
-    return { title: line.title, end: line.end, rows, flight: flight(rows) };
+    const size = rows.length > MANY ? SLIM_ROW : WIDE_ROW; // pixels
+    return { title: line.title, end: line.end, rows, size, flight: flight(rows) };
   });
   let left = 0, right = source.end, chosen = null, wide = 0;
   let tall = AXIS;
   for (const group of groups) {
     group.top = tall;
-    tall += HEAD + group.rows.length * ROW + FLIGHT + GAP;
+    tall += HEAD + group.rows.length * group.size + FLIGHT + GAP;
   }
   canvas.style.height = `${tall}px`;
 
@@ -153,13 +154,13 @@ function timeline(box) {
       brush.textAlign = "left";
       brush.fillText(group.title, 4, group.top + HEAD / 2);
       group.rows.forEach((row, index) => {
-        const y = group.top + HEAD + index * ROW;
+        const y = group.top + HEAD + index * group.size;
         brush.fillStyle = soft;
         brush.textAlign = "right";
-        brush.fillText(row.label, LABEL - 6, y + ROW / 2);
+        if (group.size === WIDE_ROW || index % 4 === 0) brush.fillText(row.label, LABEL - 6, y + group.size / 2);
         drawRow(row, y, fills, rest, colour("--bg"), ink, group);
       });
-      drawFlight(group, group.top + HEAD + group.rows.length * ROW + 6, fills[0], soft);
+      drawFlight(group, group.top + HEAD + group.rows.length * group.size + 6, fills[0], soft);
     }
   }
 
@@ -178,6 +179,7 @@ function timeline(box) {
   }
 
   function drawRow(row, y, fills, rest, back, ink, group) {
+    const tallness = group.size;
     let filled = LABEL; // what is narrower than a pixel is drawn once a pixel
     for (let i = after(row.end, left); i < row.start.length && row.start[i] < right; i++) {
       const from = Math.max(LABEL, x(row.start[i])), to = Math.min(wide, x(row.end[i]));
@@ -185,21 +187,21 @@ function timeline(box) {
       const tone = source.colours[row.node[i]];
       brush.fillStyle = tone < 0 ? rest : fills[tone];
       const width = Math.max(1, to - from);
-      brush.fillRect(from, y + 1, width, ROW - 2);
+      brush.fillRect(from, y + 1, width, tallness - 2);
       filled = from + width;
       if (width > 3) {
         brush.fillStyle = back;
-        brush.fillRect(to - 0.5, y + 1, 0.5, ROW - 2);
+        brush.fillRect(to - 0.5, y + 1, 0.5, tallness - 2);
       }
-      if (width > 60) {
+      if (width > 60 && tallness === WIDE_ROW) {
         const text = name(row.node[i]).split("(")[0];
         brush.save();
         brush.beginPath();
-        brush.rect(from + 3, y, width - 6, ROW);
+        brush.rect(from + 3, y, width - 6, tallness);
         brush.clip();
         brush.fillStyle = back;
         brush.textAlign = "left";
-        brush.fillText(text, from + 4, y + ROW / 2 + 0.5);
+        brush.fillText(text, from + 4, y + tallness / 2 + 0.5);
         brush.restore();
       }
     }
@@ -207,7 +209,7 @@ function timeline(box) {
       const from = x(row.start[chosen.index]), to = x(row.end[chosen.index]);
       brush.strokeStyle = ink;
       brush.lineWidth = 2;
-      brush.strokeRect(from - 1, y, Math.max(3, to - from + 2), ROW);
+      brush.strokeRect(from - 1, y, Math.max(3, to - from + 2), tallness);
     }
   }
 
@@ -332,7 +334,7 @@ function timeline(box) {
 
   function pick(px, py) {
     for (const group of groups) {
-      const index = Math.floor((py - group.top - HEAD) / ROW);
+      const index = Math.floor((py - group.top - HEAD) / group.size);
       const row = group.rows[index];
       if (!row || py < group.top + HEAD) continue;
       const slack = (2 / (wide - LABEL)) * (right - left);

@@ -69,9 +69,8 @@ def line(op: Op, placement: Placement) -> list[tuple[int, OpTime]]:
 
 
 def near(op: Op, chosen: tuple[int, Placement | None]) -> OpTime | None:
-    """The measured point for a choice: more threads than were measured are as the most; without a
-    placement, the first that was measured."""
+    """The measured point for a choice; without a placement, the first that was measured. None when
+    none was measured there, as in a plan for a larger machine."""
     count, placement = chosen
-    count = min(count, max(time.threads for time in op.times))
     there = [time for time in op.times if time.threads == count]
     return next((t for t in there if t.placement == placement), there[0] if there else None)

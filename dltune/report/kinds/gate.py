@@ -1,0 +1,154 @@
+"""A gate's result: each limit, what was measured against it, and the verdict."""
+
+from __future__ import annotations
+
+import shlex
+
+from dltune.documents.gate import Result, load
+from dltune.gate import figures
+from dltune.report.charts.axis import Axis
+from dltune.report.charts.bars import legend
+from dltune.report.charts.plot import Plot
+from dltune.report.markup import Markup, joined, short, tag
+from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.table import table
+
+__all__ = ["load", "show"]
+
+# what values are divided by for an axis, and how they are written there
+UNITS = {"s": (1e-3, " ms"), "bytes": (2.0**20, " MiB"), "count": (1.0, ""), "": (1.0, "")}
+
+
+def show(loaded: Loaded, _: Context) -> Shown:
+    result = loaded.document
+    assert isinstance(result, Result)
+    at = loaded.prefix
+    return Shown(
+        title=f"Gate {loaded.path.name}",
+        head=[
+            ("command", shlex.join(result.command)),
+            ("base", _revision(result.base.name, result.base.commit)),
+            ("head", _revision(result.head.name, result.head.commit)),
+            ("machine", f"{len(result.machine.cores)} cores: {result.machine.name}"),
+            ("made", f"{result.created}, dltune {result.dltune}, in {result.seconds:.0f} s"),
+        ],
+        sections=[
+            Section(f"{at}-limits", "Limits", joined([_table(result, at), _ratios(result)])),
+            Section(f"{at}-gate-rounds", "Rounds of the gate", _rounds(result)),
+        ],
+        findings=[_finding(result)],
+        remarks=result.notes,
+    )
+
+
+def _revision(name: str, commit: str | None) -> str:
+    return f"{name} ({commit[:12]})" if commit else name
+
+
+def _finding(result: Result) -> Finding:
+    failed = [short(v.metric) for v in result.verdicts if v.outcome == "fail"]
+    open_ = [short(v.metric) for v in result.verdicts if v.outcome == "undecided"]
+    if failed:
+        sentence = f"Limits do not hold: {', '.join(failed)}"
+    elif open_:
+        sentence = f"Limits are undecided: {', '.join(open_)}"
+    else:
+        sentence = f"All {len(result.verdicts)} limits hold"
+    return Finding(0, f"{sentence} ({short(result.head.name)} against {short(result.base.name)}).")
+
+
+def _table(result: Result, prefix: str) -> Markup:
+    rows = [
+        (
+            short(verdict.metric),
+            verdict.outcome,
+            figures.quantity(verdict.base, verdict.unit),
+            figures.quantity(verdict.head, verdict.unit),
+            figures.over(verdict, verdict.median),
+            figures.interval(verdict),
+            figures.limit(verdict),
+            str(verdict.rounds),
+            tag("span", verdict.why, class_="why"),
+        )
+        for verdict in result.verdicts
+    ]
+    heads = (
+        *("metric", "verdict", "base", "head", "measured", "interval", "limit", ">rounds"),
+        "why",
+    )
+    caption = f"Limits; intervals hold with {result.confidence:.0%} at every look"
+    return table(f"{prefix}-limits-table", caption, heads, rows)
+
+
+def _ratios(result: Result) -> Markup | None:
+    """Intervals of the ratios, with the limit of each."""
+    found = [
+        (v, v.low, v.median, v.high)
+        for v in result.verdicts
+        if v.over == "ratio" and v.low is not None and v.median is not None and v.high is not None
+    ]
+    if not found:
+        return None
+    ends = [end for verdict, low, _, high in found for end in (low, high, verdict.limit)]
+    axis = Axis(min(1.0, *ends) * 0.98, max(1.0, *ends) * 1.02)
+    rows = []
+    for verdict, low, median, high in found:
+        told = f"{short(verdict.metric)}: {low:.3f} to {high:.3f}, limit {verdict.limit:.3f}"
+        plot = Plot(axis, Axis(0.0, 1.0), 20, told)
+        one, limit = (f"{100 * axis.at(value):.2f}%" for value in (1.0, verdict.limit))
+        x1, x2 = (f"{100 * axis.at(value):.2f}%" for value in (low, high))
+        drawn = tag(
+            "svg",
+            tag("line", x1=one, x2=one, y1="0", y2="20", class_="live"),
+            tag("line", x1=limit, x2=limit, y1="0", y2="20", class_="recommended"),
+            tag("line", x1=x1, x2=x2, y1="10", y2="10", class_="line spread"),
+            plot.dot(median, 0.5, "dot spread", told, radius=4),
+            width="100%",
+            height=20,
+            class_="beside",
+            role="img",
+            aria_label=told,
+        )
+        name = tag("span", short(verdict.metric), class_="name")
+        rows.append(tag("div", name, drawn, class_="row"))
+    names = [
+        ("line spread", "ratio to the base"),
+        ("live", "no change"),
+        ("recommended", "the limit"),
+    ]
+    return joined([legend(names), tag("div", *rows, class_="rows")])
+
+
+def _rounds(result: Result) -> Markup:
+    """Each metric that varies, over the rounds, on both sides."""
+    drawn = []
+    sides = list(result.measured)
+    metrics = {m.metric: m for side in sides for m in result.measured[side] if not m.exact}
+    for metric, one in metrics.items():
+        series = {
+            side: list(next((m.values for m in result.measured[side] if m.metric == metric), ()))
+            for side in sides
+        }
+        scale, unit = UNITS[one.unit]
+        series = {side: [value / scale for value in found] for side, found in series.items()}
+        values = [value for found in series.values() for value in found]
+        if len(values) < 3:
+            continue
+        low, high = min(values), max(values)
+        room = (high - low) * 0.1 or abs(high) * 0.1 or 1.0
+        plot = Plot(
+            x=Axis(0.5, max(map(len, series.values())) + 0.5, whole=True),
+            y=Axis(max(0.0, low - room), high + room, unit=unit),
+            height=120,
+            label=f"{short(metric)} over rounds",
+            y_ticks=4,
+        )
+        marks = []
+        for index, found in enumerate(series.values()):
+            points = [(n + 1.0, value) for n, value in enumerate(found)]
+            marks.append(plot.line(points, f"line stroke{index % 8}"))
+        drawn.append(tag("figure", tag("figcaption", short(metric)), plot.draw(*marks)))
+    if not drawn:
+        return tag("p", "Every metric is exact: one value tells all.")
+    names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(sides)]
+    return joined([legend(names), *drawn])
