@@ -17,12 +17,15 @@ from dltune.errors import DltuneError
 COMMANDS = {
     "doctor": "What can be measured and enforced on this machine.",
     "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
-    "model": "Train and test a regression model of op times, the paper's first one.",
     "show": "A saved profile again: its steps, its ops, and why they take their time.",
+    "model": "Train and test a regression model of op times, the paper's first one.",
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
+    "report": "One HTML page of profiles, plans and results; timelines for Perfetto.",
+    "compare": "What got slower or faster between two profiles or two bench results.",
     "io-report": "Why reading the data is slow: a running job, or a file read in every way.",
+    "gate": "Hold performance limits: against another revision, or against a baseline.",
     "lmdb": "Where the records of an LMDB file lie, its keys, and whether it is sound.",
 }
 
