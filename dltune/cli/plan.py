@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.plan_io import command as io
 from dltune.documents import plan as plan_document
 from dltune.documents import profile as profile_document
 from dltune.documents.files import claim
@@ -39,6 +40,9 @@ class _Planners(click.Group):
 @click.group(cls=_Planners)
 def command() -> None:
     """Decide from a profile. Without a planner's name: threads."""
+
+
+command.add_command(io)
 
 
 @command.command(DEFAULT)

@@ -12,6 +12,7 @@ from dltune.errors import JobFailed, UsageError
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import OpPlan, Plan
+    from dltune.job.launch import Job
     from dltune.run.session import Outcome
 
 
@@ -47,13 +48,15 @@ def command(
     from dltune.cli import interrupts
     from dltune.documents import plan as documents
     from dltune.documents.files import Output, claim
+    from dltune.io.follow.start import followed
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.run.enforce import require_machine, threads_of
     from dltune.run.session import Session
 
     plan = documents.load(path)
-    threads_of(plan)
+    if plan.io is None:
+        threads_of(plan)
     machine = topology.local()
     if not partial:
         require_machine(plan, machine)
@@ -71,10 +74,20 @@ def command(
         file: Output | None = None
         if as_json:
             file = stack.enter_context(claim(as_json, overwrite=overwrite))
-        session = Session(plan, machine, partial=partial, say=_say)
-        running = stack.enter_context(Job(job, answer=session.answer, greet=session.greet))
+        environment = {"DLTUNE_PLAN": str(path.resolve())}
+        session: Session | None = None
+        if plan.threads is None:  # nothing for the plugin to do
+            running = stack.enter_context(
+                Job(job, environment={**environment, "DLTUNE_DISABLE": "1"})
+            )
+        else:
+            session = Session(plan, machine, partial=partial, say=_say)
+            running = stack.enter_context(
+                Job(job, answer=session.answer, greet=session.greet, environment=environment)
+            )
         stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
-        outcomes = session.run(running)
+        with followed(plan.io, running.pid, _say):
+            outcomes = session.run(running) if session else _plain(running)
         code = running.exit_code
     for outcome in outcomes:
         _show(outcome, plan)
@@ -91,6 +104,13 @@ def command(
         raise JobFailed(f"the job ended with exit code {code}", code)
 
 
+def _plain(job: Job) -> list[Outcome]:
+    """A job without the plugin, until it ends."""
+    for _ in job.events(1.0):
+        pass
+    return []
+
+
 def _say(text: str) -> None:
     click.echo(f"dltune: {text}", err=True)
 
@@ -99,6 +119,11 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
     from dltune.cli.tables import table
     from dltune.run.enforce import Handling, fit
 
+    for file in plan.io.files if plan.io else ():
+        does = {"ahead": f"hints {file.ahead} bytes ahead of the job", "whole": "read once, whole"}
+        click.echo(f"{file.path}: {does[file.follow] if file.follow else 'left alone'}")
+    if plan.threads is None:
+        return
     fitted = fit(plan, machine)
     section = fitted.section
     click.echo(

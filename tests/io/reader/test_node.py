@@ -178,9 +178,7 @@ def test_an_error_reaches_every_rank(path: Path) -> None:
             assert "UsageError: one iteration of this node takes" in error
 
 
-def test_ranks_that_do_not_come_are_told(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_do_not_come_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "WAIT_SECONDS", 0.3)
     for name, value in {"RANK": 0, "SIZE": 2, "LOCAL_RANK": 0, "LOCAL_SIZE": 2}.items():
         monkeypatch.setenv(f"HOROVOD_{name}", str(value))

@@ -111,9 +111,7 @@ def test_records_at_any_positions(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(st.integers(0, 96), max_size=200), ahead=st.integers(1, 1 << 20))
-def test_hints_change_nothing(
-    stored: tuple[Path, Contents], wanted: list[int], ahead: int
-) -> None:
+def test_hints_change_nothing(stored: tuple[Path, Contents], wanted: list[int], ahead: int) -> None:
     folder, contents = stored
     with lmdb.open(str(folder), readonly=True, lock=False) as env, env.begin() as txn:
         keys = list(ReadAhead(folder, wanted, ahead=ahead).keys())
@@ -156,9 +154,10 @@ def test_named_databases_and_duplicates(tmp_path: Path) -> None:
             contents = [(bytes(k), bytes(v)) for k, v in txn.cursor()]
     with Reader(tmp_path, batch=10, database=b"train", iterations=5) as reader:
         assert [record for records in reader for record in records] == contents
-    with pytest.raises(UsageError, match="no database"), Reader(
-        tmp_path, batch=1, database=b"test"
-    ) as reader:
+    with (
+        pytest.raises(UsageError, match="no database"),
+        Reader(tmp_path, batch=1, database=b"test") as reader,
+    ):
         next(reader)
 
 

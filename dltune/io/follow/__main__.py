@@ -1,0 +1,70 @@
+"""The process that gives hints: python -m dltune.io.follow PID, the files as JSON on stdin.
+
+Ends with the process PID, or with its own parent; prints what it did, as JSON, when PID ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dltune.io.follow.frontier import members
+from dltune.io.follow.hints import Ahead, Whole
+
+TICK = 0.01  # seconds between looks
+SURVEY = 0.5  # seconds between looks at who has the file open
+SHARE = 0.02  # of a core: what this process may use
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    leader = int(sys.argv[1])
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job may go on after one
+    files = json.load(sys.stdin)
+    try:
+        ended = os.pidfd_open(leader)
+    except ProcessLookupError:
+        return
+    whole = [Whole(Path(file["path"])) for file in files if file["follow"] == "whole"]
+    ahead = [
+        Ahead(Path(file["path"]), file["ahead"]) for file in files if file["follow"] == "ahead"
+    ]
+    waiter = select.poll()
+    waiter.register(ended, select.POLLIN)
+    began, surveyed = time.monotonic(), 0.0
+    spent = time.process_time()  # starting up is not counted
+    while True:
+        for file in ahead:
+            if time.monotonic() - surveyed > SURVEY:
+                surveyed = time.monotonic()
+                pids = members(leader)
+                for each in ahead:
+                    each.frontiers.survey(pids)
+            file.look()
+        for each in whole:
+            if not each.done:
+                with contextlib.suppress(OSError):
+                    each.go_on()
+        used = time.process_time() - spent
+        pause = used / SHARE - (time.monotonic() - began)
+        if waiter.poll(max(TICK, pause) * 1000):
+            break
+    json.dump(
+        {
+            "files": [{"path": str(file.path), "asked": file.asked} for file in [*ahead, *whole]],
+            "cpu": time.process_time(),
+        },
+        sys.stdout,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Where in a file a job reads now.
+
+A mapping: the pages in the process's own page table (/proc/PID/pagemap, bit 63), which hints do not
+add to, though a fault maps up to 16 pages around it that are in memory. A descriptor that is read:
+its position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PAGE = 4096
+# pages looked at behind the last frontier, at each look
+WINDOW = 16384
+NEAR, DENSE = 64, 18  # pages
+# looks without progress before the whole mapping is looked at
+PATIENCE = 50
+
+
+def foremost(touched: NDArray[np.bool_]) -> int | None:
+    """Behind which page the reading stands; None when nothing is read here.
+
+    Pages of the tree are touched far from the records, alone or with the 15 others that a fault
+    maps: only a page with `DENSE` touched ones among the `NEAR` up to it is taken for reading.
+    """
+    import numpy as np
+
+    before = np.concatenate((np.zeros(NEAR, np.int64), np.cumsum(touched)))
+    dense = touched & (before[NEAR:][: len(touched)] + touched - before[: len(touched)] >= DENSE)
+    found = np.flatnonzero(dense)
+    return int(found[-1]) + 1 if len(found) else None
+
+
+def members(leader: int) -> set[int]:
+    """The processes of the leader's session, and their descendants."""
+    parents: dict[int, int] = {}
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):  # ended meanwhile
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            pid = int(entry.name)
+            parents[pid] = int(fields[1])
+            if int(fields[3]) == leader:
+                found.add(pid)
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+@dataclass
+class _Mapping:
+    """Addresses from `start` show `pages` pages of the file from page `first` on."""
+
+    descriptor: int
+    start: int
+    first: int
+    pages: int
+    reached: int = 0  # pages of the mapping up to the last one seen
+    idle: int = 0
+    known: NDArray[np.bool_] | None = None
+
+    def look(self) -> int | None:
+        """The page of the mapping behind the foremost one read now; None when nothing was."""
+        front = foremost(self._present(self.reached, min(self.pages, self.reached + WINDOW)))
+        if front is not None:
+            self.reached += front
+            self.idle = 0
+            return self.reached
+        self.idle += 1
+        if self.idle < PATIENCE:
+            return None
+        self.idle = 0
+        everything = self._present(0, self.pages)
+        new = everything if self.known is None else everything & ~self.known
+        self.known = everything
+        front = foremost(new)  # a job that has begun again, or was found late
+        if front is None or front == self.reached:
+            return None
+        self.reached = front
+        return front
+
+    def _present(self, first: int, last: int) -> NDArray[np.bool_]:
+        import numpy as np
+
+        try:
+            data = os.pread(self.descriptor, (last - first) * 8, (self.start // PAGE + first) * 8)
+        except OSError:
+            data = b""
+        entries = np.frombuffer(data[: len(data) // 8 * 8], np.uint64)
+        return (entries >> np.uint64(63)).astype(bool)
+
+
+@dataclass
+class Frontiers:
+    """Where the processes of a job read one file, known by device and inode."""
+
+    device: int
+    inode: int
+    _mappings: dict[tuple[int, int], _Mapping] = field(default_factory=dict)
+    _positions: list[Path] = field(default_factory=list)
+
+    def survey(self, pids: set[int]) -> None:
+        """Find who has the file mapped or open now."""
+        found: dict[tuple[int, int], _Mapping] = {}
+        self._positions = []
+        for pid in pids:
+            with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+                for start, first, pages in self._mapped(pid):
+                    known = self._mappings.pop((pid, start), None)
+                    if known is None:
+                        descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+                        known = _Mapping(descriptor, start, first, pages)
+                    found[pid, start] = known
+                self._positions += self._opened(pid)
+        for gone in self._mappings.values():
+            os.close(gone.descriptor)
+        self._mappings = found
+
+    def look(self) -> list[int]:
+        """Bytes from the file's start to behind what each reader touched since the last look."""
+        found = []
+        for mapping in self._mappings.values():
+            reached = mapping.look()
+            if reached is not None:
+                found.append((mapping.first + reached) * PAGE)
+        for place in self._positions:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                position = int(place.read_text().split()[1])
+                if position:
+                    found.append(position)
+        return found
+
+    def _mapped(self, pid: int) -> Iterator[tuple[int, int, int]]:
+        for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
+            addresses, _, offset, device, inode = line.split(maxsplit=5)[:5]
+            if int(inode) != self.inode:
+                continue
+            major, minor = (int(part, 16) for part in device.split(":"))
+            if os.makedev(major, minor) == self.device:
+                start, end = (int(part, 16) for part in addresses.split("-"))
+                yield start, int(offset, 16) // PAGE, (end - start) // PAGE
+
+    def _opened(self, pid: int) -> Iterator[Path]:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    if (status.st_dev, status.st_ino) == (self.device, self.inode):
+                        yield Path(f"/proc/{pid}/fdinfo/{entry.name}")

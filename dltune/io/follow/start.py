@@ -1,0 +1,53 @@
+"""Beginning the process that gives hints, and hearing what it did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dltune.documents.plan_io import IoPlan
+
+END_SECONDS = 10.0  # for it to notice that the job has ended
+
+
+@contextmanager
+def followed(section: IoPlan | None, pid: int, say: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs, hints for the job whose first process is `pid`, as planned."""
+    files = [] if section is None else [file for file in section.files if file.follow]
+    if not files:
+        yield
+        return
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dltune.io.follow", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    told = [{"path": f.path, "follow": f.follow, "ahead": f.ahead} for f in files]
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(told))
+    process.stdin.close()
+    process.stdin = None
+    try:
+        yield
+        try:
+            out, error = process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            say("no more is known of the read-ahead hints: their process did not end in time")
+            return
+        if process.returncode:
+            last = (error.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            say(f"there were no read-ahead hints: {last}")
+        elif out:
+            result = json.loads(out)
+            for file in result["files"]:
+                say(f"hints for {file['asked'] / 1e6:.0f} MB of {file['path']}")
+            say(f"giving them took {result['cpu']:.2f} s of CPU time")
+    finally:
+        process.kill()
+        process.communicate()

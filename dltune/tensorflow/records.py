@@ -1,0 +1,92 @@
+"""Records of an LMDB file for TensorFlow and Keras. Used by training jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from dltune.errors import UsageError
+from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.reader import Reader
+from dltune.io.reader.records import Records
+from dltune.io.reader.share import Share
+
+
+def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Dataset:
+    """Batches of (keys, values), two string tensors of shape [batch], without end.
+
+        data = dataset("train.lmdb", batch=32, shuffle=1).map(parse).prefetch(2)
+        model.fit(data, steps_per_epoch=1000)
+
+    `arguments` are `dltune.io.Reader`'s. Each iterator over the dataset opens a reader of its own
+    and begins at its first iteration. Raises what `Reader` raises; what goes wrong while reading
+    comes as an error of TensorFlow's that tells it.
+    """
+    Reader(path, batch=batch, **arguments).close()  # wrong arguments are told here
+
+    def batches() -> Any:
+        with Reader(path, batch=batch, **arguments) as reader:
+            for records in reader:
+                keys, values = zip(*records, strict=True)
+                yield list(keys), list(values)
+
+    strings = tf.TensorSpec((batch,), tf.string)
+    made = tf.data.Dataset.from_generator(batches, output_signature=(strings, strings))
+    if arguments.get("iterations") is None:
+        return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return made.apply(tf.data.experimental.assert_cardinality(arguments["iterations"]))
+
+
+class Batches(keras.utils.PyDataset):  # type: ignore[misc]
+    """Decoded batches of a rank for Keras' `fit`, an epoch at a time.
+
+        model.fit(Batches(Records("train.lmdb"), decode, batch=32, shuffle=1), epochs=90)
+
+    `decode(values)` makes what `fit` takes, such as (x, y), of the values of a batch, bytes each.
+    Batches and their order are those of `Reader`; an epoch's are as many as it takes to read each
+    record once, the last one full. `workers`, `use_multiprocessing`, `max_queue_size`: Keras' own.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        decode: Callable[[list[bytes]], Any],
+        *,
+        batch: int,
+        shuffle: int | None = None,
+        run: int | None = None,
+        rank: int | None = None,
+        size: int | None = None,
+        **options: Any,
+    ) -> None:
+        """`rank` of `size`: instead of the launcher's. Raises UsageError as `Reader`."""
+        import os
+
+        from dltune.machine.world import World, world
+
+        super().__init__(**options)
+        if (rank is None) != (size is None):
+            raise UsageError("rank and size belong together", remedy="give both or neither")
+        here = world(os.environ) if rank is None or size is None else World(rank, size)
+        self._records = records
+        self._decode = decode
+        self._share = Share(here.rank, here.size, batch, batch if run is None else run)
+        self._order: Order = Sequential(len(records))
+        if shuffle is not None:
+            self._order = Shuffled(len(records), shuffle)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return -(-len(self._records) // (self._share.size * self._share.batch))
+
+    def __getitem__(self, index: int) -> Any:
+        numbers = self._share.numbers(self._epoch * len(self) + index, 1)[0]
+        positions = self._order.positions(numbers)
+        return self._decode([record.value for record in self._records.read(positions)])
+
+    def on_epoch_end(self) -> None:
+        self._epoch += 1
