@@ -87,7 +87,7 @@ def student(level: float, freedom: int) -> float:
         (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
         (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
     )
-    return sum(term / freedom**power for power, term in enumerate(terms))
+    return math.fsum(term / float(freedom) ** power for power, term in enumerate(terms))
 
 
 def _between(pairs: Sequence[Pair], floors: tuple[float, float]) -> float:

@@ -141,13 +141,14 @@ def _ops(common: Sequence[tuple[Op, Op]]) -> list[OpChange]:
     for index, (a, b) in enumerate(common):
         there = {(time.threads, time.placement): time for time in b.times}
         for time in a.times:
-            other = there.get((time.threads, time.placement))
-            if other and time.median > 0 and other.median > 0:
-                cases.append((index, time, other))
+            same = there.get((time.threads, time.placement))
+            if same and time.median > 0 and same.median > 0:
+                cases.append((index, time, same))
     found = intervals([Pair(a, b) for _, a, b in cases])
     by_op: dict[int, list[tuple[OpTime, OpTime, Change]]] = {}
-    for (index, a, b), interval in zip(cases, found, strict=True):
-        by_op.setdefault(index, []).append((a, b, _change(a.median, b.median, interval)))
+    for (index, one, other), interval in zip(cases, found, strict=True):
+        change = _change(one.median, other.median, interval)
+        by_op.setdefault(index, []).append((one, other, change))
     return [_op(*common[index], measured) for index, measured in by_op.items()]
 
 

@@ -102,25 +102,25 @@ def _watch(watch: Watch, prefix: str) -> list[Section]:
         )
         for _, pid, thread in threads[:THREADS]
     ]
-    heads = (
+    columns = (
         *(">pid", ">tid", "thread", ">waiting s", "", ">CPU s", ">in the kernel s"),
         *(">of reading asleep", ">voluntary", ">involuntary"),
     )
     caption = "Threads, by their time asleep for storage"
-    body = [table(f"{prefix}-threads-table", caption, heads, rows, sorted_by=3)]
+    body = [table(f"{prefix}-threads-table", caption, columns, rows, sorted_by=3)]
     if watch.lines:
         lines = [(short(line.where), f"{line.share:.0%}", str(line.looks)) for line in watch.lines]
         caption = "Lines of Python that waited for storage"
-        heads = ("line", ">share of looks", ">looks")
-        body.append(table(f"{prefix}-waits-table", caption, heads, lines))
+        looked = ("line", ">share of looks", ">looks")
+        body.append(table(f"{prefix}-waits-table", caption, looked, lines))
     if watch.pressure:
         pressure = [
             (short(p.of), p.resource, f"{p.some:.1%}", "" if p.full is None else f"{p.full:.1%}")
             for p in watch.pressure
         ]
-        heads = ("of", "resource", ">some waited", ">all waited")
+        waited = ("of", "resource", ">some waited", ">all waited")
         caption = "Pressure: the share of time in which tasks waited"
-        body.append(table(f"{prefix}-pressure-table", caption, heads, pressure))
+        body.append(table(f"{prefix}-pressure-table", caption, waited, pressure))
     found.append(Section(f"{prefix}-threads", "Waiting", joined(body)))
     return found
 

@@ -12,6 +12,8 @@ from dltune.report.table import key_cell, table
 
 __all__ = ["load", "show"]
 
+ROWS = 500
+
 
 def show(loaded: Loaded, context: Context) -> Shown:
     plan = loaded.document
@@ -98,7 +100,7 @@ def _ops(section: Threads, prefix: str) -> Markup:
             f"{op.serial * 1e3:.3f}",
             ", ".join(f"{c.threads} {c.placement}" for c in op.candidates),
         )
-        for op in section.ops[:1000]
+        for op in section.ops[:ROWS]
     ]
     heads = ("op", ">threads", "placement", ">predicted ms", ">1 thread ms", "may co-run with")
     caption = (

@@ -14,7 +14,7 @@ from dltune.report.table import key_cell, table
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
-ROWS = 1000
+ROWS = 500
 
 Choices = Mapping[str, tuple[int, Placement | None]]
 

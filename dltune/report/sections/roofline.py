@@ -12,7 +12,7 @@ from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.table import key_cell, table
 
-ROWS = 300
+ROWS = 200
 
 # head, figure, how it is written: as in the terminal's tables
 FIGURES: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], str]], ...] = (
