@@ -22,7 +22,7 @@ _VECTORED: dict[str, dict[int, int | None]] = {
     "x86_64": {19: None, 295: 3, 327: 3},
     "aarch64": {65: None, 69: 3, 286: 3},
 }
-# sleeping in the kernel without interruption, but for a lock and not for storage
+# sleeping in a page fault, but for a lock and not for storage
 _LOCKS = (b"rwsem", b"mutex", b"futex", b"rt_mutex")
 
 
@@ -66,8 +66,8 @@ def parse(call: bytes, state: str, place: bytes) -> Wait | None:
         return Wait("unknown") if uninterruptible else None
     number = int(fields[0])
     if number == -1:
-        locked = any(lock in place for lock in _LOCKS)
-        return Wait("fault") if uninterruptible and not locked else None
+        # a fault on a file system in user space can be interrupted while it waits
+        return None if any(lock in place for lock in _LOCKS) else Wait("fault")
     arguments = [int(field, 16) for field in fields[1:7]]
     machine = platform.machine()
     if number in _SIZED.get(machine, {}):

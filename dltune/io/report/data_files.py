@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LARGE = 1 << 20
 _PROGRAMS = re.compile(
     r"^/(usr|lib|lib64|bin|sbin|etc|proc|sys|dev(?!/shm/))/|/(site|dist)-packages/"
 )
-_HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ ([1-9]\d*) +(/.*)$")
+_HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) ([1-9]\d*) +(/.*)$")
 _DELETED = " (deleted)"
 
 # device and inode: what the kernel knows a file by
@@ -28,14 +28,20 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Mapping:
-    """Addresses `start` to `end` show the file from `offset` on. `resident`: bytes of it in the
-    process's page table. `advice`: what madvise was told of it."""
+    """Addresses `start` to `end` show the file from `offset` on."""
 
     key: Key
     start: int
     end: int
     offset: int
-    resident: int
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Of one mapping: bytes in the process's page table, and what madvise was told of it."""
+
+    key: Key
+    bytes: int
     advice: str
 
 
@@ -47,14 +53,6 @@ class Opened:
     descriptor: int
     position: int
     direct: bool
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What one process holds of data files at one moment."""
-
-    mappings: tuple[Mapping, ...]
-    opened: tuple[Opened, ...]
 
 
 @dataclass
@@ -86,43 +84,62 @@ class DataFiles:
     def __init__(self) -> None:
         self.known: dict[Key, Known] = {}
         self._others: set[Key] = set()
+        self._mapped: dict[tuple[str, int, str], Key | None] = {}
 
     def close(self) -> None:
         for known in self.known.values():
             os.close(known.descriptor)
 
-    def survey(self, pid: int) -> Survey | None:
-        """The data files of a process now; None when it ended or may not be looked into."""
+    def mappings(self, pid: int) -> tuple[Mapping, ...] | None:
+        """Of data files, in a process now; None when it ended or may not be looked into."""
         try:
-            mappings = list(self._mappings(pid))
-            opened = list(self._opened(pid))
+            found = list(_maps(Path(f"/proc/{pid}/maps").read_bytes()))
         except OSError:
             return None
-        return Survey(tuple(mappings), tuple(opened))
+        programs = {area.inode for area in found if area.executable}
+        return tuple(
+            Mapping(key, area.start, area.end, area.offset)
+            for area in found
+            if area.inode not in programs and (key := self._key(pid, area)) is not None
+        )
 
-    def _mappings(self, pid: int) -> Iterator[Mapping]:
-        found = list(_smaps(Path(f"/proc/{pid}/smaps").read_bytes()))
-        programs = {inode for _, inode, _, executable in found if executable}
-        keys: dict[tuple[int, str], Key | None] = {}
-        for mapping, inode, path, _ in found:
-            if inode in programs:
-                continue
-            if (inode, path) not in keys:
-                keys[inode, path] = self._key(pid, path, inode)
-            if (key := keys[inode, path]) is not None:
-                yield Mapping(key, *mapping)
+    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[Resident] | None:
+        """What of these mappings is in the page table. The kernel walks it for that, which takes a
+        tenth of a second for ten GiB; None as above."""
+        keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
+        try:
+            data = Path(f"/proc/{pid}/smaps").read_bytes()
+        except OSError:
+            return None
+        return [
+            Resident(keys[place], size, advice)
+            for place, size, advice in _smaps(data)
+            if place in keys
+        ]
 
-    def _key(self, pid: int, path: str, inode: int) -> Key | None:
+    def opened(self, pid: int) -> tuple[Opened, ...] | None:
+        """Descriptors of data files; None as above."""
+        try:
+            return tuple(self._opened(pid))
+        except OSError:
+            return None
+
+    def _key(self, pid: int, area: _Area) -> Key | None:
         """Of a mapped file, when it is data. Its path is of the process's own root; it may have
         been deleted, or another put in its place."""
-        place = f"/proc/{pid}/root{path}"
+        if area.file not in self._mapped:
+            self._mapped[area.file] = self._found(pid, area)
+        return self._mapped[area.file]
+
+    def _found(self, pid: int, area: _Area) -> Key | None:
+        place = f"/proc/{pid}/root{area.path}"
         with contextlib.suppress(OSError):
             status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
-            if status.st_ino == inode:
-                return self._examined(place, path, status)
+            if status.st_ino == area.inode:
+                return self._examined(place, area.path, status)
         for _, target, status in _descriptors(pid):
-            if status.st_ino == inode:
-                return self._examined(target, path, status)
+            if status.st_ino == area.inode:
+                return self._examined(target, area.path, status)
         return None
 
     def _opened(self, pid: int) -> Iterator[Opened]:
@@ -170,30 +187,53 @@ class DataFiles:
         return key
 
 
-def _smaps(
-    data: bytes,
-) -> Iterator[tuple[tuple[int, int, int, int, str], int, str, bool]]:
-    """Of each mapping of a file: (start, end, offset, resident, advice), inode, path, whether it is
-    executable."""
-    match: re.Match[bytes] | None = None
+@dataclass(frozen=True)
+class _Area:
+    """A line of /proc/PID/maps that shows a file; `device` as it is written there."""
+
+    start: int
+    end: int
+    offset: int
+    executable: bool
+    device: str
+    inode: int
+    path: str
+
+    @property
+    def file(self) -> tuple[str, int, str]:
+        return self.device, self.inode, self.path
+
+
+def _area(line: bytes) -> _Area | None:
+    match = _HEADER.match(line)
+    if match is None:
+        return None
+    start, end, offset = (int(match[group], 16) for group in (1, 2, 4))
+    path = os.fsdecode(match[7]).removesuffix(_DELETED)
+    return _Area(start, end, offset, b"x" in match[3], match[5].decode(), int(match[6]), path)
+
+
+def _maps(data: bytes) -> Iterator[_Area]:
+    for line in data.splitlines():
+        if area := _area(line):
+            yield area
+
+
+def _smaps(data: bytes) -> Iterator[tuple[tuple[int, int], int, str]]:
+    """Of each mapping of a file: (start, offset), resident bytes, advice."""
+    area: _Area | None = None
     resident = 0
     for line in data.splitlines():
         if line[:1] in b"0123456789abcdef":
-            match = _HEADER.match(line)
-        elif match is None:
+            area = _area(line)
+        elif area is None:
             continue
         elif line.startswith(b"Rss:"):
             resident = int(line.split()[1]) * 1024
         elif line.startswith(b"VmFlags:"):
             flags = line.split()
             advice = "random" if b"rr" in flags else "sequential" if b"sr" in flags else "normal"
-            start, end, offset = int(match[1], 16), int(match[2], 16), int(match[4], 16)
-            yield (
-                (start, end, offset, resident, advice),
-                int(match[5]),
-                os.fsdecode(match[6]).removesuffix(_DELETED),
-                b"x" in match[3],
-            )
+            yield (area.start, area.offset), resident, advice
 
 
 def _descriptors(pid: int) -> Iterator[tuple[int, str, os.stat_result]]:

@@ -22,7 +22,7 @@ from dltune.machine.perf.ring import Lost, Ring, Sample
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
 THREADS, PAGES = 8, 16
-BURST_SECONDS = 0.2
+BURST_SECONDS = 0.1
 # the kernel maps what is cached around a fault (fault_around_bytes): so far may a sequential
 # reader's next fault be
 AROUND = 64 << 10

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dltune.documents.io import Pressure
 from dltune.io.report import calls, processes
-from dltune.io.report.data_files import DataFiles, Key, Mapping, Survey
+from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pace import Pace
@@ -25,9 +25,9 @@ from dltune.io.report.pressure import PressureWatch
 from dltune.io.report.processes import Counts, Reads, Stat, Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take; together
-# they stay below a hundredth of a CPU
-MEMBERS, WAITS = (1.0, 0.003), (0.02, 0.003)
-FILES, BURSTS = (2.0, 0.0015), (1.0, 0.0015)
+# they stay well below a hundredth of a CPU
+MEMBERS, WAITS = (1.0, 0.002), (0.02, 0.002)
+FILES, RESIDENT, BURSTS = (0.5, 0.002), (2.0, 0.001), (2.5, 0.001)
 LINES_SECONDS = 5.0
 # threads that are looked at for waiting: those that slept most since the last look at all
 LOOKED_AT = 48
@@ -61,6 +61,7 @@ class FileOfProcess:
 
     mapped: int = 0
     resident: int = 0
+    surveyed: bool = False
     touched: int = 0
     advice: str | None = None
     direct: bool = False
@@ -117,7 +118,8 @@ class Watch:
         self._pressure = PressureWatch(tree.root)
         self.pressure: tuple[Pressure, ...] = ()
         self._members, self._waits = Pace(*MEMBERS), Pace(*WAITS)
-        self._files, self._bursts = Pace(*FILES), Pace(*BURSTS)
+        self._files, self._resident = Pace(*FILES), Pace(*RESIDENT)
+        self._bursts = Pace(*BURSTS)
         self._next_line = self.began
         self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
         self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
@@ -151,6 +153,8 @@ class Watch:
                         break
                 if self._files.due <= now:
                     self._look(self._files, self._look_at_files)
+                if self._resident.due <= now:
+                    self._look(self._resident, self._look_at_resident)
                 if self.faults.running:
                     if self.faults.due <= now:
                         self._look(self._bursts, self._end_burst)
@@ -175,6 +179,7 @@ class Watch:
             self._end_burst()
         self._look_at_members()
         self._look_at_files()
+        self._look_at_resident()
         self.lines.finish()
         self.cpu = time.process_time() - self._cpu + self.lines.cpu
 
@@ -186,7 +191,7 @@ class Watch:
 
     def _due(self) -> float:
         bursts = self.faults.due if self.faults.running else self._bursts.due
-        due = [self._members.due, self._waits.due, self._files.due]
+        due = [self._members.due, self._waits.due, self._files.due, self._resident.due]
         return min(due if self.faults.refused else [*due, bursts])
 
     def _look_at_members(self) -> None:
@@ -220,8 +225,8 @@ class Watch:
                 first_reads=Reads(0, 0, 0) if new and reads else reads,
                 last_reads=reads,
             )
-            self._files.soon()
-            self._members.soon()
+            for pace in (self._members, self._files, self._resident):
+                pace.soon()
         seen.until, seen.last_stat = now, stat
         seen.command = processes.command(pid) or seen.command  # of a child, until it runs its own
         if reads is not None:
@@ -313,34 +318,46 @@ class Watch:
             copied = int(own.split(None, 2)[1])
             use.copied[tid] = (use.copied.get(tid, (copied, copied))[0], copied)
 
+    def _open_to_look(self) -> list[ProcessSeen]:
+        return [s for s in self.processes.values() if s.may_look and not s.ended]
+
     def _look_at_files(self) -> None:
-        for seen in self.processes.values():
-            if seen.ended or not seen.may_look:
+        for seen in self._open_to_look():
+            mappings = self.files.mappings(seen.pid)
+            if mappings is not None:
+                seen.mappings = mappings
+                mapped: Counter[Key] = Counter()
+                for mapping in mappings:
+                    mapped[mapping.key] += mapping.end - mapping.start
+                for key, size in mapped.items():
+                    use = seen.files.setdefault(key, FileOfProcess())
+                    use.mapped = max(use.mapped, size)
+            opened = self.files.opened(seen.pid)
+            if opened is not None:
+                self._take_opened(seen, opened)
+
+    def _look_at_resident(self) -> None:
+        for seen in self._open_to_look():
+            found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
+            if found is None:
                 continue
-            survey = self.files.survey(seen.pid)
-            if survey is not None:
-                self._take(seen, survey)
+            seen.rss_file = seen.rss_surveyed = processes.rss_file(seen.pid) or seen.rss_file
+            resident: Counter[Key] = Counter()
+            for part in found:
+                resident[part.key] += part.bytes
+                seen.files[part.key].advice = part.advice
+            for key, size in resident.items():
+                use = seen.files[key]
+                # what was there when the watch began was not touched during it
+                before = use.resident if use.surveyed or seen.new else size
+                use.touched += max(0, size - before)
+                use.resident, use.surveyed = size, True
         for known in self.files.known.values():
             known.look()
 
-    def _take(self, seen: ProcessSeen, survey: Survey) -> None:
-        seen.mappings = survey.mappings
-        seen.rss_file = seen.rss_surveyed = processes.rss_file(seen.pid) or seen.rss_file
-        seen.descriptors = {opened.descriptor: opened.key for opened in survey.opened}
-        resident: Counter[Key] = Counter()
-        mapped: Counter[Key] = Counter()
-        for mapping in survey.mappings:
-            resident[mapping.key] += mapping.resident
-            mapped[mapping.key] += mapping.end - mapping.start
-            use = seen.files.setdefault(mapping.key, FileOfProcess())
-            use.advice = mapping.advice
-        for key, size in mapped.items():
-            use = seen.files[key]
-            first = use.mapped == 0 and not seen.new
-            # what was there when the watch began was not touched during it
-            use.touched += 0 if first else max(0, resident[key] - use.resident)
-            use.mapped, use.resident = max(use.mapped, size), resident[key]
-        for opened in survey.opened:
+    def _take_opened(self, seen: ProcessSeen, found: Sequence[Opened]) -> None:
+        seen.descriptors = {opened.descriptor: opened.key for opened in found}
+        for opened in found:
             use = seen.files.setdefault(opened.key, FileOfProcess())
             use.opened, use.direct = True, use.direct or opened.direct
             series = use.positions.setdefault(opened.descriptor, [])

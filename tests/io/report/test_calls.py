@@ -31,7 +31,7 @@ def test_a_vector_of_sizes_is_not_seen():
 def test_a_page_fault_and_a_lock():
     assert parse(b"-1 0x7ffc 0x7f14\n", "D", b"folio_wait_bit_common") == Wait("fault")
     assert parse(b"-1 0x7ffc 0x7f14\n", "D", b"rwsem_down_read_slowpath") is None
-    assert parse(b"-1 0x7ffc 0x7f14\n", "S", b"") is None
+    assert parse(b"-1 0x7ffc 0x7f14\n", "S", b"request_wait_answer") == Wait("fault")
 
 
 def test_who_runs_or_sleeps_for_something_else_does_not_wait_for_storage():
