@@ -1,0 +1,76 @@
+"""What is simulated for the page is what the plan predicted."""
+
+from __future__ import annotations
+
+import exhibits
+import msgspec
+import pytest
+
+from dltune.errors import DltuneError
+from dltune.machine.known import find
+from dltune.plan.anchor import anchored
+from dltune.plan.choose import choose
+from dltune.plan.document import document
+from dltune.plan.transfer import transferred
+from dltune.report import simulations as module
+from dltune.report.simulations import simulations
+
+
+@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3", "uniform"])
+def test_the_plans_timeline_takes_what_the_plan_predicts(strategy: str) -> None:
+    profile = exhibits.profile(cores=4)
+    plan = exhibits.plan(profile, strategy)
+    assert plan.threads is not None
+    predicted = next(
+        p.seconds for p in plan.threads.predictions if p.setting == plan.threads.strategy
+    )
+    found = simulations(profile, plan).found
+    wanted = f"simulated: plan {plan.threads.strategy}"
+    seconds = {one.title: one.outcome.seconds for one in found}
+    own = f"simulated: own settings {profile.settings.intra}x{profile.settings.inter}"
+    if plan.threads.strategy == f"uniform {profile.settings.intra}x{profile.settings.inter}":
+        wanted = own
+    assert seconds[wanted] == pytest.approx(predicted, rel=1e-6)
+    assert seconds[own] == pytest.approx(profile.steps[0].wall.median, rel=1e-3)
+
+
+def test_an_edit_by_hand_is_simulated() -> None:
+    profile = exhibits.profile()
+    plan = exhibits.plan(profile, "s1+s2")
+    assert plan.threads is not None
+    slower = tuple(
+        msgspec.structs.replace(op, threads=1, seconds=op.serial) for op in plan.threads.ops
+    )
+    edited = msgspec.structs.replace(
+        plan, threads=msgspec.structs.replace(plan.threads, ops=slower)
+    )
+    as_made, by_hand = (simulations(profile, p).found[1].outcome.seconds for p in (plan, edited))
+    assert by_hand > 1.5 * as_made
+
+
+def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
+    profile = exhibits.profile()
+    there = find("knl-7250")
+    workload, _ = anchored(profile)
+    moved = transferred(workload, there)
+    plan = document(profile, there, choose(moved, "s1+s2+s3").threads(moved))
+    found = simulations(profile, plan)
+    assert found.remark is None
+    assert max(max(c) for c in found.found[-1].outcome.timelines[0].cores if c) == 67
+    unknown = msgspec.structs.replace(plan, machine="another", machine_name="Elsewhere")
+    found = simulations(profile, unknown)
+    assert found.remark == (
+        "no timeline of the plan: it is for Elsewhere with 68 cores, whose description is not at "
+        "hand"
+    )
+    assert [one.title for one in found.found] == ["simulated: own settings 2x2"]
+
+
+def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise DltuneError("the simulator could not be built: no g++")
+
+    monkeypatch.setattr(module, "anchored", none)
+    found = simulations(exhibits.profile(), None)
+    assert found.found == ()
+    assert found.remark == "no simulated timelines: the simulator could not be built: no g++"
