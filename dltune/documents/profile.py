@@ -193,7 +193,8 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`partial` is the reason why the profile is incomplete, None when it is whole."""
+    """`partial` is the reason why the profile is incomplete, None when it is whole. `crowding`: how
+    many times as long an op on one thread takes while others run beside it, None when not known."""
 
     schema: str
     created: str
@@ -209,6 +210,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Memory | None
     notes: tuple[str, ...]
     counters: Counters | None = None
+    crowding: float | None = None
 
 
 def load(path: Path) -> Profile:
@@ -230,6 +232,8 @@ def check(profile: Profile) -> list[str]:
     faults += _repeated("steps", "signature", (step.signature for step in profile.steps))
     for index, step in enumerate(profile.steps):
         faults += _step_faults(f"steps[{index}]", step, len(profile.ops))
+    if profile.crowding is not None and not (_is_time(profile.crowding) and profile.crowding >= 1):
+        faults.append(f"crowding: {profile.crowding} is not a factor of 1 or more")
     if profile.memory is not None and min(profile.memory.live, profile.memory.peak) < 0:
         faults.append("memory: bytes below 0")
     return faults

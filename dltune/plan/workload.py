@@ -54,7 +54,7 @@ class Workload:
     of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`:
     the factor by which all ops are slower in the job than one by one (`anchor` finds both).
     `spinning`: even an op that gains nothing from its threads keeps all their cores busy, as
-    under OpenMP. `oversubscription` as in `Graph.fifo`. `held`: by op index the threads of an
+    under OpenMP. `oversubscription` and `crowding` as in `Graph.fifo`. `held`: by op index the threads of an
     op whose count must stay as it is. `model` is what the curves come from, with its error bars;
     None where they were carried to another machine. `remarks`: sentences on what all this rests on.
     """
@@ -71,6 +71,7 @@ class Workload:
     scale: float = 1.0
     spinning: bool = False
     oversubscription: float = 0.0
+    crowding: float = 1.0
     held: Mapping[int, int] = dataclasses.field(default_factory=dict)
     model: Model | None = None
     remarks: tuple[str, ...] = ()
@@ -123,6 +124,7 @@ class Workload:
                 inter=inter,
                 overhead=self.overhead,
                 oversubscription=self.oversubscription,
+                crowding=self.crowding,
             )
         )
 
@@ -153,6 +155,7 @@ class Workload:
                 self.machine,
                 inter=inter,
                 overhead=self.overhead,
+                crowding=self.crowding,
                 hyperthreads=hyperthreads,
                 with_cores=with_cores,
             )
@@ -234,6 +237,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         steps=profile.steps,
         own=profile.settings,
         between=_between(profile.steps),
+        crowding=profile.crowding or 1.0,
         model=model or HillClimbing.of(profile.ops),
     )
 

@@ -20,6 +20,7 @@ from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
 from dltune.profile.cost import Cost
 from dltune.profile.counting import Choice, Counting
+from dltune.profile.crowding import Crowding
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
 from dltune.profile.python_lines import PythonLines
@@ -102,6 +103,7 @@ class Session:
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Cost | None = None
+        self._crowding: Crowding | None = None
         self._look = look
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.seen.records)
@@ -188,9 +190,11 @@ class Session:
             if steps := self._discovery.find():
                 self._start_climb(steps)
         elif pid == climbing.steps.pid and record.understands(message):
-            if self._cost is not None:
+            if self._measured:
                 if record.same(message.graph) == climbing.steps.targets[0]:
-                    self._cost.add(message)
+                    for watcher in (self._cost, self._crowding):
+                        if watcher is not None:
+                            watcher.add(message)
             elif record.same(message.graph) in climbing.steps.targets:
                 self._measure(climbing, record, message)
             elif record.trains(message.graph) and not climbing.steps.trains:
@@ -344,12 +348,29 @@ class Session:
         self._order_case(climbing)
 
     def _climbed(self, climbing: _Climbing) -> None:
-        """All ops are measured. What did that cost? Steps on all cores take turns with and without
-        recording and counting."""
+        """All ops are measured; what is asked next, one after the other, is not of any one op."""
         self._measured = True
         self._save(None)
-        if self._counting is None:
-            return
+        if self._counting is not None:
+            self._start_cost(climbing)
+
+    def _all_known(self, climbing: _Climbing) -> bool:
+        if self._cost is not None and not self._cost.known:
+            return False
+        if self._crowding is None and self._runs_side_by_side(climbing):
+            self._start_crowding(climbing)
+        if self._crowding is not None and not self._crowding.known:
+            return False
+        if self._lines is None:
+            self._let_go()
+            self._lines = self._look(climbing.steps.pid)
+            assert self.profile is not None
+            if python_matters(self.profile.steps[0]):  # to look takes time from the job
+                self._lines.start()
+        return self._lines.poll()
+
+    def _start_cost(self, climbing: _Climbing) -> None:
+        """Steps on all cores take turns with and without recording and counting."""
         case = self._cases[-1]
         plain, counted = self._version + 1, self._version + 2
         self._version = counted
@@ -364,18 +385,26 @@ class Session:
             ]
         )
 
-    def _all_known(self, climbing: _Climbing) -> bool:
-        """Whether the cost is known too, and where the job's Python stands if that matters. To look
-        takes time from the job, so that it comes last."""
-        if self._cost is not None and not self._cost.known:
-            return False
-        if self._lines is None:
-            self._let_go()
-            self._lines = self._look(climbing.steps.pid)
-            assert self.profile is not None
-            if python_matters(self.profile.steps[0]):
-                self._lines.start()
-        return self._lines.poll()
+    def _runs_side_by_side(self, climbing: _Climbing) -> bool:
+        settings = self.seen.records[climbing.steps.pid].settings()
+        return len(self.machine.cores) > 1 and settings is not None and settings.inter > 1
+
+    def _start_crowding(self, climbing: _Climbing) -> None:
+        """Steps with every op on one thread, on any core, take turns: serialised and not."""
+        record = self.seen.records[climbing.steps.pid]
+        alone, beside = self._version + 1, self._version + 2
+        self._version = beside
+        self._crowding = Crowding(alone, beside)
+        lines = []
+        for version in (alone, beside):
+            lines += Orders(
+                version,
+                targets=[record.graphs[g].signature for g in climbing.steps.targets],
+                events=True,
+                serial=version == alone,
+                fallback=(1, tuple(range(len(self.machine.cores)))),
+            ).lines()
+        self._processes[climbing.steps.pid].order([*lines, alternate_line((alone, beside))])
 
     def _finish(self) -> Profile:
         if self._cost is not None and self._counting is not None:
@@ -405,6 +434,7 @@ class Session:
             own,
             self.climb,
             self._counting,
+            self._crowding.factor() if self._crowding else None,
             self._lines,
             machine=self.machine,
             command=self.command,
@@ -420,8 +450,7 @@ class Session:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
             return
         if self._measured:
-            phase = "measuring what counting costs" if self._lines is None else "looking at Python"
-            self.tell(Progress(phase, self._executions))
+            self.tell(Progress(self._last_phase(), self._executions))
             return
         if climbing.spent:
             per_case = sum(climbing.spent) / len(climbing.spent)
@@ -433,6 +462,13 @@ class Session:
                 "climbing", self._executions, self.climb.case, self.climb.climbing, max(left, 0.0)
             )
         )
+
+    def _last_phase(self) -> str:
+        if self._lines is not None:
+            return "looking at Python"
+        if self._crowding is not None:
+            return "measuring what ops lose side by side"
+        return "measuring what counting costs"
 
     def _waiting_for(self) -> str:
         if self._building:

@@ -20,9 +20,10 @@ struct AdmissionOp {
 class Admitted : public Policy {
  public:
   Admitted(const std::int32_t* op, const double* runs, const AdmissionOp* ops, const int* tile,
-           const int* hardware, int cores, int inter, double overhead, Options options, int tasks)
+           const int* hardware, int cores, int inter, double overhead, double crowding, Options options,
+           int tasks)
       : op_(op), runs_(runs), ops_(ops), hardware_(hardware), cores_(cores), inter_(inter),
-        overhead_(overhead), options_(options), scheduler_(tile, hardware, cores, options),
+        overhead_(overhead), crowding_(crowding), options_(options), scheduler_(tile, hardware, cores, options),
         users_(cores, 0), places_(tasks), second_(tasks, 0) {}
 
   void ready(int task) override { (detached(task) ? free_ : queue_).push_back(task); }
@@ -68,8 +69,10 @@ class Admitted : public Policy {
   }
 
   // A task advances at the mean of its shares of its cores: its parts are many, and are taken up
-  // by whichever of its threads is free.
+  // by whichever of its threads is free. Beside others it is slower by the factor `crowding`.
   void rates(const std::vector<int>& running, std::vector<double>* rate) override {
+    int flying = 0;
+    for (int task : running) flying += !detached(task);
     for (std::size_t i = 0; i < running.size(); ++i) {
       const int task = running[i];
       if (detached(task)) {
@@ -78,7 +81,7 @@ class Admitted : public Policy {
       }
       double sum = 0;
       for (int core : places_[task]) sum += share(core);
-      (*rate)[i] = sum / static_cast<double>(places_[task].size());
+      (*rate)[i] = sum / static_cast<double>(places_[task].size()) / (flying > 1 ? crowding_ : 1.0);
     }
   }
 
@@ -108,7 +111,7 @@ class Admitted : public Policy {
   const AdmissionOp* ops_;
   const int* hardware_;
   int cores_, inter_;
-  double overhead_;
+  double overhead_, crowding_;
   Options options_;
   Scheduler scheduler_;
   std::vector<int> users_;  // per core: tasks on it

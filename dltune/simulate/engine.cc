@@ -50,9 +50,9 @@ Options options(bool corun, bool hyperthreads, double smt_throughput) {
 // takes the makespan and the mean number of ops in flight.
 EXPORT int dltune_fifo(int tasks, const std::int32_t* offsets, const std::int32_t* edges,
                        const std::int32_t* op, const double* runs, const FifoOp* ops, int cores,
-                       int inter, double overhead, double oversubscription, double* start,
-                       double* end, double* totals) {
-  Fifo policy(op, runs, ops, cores, inter, overhead, oversubscription);
+                       int inter, double overhead, double oversubscription, double crowding,
+                       double* start, double* end, double* totals) {
+  Fifo policy(op, runs, ops, cores, inter, overhead, oversubscription, crowding);
   Timeline timeline{start, end};
   run({tasks, offsets, edges}, policy, &timeline);
   totals[0] = timeline.makespan;
@@ -65,7 +65,7 @@ EXPORT int dltune_fifo(int tasks, const std::int32_t* offsets, const std::int32_
 EXPORT int dltune_corun(int tasks, const std::int32_t* offsets, const std::int32_t* edges,
                         const std::int32_t* op, const double* runs, int ops, const CWork* table,
                         int cores, const std::int32_t* tile, const std::int32_t* hardware,
-                        int inter, double overhead, int corun, int hyperthreads,
+                        int inter, double overhead, double crowding, int corun, int hyperthreads,
                         double smt_throughput, double* start, double* end, double* totals,
                         std::uint64_t* held, int words, std::uint8_t* second) {
   std::vector<AdmissionOp> converted;
@@ -75,7 +75,7 @@ EXPORT int dltune_corun(int tasks, const std::int32_t* offsets, const std::int32
     converted.back().work.op = -1;  // no interference is simulated, so none may be learnt
   }
   Admitted policy(op, runs, converted.data(), tile, hardware, cores, inter, overhead,
-                  options(corun != 0, hyperthreads != 0, smt_throughput), tasks);
+                  crowding, options(corun != 0, hyperthreads != 0, smt_throughput), tasks);
   Timeline timeline{start, end};
   run({tasks, offsets, edges}, policy, &timeline);
   totals[0] = timeline.makespan;

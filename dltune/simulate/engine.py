@@ -65,12 +65,14 @@ class Graph:
         inter: int,
         overhead: float = 0.0,
         oversubscription: float = 0.0,
+        crowding: float = 1.0,
     ) -> Timeline:
         """TensorFlow's own scheduling: first in, first out, in `inter` executor slots.
 
         `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep
         more cores busy than the machine has share them; `oversubscription` slows them further, by
-        that part for each thread above the number of cores, relative to that number.
+        that part for each thread above the number of cores, relative to that number. `crowding`:
+        the factor by which ops are slower that run side by side, each on cores of its own.
         Raises ValueError when the graph has a cycle.
         """
         table = (library.FifoOp * max(1, len(ops)))(
@@ -88,6 +90,7 @@ class Graph:
             inter,
             overhead,
             oversubscription,
+            crowding,
             start,
             end,
             totals,
@@ -102,6 +105,7 @@ class Graph:
         *,
         inter: int,
         overhead: float = 0.0,
+        crowding: float = 1.0,
         corun: bool = True,
         hyperthreads: bool = False,
         with_cores: bool = False,
@@ -110,6 +114,7 @@ class Graph:
 
         At most `inter` ops are running or waiting for admission. Two tasks on one core share it,
         or share `machine.smt_throughput` times its throughput where it has hardware threads.
+        `crowding`: the factor by which an op is slower while others run beside it.
         `with_cores`: also record which cores each task held.
         Raises ValueError when the graph has a cycle.
         """
@@ -133,6 +138,7 @@ class Graph:
             (ctypes.c_int32 * cores)(*hardware),
             inter,
             overhead,
+            crowding,
             corun,
             hyperthreads,
             machine.smt_throughput or 0.0,

@@ -17,13 +17,14 @@ struct FifoOp {
 };
 
 // Ops whose busy cores exceed the machine's share it (processor sharing). `oversubscription`: the
-// further slow-down per thread above the number of cores, relative to that number.
+// further slow-down per thread above the number of cores, relative to that number. `crowding`: the
+// factor by which ops are slower that run side by side, each on cores of its own.
 class Fifo : public Policy {
  public:
   Fifo(const std::int32_t* op, const double* runs, const FifoOp* ops, int cores, int inter,
-       double overhead, double oversubscription)
+       double overhead, double oversubscription, double crowding)
       : op_(op), runs_(runs), ops_(ops), cores_(cores), inter_(inter), overhead_(overhead),
-        oversubscription_(oversubscription) {}
+        oversubscription_(oversubscription), crowding_(crowding) {}
 
   void ready(int task) override {
     (detached(task) ? free_ : queue_).push_back(task);
@@ -54,8 +55,9 @@ class Fifo : public Policy {
         threads += ops_[op_[task]].threads;
       }
     const double excess = std::max(0.0, static_cast<double>(threads) / cores_ - 1);
+    const bool beside = running_ > 1 && busy <= cores_ * (1 + 1e-9);
     const double all = std::min(1.0, busy > 0 ? cores_ / busy : 1.0) /
-                       (1 + oversubscription_ * excess);
+                       (1 + oversubscription_ * excess) / (beside ? crowding_ : 1.0);
     for (std::size_t i = 0; i < running.size(); ++i)
       (*rate)[i] = detached(running[i]) ? 1 : all;
   }
@@ -75,7 +77,7 @@ class Fifo : public Policy {
   const double* runs_;
   const FifoOp* ops_;
   int cores_, inter_;
-  double overhead_, oversubscription_;
+  double overhead_, oversubscription_, crowding_;
   std::vector<int> queue_, free_;
   std::size_t head_ = 0;
   int running_ = 0;

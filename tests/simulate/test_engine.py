@@ -170,6 +170,7 @@ class FifoOracle(Oracle):
     ops: list[FifoWork] = field(default_factory=list)
     capacity: int = 1
     oversubscription: float = 0.0
+    crowding: float = 1.0
     running: list[int] = field(default_factory=list)
 
     def detached(self, task: int) -> bool:
@@ -201,7 +202,9 @@ class FifoOracle(Oracle):
         busy = sum(self.busy(self.ops[self.op[t]]) for t in self.running)
         threads = sum(self.ops[self.op[t]].threads for t in self.running)
         excess = max(0.0, threads / self.capacity - 1)
-        return min(1.0, self.capacity / busy) / (1 + self.oversubscription * excess)
+        rate = min(1.0, self.capacity / busy) / (1 + self.oversubscription * excess)
+        beside = len(self.running) > 1 and busy <= self.capacity * (1 + 1e-9)
+        return rate / self.crowding if beside else rate
 
 
 @dataclass
@@ -209,6 +212,7 @@ class CorunOracle(Oracle):
     ops: list[CorunWork] = field(default_factory=list)
     machine: Machine | None = None
     hyperthreads: bool = False
+    crowding: float = 1.0
     slots: list[int] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
@@ -237,7 +241,8 @@ class CorunOracle(Oracle):
         for core in self.cores[task]:
             together = self.smt if self.hardware[core] > 1 else 1.0
             shares.append(1.0 if self.users(core) == 1 else together / self.users(core))
-        return sum(shares) / len(shares)
+        flying = sum(not self.detached(f.task) for f in self.flights)
+        return sum(shares) / len(shares) / (self.crowding if flying > 1 else 1.0)
 
     def starts(self) -> list[tuple[int, float, bool]]:
         out = []
@@ -397,15 +402,18 @@ def inputs_first(timeline: Timeline, inputs: list[list[int]]) -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(fifo_cases(), st.integers(1, 4), st.integers(1, 5), st.sampled_from([0.0, 0.125, 0.5]))
-def test_fifo_gives_the_oracle_s_timeline(case, cores, inter, overhead) -> None:
+@given(
+    fifo_cases(),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 0.125, 0.5]),
+    st.sampled_from([1.0, 1.25]),
+)
+def test_fifo_gives_the_oracle_s_timeline(case, cores, inter, overhead, crowding) -> None:
     ops, (inputs, op, runs) = case
-    found = Graph(inputs, op, runs).fifo(
-        ops, cores=cores, inter=inter, overhead=overhead, oversubscription=overhead
-    )
-    oracle = FifoOracle(
-        inputs, op, runs, inter, overhead, ops=ops, capacity=cores, oversubscription=overhead
-    )
+    more = {"oversubscription": overhead, "crowding": crowding}
+    found = Graph(inputs, op, runs).fifo(ops, cores=cores, inter=inter, overhead=overhead, **more)
+    oracle = FifoOracle(inputs, op, runs, inter, overhead, ops=ops, capacity=cores, **more)
     same(found, oracle.run())
     inputs_first(found, inputs)
 
@@ -421,14 +429,21 @@ def test_fifo_is_no_faster_than_its_bounds(case, cores, inter) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(corun_cases(), st.integers(1, 8), st.booleans(), st.sampled_from([0.0, 0.125]))
-def test_corun_gives_the_oracle_s_timeline(case, inter, hyperthreads, overhead) -> None:
+@given(
+    corun_cases(),
+    st.integers(1, 8),
+    st.booleans(),
+    st.sampled_from([0.0, 0.125]),
+    st.sampled_from([1.0, 1.25]),
+)
+def test_corun_gives_the_oracle_s_timeline(case, inter, hyperthreads, overhead, crowding) -> None:
     there, ops, (inputs, op, runs) = case
     found = Graph(inputs, op, runs).corun(
         ops,
         there,
         inter=inter,
         overhead=overhead,
+        crowding=crowding,
         hyperthreads=hyperthreads,
         with_cores=True,
     )
@@ -440,6 +455,7 @@ def test_corun_gives_the_oracle_s_timeline(case, inter, hyperthreads, overhead) 
         overhead,
         ops=ops,
         machine=there,
+        crowding=crowding,
         hyperthreads=hyperthreads,
     ).run()
     same(found, expected)

@@ -198,10 +198,9 @@ Counts View::TakeCounts() {
 View* FindView(int threads, const std::vector<int>& slots) {
   static auto* mu = new std::mutex;
   static auto* views = new std::map<std::pair<int, std::vector<int>>, std::unique_ptr<View>>;
-  std::vector<int> cut(slots.begin(), slots.begin() + std::min<size_t>(slots.size(), threads));
   std::lock_guard<std::mutex> lock(*mu);
-  auto& view = (*views)[{threads, cut}];
-  if (!view) view = std::make_unique<View>(threads, cut);
+  auto& view = (*views)[{threads, slots}];
+  if (!view) view = std::make_unique<View>(threads, slots);
   return view.get();
 }
 

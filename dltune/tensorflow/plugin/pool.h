@@ -121,7 +121,7 @@ class View : public tsl::thread::ThreadPoolInterface {
   Counts counts_;  // guarded by mu_
 };
 
-// The view of these threads and slots; made at first use and kept. More slots than threads are cut.
+// The view of these threads and slots; made at first use and kept.
 View* FindView(int threads, const std::vector<int>& slots);
 
 // Lets the calling thread stand only on the view's cores while it runs an op. Changes the thread's
