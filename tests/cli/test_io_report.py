@@ -148,3 +148,28 @@ def test_an_output_that_exists_is_refused_before_the_job_starts(file, tmp_path):
     assert done.returncode == 2
     assert "a line of the job's own" not in done.stderr
     assert (tmp_path / "io.json").read_text() == "mine"
+
+
+def test_the_live_view_on_a_terminal(file):
+    import pty
+
+    leader, follower = pty.openpty()
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "dltune", "io-report", "--seconds", "4", "--json", *job(file, 60.0)],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(follower)
+    shown = b""
+    try:
+        while part := os.read(leader, 1 << 16):
+            shown += part
+    except OSError:  # the other side is closed
+        pass
+    out, _ = watching.communicate(timeout=120)
+    os.close(leader)
+    assert watching.returncode == 0
+    assert b"data files" in shown
+    assert b"shard.bin" in shown
+    assert msgspec.json.decode(out, type=io.Io).watch is not None

@@ -22,7 +22,9 @@ from dltune.machine.perf.ring import Lost, Ring, Sample
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
 THREADS, PAGES = 8, 16
-BURST_SECONDS = 0.1
+# seconds of a burst: so long that the busiest thread has about ENOUGH faults in it
+FIRST, SHORTEST, LONGEST = 0.05, 0.01, 0.25
+ENOUGH = 400
 # the kernel maps what is cached around a fault (fault_around_bytes): so far may a sequential
 # reader's next fault be
 AROUND = 64 << 10
@@ -68,6 +70,7 @@ class FaultWatch:
         # of each thread (pid, tid): major faults, minor faults
         self._rings: dict[tuple[int, int], tuple[Ring, Ring]] = {}
         self._until: float | None = None
+        self._seconds = FIRST
 
     @property
     def running(self) -> bool:
@@ -94,7 +97,7 @@ class FaultWatch:
             for ring in rings:
                 ring.enable()
         if self._rings:
-            self._until = time.monotonic() + BURST_SECONDS
+            self._until = time.monotonic() + self._seconds
 
     def _open(self, pid: int, tid: int) -> bool:
         """False when there can be no more rings."""
@@ -124,6 +127,7 @@ class FaultWatch:
         for rings in self._rings.values():
             for ring in rings:
                 ring.disable()
+        most = 1
         for thread, rings in self._rings.items():
             series: list[tuple[float, bool, int]] = []
             whole_until = float("inf")
@@ -134,8 +138,10 @@ class FaultWatch:
                 if samples and any(isinstance(record, Lost) for record in records):
                     # a full ring drops what comes: the series is whole up to there
                     whole_until = min(whole_until, samples[-1].time)
+            most = max(most, len(series))
             whole = sorted(fault for fault in series if fault[0] <= whole_until)
             self._take(thread, whole, mappings.get(thread[0], ()))
+        self._seconds = min(LONGEST, max(SHORTEST, self._seconds * ENOUGH / most))
 
     def close(self) -> None:
         for thread in list(self._rings):

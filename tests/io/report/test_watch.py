@@ -211,7 +211,7 @@ def test_records_at_even_distances(started, tmp_path):
     with open(path, "wb") as file:
         file.truncate(4 << 30)  # a hole, which is read like any other file
     job = started(STRIDED, path, 1 << 20)
-    document, _ = watched(job.pid, lambda watch: bursts(watch) >= 100)
+    document, _ = watched(job.pid, lambda watch: bursts(watch) >= 40)
     found = file_of(document, "records.bin").pattern
     assert (found.kind, found.source) == ("strided", "faults")
     assert found.stride == 8 << 20
