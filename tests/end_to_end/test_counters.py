@@ -128,6 +128,15 @@ def test_a_slow_input_pipeline_and_its_line_are_named(tmp_path: Path) -> None:
     assert step.lines[0].where.startswith("slow_python.py:")
 
 
+def test_a_job_that_can_open_no_counters_is_profiled_without_them(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "software", "few_files.py")
+    assert found.partial is None
+    assert any("counters stopped" in note and "open files" in note for note in found.notes)
+    timed = [time for op in found.ops for time in op.times]
+    assert timed
+    assert any(not time.counts for time in timed)
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [("minor-fautls", "minor-faults"), ("sofware", "software"), ("LLC-lod-misses", "LLC-load")],
