@@ -104,7 +104,6 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hot: tuple[tuple[int, int], ...]
     requests: tuple[Request, ...]
     pattern: Pattern
-    ended: str | None = None
 
 
 class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -273,8 +272,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `records`: in the window that was read, with their `mean_size`; for files other than LMDB these
     are equal pieces. `window` is in bytes. `cold`: how it was confirmed that pages were dropped.
-    `warmed`: what may still have been warm below this kernel. `share_of_ceiling`: throughput of the
-    present way (one strided reader through a mapping with the cursor's walk) over the ceiling.
+    `share_of_ceiling`: throughput of the present way (one reader through a mapping with the
+    cursor's walk) over the ceiling.
     """
 
     path: str

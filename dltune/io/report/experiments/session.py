@@ -69,6 +69,7 @@ def experiment(
             tell("how fast the storage is")
             # how many ways there are does not depend on how long each one runs
             span = session.calibrate(min(1.0, seconds / 20), size_)
+            tell("where the records lie")
             found = records(path, descriptor, kind, span)
             step = place.read_ahead or 128 << 10
             plan = _plan(found, readers, seconds, span, step, kind == "lmdb", session.direct)
