@@ -12,10 +12,10 @@ Ways: `readahead` and `no readahead` are py-lmdb alone with either setting; `hin
 records are asked for by `ReadAhead`; `direct` is `Reader` with direct I/O, one reader per node;
 `cached` the same through the page cache; `each` with direct I/O, each rank for itself.
 
-Each run is cold: the file's pages were dropped (posix_fadvise DONTNEED), which mincore confirms
-before it, and `stored` (what the kernel says came from storage; nothing on FUSE) after it. Ways take
-turns. Every run checks what it read. Figures are medians, the spread is half the interquartile range
-over the median, ratios are over py-lmdb's better setting.
+Each run is cold: the file's pages were dropped (posix_fadvise DONTNEED), which the kernel's count of
+cached pages confirms before it, and `stored` (what came from storage; not told on FUSE) after it.
+Ways take turns. Every run checks what it read. Figures are medians, the spread is half the
+interquartile range over the median, ratios are over py-lmdb's better setting.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ else:
     import numpy
     from dltune.io.reader import native
     native.load()
+    with Reader(told["tiny"], batch=1, options=Options(node=False)) as reader:
+        next(reader)  # what is imported at first use
     options = Options(direct=way != "cached", node=way != "each", memory=told["memory"])
     reader = Reader(path, batch=batch, shuffle=told["shuffled"], rank=rank, size=size,
                     iterations=count // (batch * size), options=options)
@@ -142,6 +144,17 @@ def made(folder: Path, size: int) -> Path:
     return path
 
 
+def tiny(folder: Path) -> None:
+    """A database of one record beside the others, for what a reader does once in a process."""
+    import lmdb
+
+    if not (folder / "tiny").exists():
+        (folder / "tiny").mkdir(parents=True)
+        with lmdb.open(str(folder / "tiny")) as env, env.begin(write=True) as txn:
+            txn.put(b"key", b"value")
+    Index.open(folder / "tiny")
+
+
 def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> dict:
     """One cold run. Raises RuntimeError when it was not cold, or read wrong records."""
     count = SHUFFLED[size] if shuffled is not None else STRIDED
@@ -157,7 +170,7 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
         told = {
             "path": str(path), "way": way, "batch": BATCH, "count": count, "rank": rank,
             "size": readers, "shuffled": shuffled, "total": RECORDS[size],
-            "ahead": 16 << 20, "memory": 128 << 20,
+            "ahead": 16 << 20, "memory": 128 << 20, "tiny": str(path.parent / "tiny"),
         }  # fmt: skip
         environment = {**os.environ, "DLTUNE_IO_JOB": job}
         environment |= {"HOROVOD_LOCAL_RANK": str(rank), "HOROVOD_LOCAL_SIZE": str(readers)}
@@ -168,7 +181,7 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
                 stdout=subprocess.PIPE,
                 text=True,
                 env=environment,
-            )  # fmt: skip
+            )
         )
     for child in children:
         if child.stdout.readline() != "ready\n":
@@ -196,6 +209,7 @@ def case(name: str, folder: Path, store: Path | None, rounds: int, ways: list[st
     kind, _, rest = name.partition("-")
     size = SMALL if "small" in rest else LARGE
     readers = int(rest.rpartition("-")[2]) if kind == "strided" else 1
+    tiny(folder)
     beneath = made(folder, size)
     local = "local" in rest
     path = beneath if local or store is None else store / beneath.name

@@ -43,8 +43,8 @@ def command(
     from dltune.documents import io as io_document
     from dltune.documents import plan as plan_document
     from dltune.documents.files import claim
-    from dltune.machine import topology
     from dltune.io.plan import decide, document, put_into
+    from dltune.machine import topology
 
     if output and into:
         raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SLOTS = 2  # one is read while the other is used
+GROWTH = 4
 ENTRY = 4  # numbers of 8 bytes: value's place and size, key's place and size
 
 
@@ -62,7 +63,8 @@ class Filling:
         self.next = first
         self.last = last
         self._slot_bytes = options.memory // SLOTS // PAGE * PAGE
-        self._most = 1
+        together = sum(share.batch for share in shares)
+        self._most = -(-options.parallel // together)
 
     def close(self) -> None:
         self.database.close()
@@ -72,8 +74,8 @@ class Filling:
     def fill(self, slot: int) -> Filled | None:
         """Read the next iterations into a slot; None when all have been read.
 
-        The first slot holds one iteration, so that training begins at once, each one after it at
-        most twice as many as the one before. Raises UsageError when an iteration is larger than a
+        The first slot holds as few iterations as keep all requests in flight, so that training
+        begins soon; each one after it at most `GROWTH` times as many as the one before. Raises UsageError when an iteration is larger than a
         slot, or the file cannot be read.
         """
         wanted = self._most if self.last is None else min(self._most, self.last - self.next)
@@ -90,7 +92,7 @@ class Filling:
                 self._tell(fitted, table, base)
                 filled = Filled(slot, self.next, fitted.iterations, table)
                 self.next += fitted.iterations
-                self._most = fitted.iterations * (2 if fitted.iterations == wanted else 1)
+                self._most = fitted.iterations * (GROWTH if fitted.iterations == wanted else 1)
                 return filled
             self.database.overtake()
         raise UsageError(

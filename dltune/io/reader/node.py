@@ -21,6 +21,7 @@ import os
 import selectors
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -64,18 +65,25 @@ class Memory:
         import ctypes
 
         if descriptor is None:
-            descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
-            try:
-                os.posix_fallocate(descriptor, 0, size)
-            except OSError as error:
-                os.close(descriptor)
+            # pages come as they are filled: to have them at once would delay the first batch
+            if size > (there := _available()):
                 raise UsageError(
-                    f"cannot have {size} bytes of shared memory: {error.strerror}",
-                    remedy="give the reader less memory",
-                ) from None
+                    f"the reader's memory={size} is more than the {there} bytes that are free here",
+                    remedy="give it less memory",
+                )
+            descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
+            os.ftruncate(descriptor, size)
         self.descriptor = descriptor
         self.map = mmap.mmap(descriptor, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+
+def _available() -> int:
+    """Bytes that the kernel would give without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return sys.maxsize
 
 
 class Member:

@@ -11,7 +11,7 @@ Records = list[tuple[bytes, bytes]]
 
 
 def made(folder: Path, sizes: list[int], *, seed: int = 0) -> Records:
-    """A database with records of these sizes in random bytes; what py-lmdb reads of it, in order."""
+    """A database with records of these sizes, of random bytes; what py-lmdb reads of it."""
     noise = random.Random(seed)
     with lmdb.open(str(folder), map_size=1 << 28, sync=False) as env:
         with env.begin(write=True) as txn:

@@ -60,7 +60,7 @@ def require_committed(key: bytes, value: bytes) -> int:
 @pytest.mark.parametrize("pause", [0.02, 0.2])
 def test_every_record_of_a_reader_was_committed(tmp_path: Path, direct: bool, pause: float) -> None:
     commits: set[int] = set()
-    overtaken = 0
+    overtaken, told = 0, set()
     with writing(tmp_path, pause):
         until = time.monotonic() + 3
         while time.monotonic() < until:
@@ -73,7 +73,8 @@ def test_every_record_of_a_reader_was_committed(tmp_path: Path, direct: bool, pa
                             commits.add(require_committed(key, value))
                 except UsageError as error:  # allowed: no answer. Never: a wrong one
                     overtaken += 1
-                    assert "written" in str(error)
+                    told.add("written" in str(error))
+    assert told <= {True}
     assert len(commits) > 2
     assert overtaken < 50
 

@@ -1,0 +1,56 @@
+"""A residual network that reads LMDB trains alike however it reads."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+JOB = Path(__file__).parent.parent / "jobs" / "lmdb_resnet.py"
+RECORDS, BATCH, STEPS = 80, 16, 12  # two epochs and a half; 80 is a multiple of 16, as Keras wants
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples") / "db"
+    noise = random.Random(0)
+    with (
+        lmdb.open(str(folder), map_size=1 << 26, sync=False) as env,
+        env.begin(write=True) as txn,
+    ):
+        for number in range(RECORDS):
+            label = number % 10
+            image = bytes(min(255, noise.randrange(200) + 5 * label) for _ in range(24 * 24 * 3))
+            txn.put(b"%06d" % number, bytes([label]) + image)
+    return folder
+
+
+def losses(database: Path, folder: Path, by: str, *more: str) -> list[str]:
+    path = folder / f"{by}-losses"
+    command = [sys.executable, str(JOB), "--database", str(database), "--by", by, *more]
+    command += ["--steps", str(STEPS), "--losses", str(path)]
+    # on one thread, where TensorFlow repeats a training bit for bit
+    environment = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    found = path.read_text().splitlines()
+    assert len(found) == STEPS
+    return found
+
+
+@pytest.mark.parametrize("order", [(), ("--shuffle", "3")])
+def test_losses_are_those_of_py_lmdb_bit_for_bit(
+    database: Path, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    plain = losses(database, tmp_path, "py-lmdb", *order)
+    for by in ("dataset", "keras") if order else ("dataset", "hints"):
+        assert losses(database, tmp_path, by, *order) == plain
