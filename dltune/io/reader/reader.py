@@ -6,7 +6,7 @@ import itertools
 import os
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,6 +96,7 @@ class Reader:
         self._last = None if iterations is None else first + iterations
         self._member: node.Member | None = None
         self._batches: Iterator[list[Record]] | None = None
+        self._end: Callable[[], object] | None = None
         self._closed = False
 
     def __enter__(self) -> Reader:
@@ -108,9 +109,10 @@ class Reader:
         """Stop reading ahead and give the memory back."""
         self._closed = True
         self._batches = iter(())
-        if self._member:
-            self._member.close()
-            self._member = None
+        self._member = None
+        if self._end:
+            self._end()
+            self._end = None
 
     @property
     def per_epoch(self) -> int:
@@ -130,7 +132,7 @@ class Reader:
             if self._closed:
                 raise UsageError("the reader is closed", remedy="open another")
             self._member = self._begun()
-            weakref.finalize(self, self._member.close)
+            self._end = weakref.finalize(self, self._member.close)
         return self._member
 
     def _begun(self) -> node.Member:

@@ -217,3 +217,14 @@ def test_a_reader_dropped_without_closing_ends_too(stored: tuple[Path, Contents]
             return
         time.sleep(0.05)
     raise AssertionError("the thread goes on")
+
+
+def test_jobs_import_nothing_they_do_not_need() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, dltune.io; heavy = {'click', 'rich', 'numpy', 'psutil', 'tensorflow', 'torch'}"
+        "; assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,43 @@
+"""A rank among all ranks, from what launchers tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.errors import UsageError
+from dltune.machine.world import VARIABLES, World, world
+
+
+def test_without_a_launcher_there_is_one_rank() -> None:
+    assert world({}) == World(0, 1)
+    assert world({"HOROVOD_RANK": ""}) == World(0, 1)
+    # a batch script has the variable without being a step
+    assert world({"SLURM_PROCID": "0"}) == World(0, 1)
+
+
+@pytest.mark.parametrize(("rank", "size"), VARIABLES)
+def test_each_launcher_is_understood(rank: str, size: str) -> None:
+    assert world({rank: "3", size: "8"}) == World(3, 8)
+
+
+def test_a_launcher_within_another_gives_way_to_the_larger() -> None:
+    environ = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+    environ |= {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
+    assert world(environ) == World(2, 4)
+    # Open MPI under Horovod tells the same twice
+    environ |= {"HOROVOD_RANK": "2", "HOROVOD_SIZE": "4"}
+    assert world(environ) == World(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"RANK": "1"}, "RANK=1"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "no such rank"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}, "two ranks"),
+    ],
+)
+def test_what_cannot_be_is_told(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        world(environ)
