@@ -59,7 +59,8 @@ class Opened:
 class Known:
     """A data file, open here for as long as it is watched: a deleted one can still be looked at.
 
-    `first` and `last`: what was in the page cache at the first and the last look.
+    `first` and `last`: what was in the page cache at the first and the last look; `beside`: at the
+    last one that told what processes used of it too.
     """
 
     path: str
@@ -69,9 +70,10 @@ class Known:
     device: str
     first: cached.Cached | None
     last: cached.Cached | None = field(init=False)
+    beside: cached.Cached | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.last = self.first
+        self.last = self.beside = self.first
 
     def look(self) -> None:
         self.last = cached.cached(self.descriptor)

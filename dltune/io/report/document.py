@@ -175,7 +175,7 @@ def _file(
         cached=known.last.now if known.last else None,
         storage_bytes=came,
         asked=asked or None,
-        amplification=came / asked if came is not None and asked else None,
+        amplification=_amplification(known, users, copied, direct),
         advice=next((use.advice for _, use in users if use.advice), None),
         direct=any(use.direct for _, use in users),
         major=major,
@@ -186,6 +186,19 @@ def _file(
         requests=tuple(io.Request(size, sizes[size]) for size in sorted(sizes)),
         pattern=_pattern(watch, key, users),
     )
+
+
+def _amplification(
+    known: Known,
+    users: Sequence[tuple[ProcessSeen, FileOfProcess]],
+    copied: int | None,
+    direct: int | None,
+) -> float | None:
+    """Bytes from storage for each one used, both up to the last look that told of both."""
+    used = sum(use.touched for _, use in users if use.mapped) + (copied or 0)
+    if known.first is None or known.beside is None or not used:
+        return None
+    return max(direct or 0, known.beside.seen - known.first.seen, 0) / used
 
 
 def _unsurveyed(seen: ProcessSeen, key: Key) -> int:

@@ -337,7 +337,8 @@ class Watch:
                 self._take_opened(seen, opened)
 
     def _look_at_resident(self) -> None:
-        for seen in self._open_to_look():
+        alive = self._open_to_look()
+        for seen in alive:
             found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
             if found is None:
                 continue
@@ -354,6 +355,8 @@ class Watch:
                 use.resident, use.surveyed = size, True
         for known in self.files.known.values():
             known.look()
+            if alive:
+                known.beside = known.last
 
     def _take_opened(self, seen: ProcessSeen, found: Sequence[Opened]) -> None:
         seen.descriptors = {opened.descriptor: opened.key for opened in found}
