@@ -9,12 +9,13 @@ PYTHON_FILES := dltune tests scripts
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint clean
+.PHONY: help venv demo test lint gate clean
 
 help:
 	@echo "make demo    install into $(VENV), then profile, plan and compare a bundled ResNet-50"
 	@echo "make test    install, then the linters and the whole test suite"
 	@echo "make lint    ruff and mypy alone"
+	@echo "make gate    has the last commit made dltune itself slower? (BASE=REF: since another one)"
 	@echo "make venv    the environment alone ($(VENV))"
 	@echo "make clean   remove the environments, the demo's files and all caches here"
 
@@ -52,6 +53,11 @@ lint: venv
 
 test: lint $(TF216)
 	$(VENV)/bin/pytest
+
+# commits only; BASE is the one to compare HEAD with
+BASE ?= HEAD~1
+gate: venv
+	$(DLTUNE) gate ab --base $(BASE) --config .ci/gate.toml -- $(VENV)/bin/python scripts/gate_self.py
 
 clean:
 	rm -rf $(VENV) $(TF216) demo build *.egg-info

@@ -64,11 +64,12 @@ def main() -> None:
     parser.add_argument("--kind", choices=("whole", "steps"), default="whole")
     parser.add_argument("--gates", type=int, default=20, help="of each change")
     parser.add_argument("--budget", type=float, default=Config().budget)
+    parser.add_argument("--turns", type=int, default=Config().rounds_per_launch)
     parser.add_argument("--changes", default=",".join(CHANGES))
     args = parser.parse_args()
     began = time.monotonic()
     found: dict[str, list[str]] = defaultdict(list)
-    config = dataclasses.replace(Config(), budget=args.budget)
+    config = dataclasses.replace(Config(), budget=args.budget, rounds_per_launch=args.turns)
     for number in range(args.gates):
         for name in args.changes.split(","):
             if time.monotonic() - began > args.seconds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.gate.config import Config
     from dltune.gate.measure import Measurement
+    from dltune.gate.side import Side
 
 _PATH = click.Path(path_type=Path)
 _CONFIG = click.option(
@@ -116,7 +117,7 @@ def ab_command(
         require_pyperf()
     machine = topology.local()
     raw = dict(zip(("base", "head"), pyperf, strict=True)) if pyperf else {}
-    with _session(outputs, raw) as (files, tell):
+    with _claimed(outputs.files() | raw, outputs.overwrite) as (files, tell):
         found, made = ab(here, base, job, config, machine, tell=tell)
         for name in raw:
             files[name].write_bytes(_raw(made, name, machine, job))
@@ -206,7 +207,7 @@ def check_command(
     if measured and job:
         raise UsageError("--measured and a command exclude each other")
     began = time.monotonic()
-    with _session(outputs, {}) as (files, tell):
+    with _claimed(outputs.files(), outputs.overwrite) as (files, tell):
         if measured:
             now = against.load(measured)
             at = now.machine or machine
@@ -266,7 +267,7 @@ def _config(here: Path, path: Path | None) -> Config:
         raise
 
 
-def _here(here: Path, job: Sequence[str]) -> Any:
+def _here(here: Path, job: Sequence[str]) -> Side:
     from dltune.gate.side import Side
 
     if not job:
@@ -296,13 +297,9 @@ def _require_history(outputs: _Outputs) -> None:
 
 
 @contextlib.contextmanager
-def _session(outputs: _Outputs, more: dict[str, Path]) -> Any:
-    with _claimed(outputs.files() | more, outputs.overwrite) as both:
-        yield both
-
-
-@contextlib.contextmanager
-def _claimed(named: dict[str, Path], overwrite: bool) -> Any:
+def _claimed(
+    named: dict[str, Path], overwrite: bool
+) -> Iterator[tuple[dict[str, Output], Callable[[str], None]]]:
     """The output files, claimed, and what to tell progress to; within the block signals end it."""
     from dltune.cli import interrupts, progress
     from dltune.documents.files import claim
@@ -342,15 +339,8 @@ def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: C
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
     from dltune.bench.pyperf_file import Circumstances, encode
 
-    if made.kind == "steps":
-        launches = made.steps[side]
-        times = {"step_time": [[s for turn in launch for s in turn] for launch in launches]}
-    else:
-        if not (sample := made.samples.get("time")):
-            raise UsageError(
-                "--pyperf writes times, and none was measured", remedy="configure the metric time"
-            )
-        times = {"time": [[v] for v in (sample.base if side == "base" else sample.head)]}
+    name = "step_time" if made.kind == "steps" else "time"
+    times = {name: [[s for turn in launch for s in turn] for launch in made.steps[side]]}
     return encode(times, Circumstances(machine.name, len(machine.cores), "none", "none", job))
 
 

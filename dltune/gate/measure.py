@@ -27,8 +27,8 @@ LOOK_AGAIN = 1.03
 
 @dataclass
 class Measurement:
-    """What a gate has measured: `steps` are the raw step times in seconds, side -> launches ->
-    rounds; `missing`: metric -> why it could not be."""
+    """What a gate has measured: `steps` are the raw times of steps in seconds, side -> launches ->
+    turns; a run of a whole command is one step."""
 
     kind: Kind
     limits: tuple[Limit, ...]
@@ -55,8 +55,11 @@ def measure(
     base's (metric -> values); without that nothing is judged, and exactly `rounds` are taken.
     Raises UsageError, which names the side, when its command fails.
     """
-    found = {side.name: probe.look(side, machine, steps=_steps(config), tell=tell)
-             for side in sides}  # fmt: skip
+    steps = _steps(config)
+    found = {
+        side.name: probe.look(side, machine, steps=steps, timeout=config.timeout, tell=tell)
+        for side in sides
+    }
     kinds: dict[str, Kind] = {n: "steps" if f.signatures else "whole" for n, f in found.items()}
     if len(set(kinds.values())) > 1:
         trains = next(s.title for s in sides if kinds[s.name] == "steps")
@@ -201,6 +204,7 @@ def _sampler(
         values: dict[str, dict[str, float]] = {}
         for side in _turned(sides):
             run = whole.run(side, timeout=config.timeout, counter=counter)
+            made.steps.setdefault(side.name, []).append([(run["time"],)])
             for metric, value in run.items():
                 values.setdefault(metric, {})[side.name] = value
         return values

@@ -31,12 +31,20 @@ class Found:
     tensorflow: str | None
 
 
-def look(side: Side, machine: Machine, *, steps: bool | None, tell: Callable[[str], None]) -> Found:
+def look(
+    side: Side,
+    machine: Machine,
+    *,
+    steps: bool | None,
+    timeout: float,
+    tell: Callable[[str], None],
+) -> Found:
     """Run the side's command until its steps are known, or to its end.
 
     It also warms what the first run of a fresh checkout finds cold: compiled Python, files.
     `steps`: whether there must be steps (True), must not be looked for (False), or both is fine
-    (None). Raises UsageError, which names the side, when the command fails or has no steps.
+    (None). Raises UsageError, which names the side, when the command fails, has no steps, or takes
+    longer than `timeout` seconds.
     """
     seen = Sightings()
     discovery = Discovery(seen.records)
@@ -60,7 +68,7 @@ def look(side: Side, machine: Machine, *, steps: bool | None, tell: Callable[[st
         processes: list[Process] = []
         with job:
             tell(f"a first run in {side.title}")
-            for event in job.events(0.5):
+            for event in job.events(min(0.5, timeout)):
                 if event is not None and event.process and event.process not in processes:
                     processes.append(event.process)
                 if event is not None:
@@ -70,6 +78,9 @@ def look(side: Side, machine: Machine, *, steps: bool | None, tell: Callable[[st
                     signatures = tuple(record.graphs[g].signature for g in found.targets)
                     seconds = time.monotonic() - began
                     return Found(signatures, seconds, record.process.version)
+                if time.monotonic() - began > timeout:
+                    what = f"the command took longer than {timeout:g} s"
+                    raise blame(side, f"{what}, and no step repeated", last_lines(log))
                 if steps and time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     for process in processes:

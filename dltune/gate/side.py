@@ -36,7 +36,7 @@ def last_lines(log: Path) -> str:
     return "\n".join(f"  | {visible(line, 400).replace('##[', '## [')}" for line in lines)
 
 
-def blame(side: Side, what: str, last: str = "") -> UsageError:
+def blame(side: Side, what: str, last: str = "", *, remedy: str | None = None) -> UsageError:
     """The error of one side; `last` are the last lines that its command wrote."""
     wrote = f"; its last lines:\n{last}" if last else ""
-    return UsageError(f"in {side.title}: {what}{wrote}")
+    return UsageError(f"in {side.title}: {what}{wrote}", remedy=remedy)

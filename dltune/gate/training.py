@@ -34,6 +34,7 @@ from dltune.job.record import NANOSECOND, Record
 # executions in which ops are recorded, after each round; the first obeys the orders before
 RECORDED = 4
 PLAIN, RECORDING = 1, 2
+SHORT = "let it train for more steps, or set fewer rounds_per_launch or seconds_per_turn"
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
         if not turns:
             raise UsageError(
                 f"no step of the job in {observer.side.title} could be timed",
-                remedy="let it train for more steps, or make turns longer (seconds_per_turn)",
+                remedy="let it train for more steps",
             )
         made.steps[name] = [turn.steps for turn in turns]
         steps = [step for turn in turns for step in turn.steps]
@@ -231,7 +232,8 @@ def _ended(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> UsageErr
     side = _culprit(observers)
     runner = next(o.runner for o in observers if o.side is side)
     what = f"the job ended with exit code {runner.exit_code} before its turns were over"
-    return blame(side, what, last_lines(logs[side.name]))
+    remedy = None if runner.exit_code else SHORT
+    return blame(side, what, last_lines(logs[side.name]), remedy=remedy)
 
 
 def _phase(told: Progress, rounds: int) -> str:

@@ -14,7 +14,7 @@ import pytest
 from dltune.documents import gate as doc
 from dltune.gate import history
 
-QUICK = "budget = 20\nmetrics.page_faults = { ratio = 1.5 }\n"
+QUICK = "budget = 20\nconfidence = 0.5\nmetrics.page_faults = { ratio = 1.5 }\n"
 TOUCH = "x = bytearray(20000 * 4096)\nfor i in range(20000): x[i * 4096] = 1\n"
 
 
@@ -135,7 +135,7 @@ def test_each_side_runs_its_own_package(project: Path) -> None:
 
 @pytest.mark.usefixtures("temporary")
 def test_a_baseline_is_recorded_and_held(project: Path) -> None:
-    done = gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 9, *JOB)
+    done = gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB)
     assert done.returncode == 0, done.stderr
     assert "page_faults: " in done.stdout
     done = gate(project, "check", "b.json", *CONFIG, *JOB)
@@ -148,7 +148,7 @@ def test_a_baseline_is_recorded_and_held(project: Path) -> None:
 
 @pytest.mark.usefixtures("temporary")
 def test_a_baseline_of_another_machine_or_command_is_refused(project: Path) -> None:
-    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 9, *JOB).returncode == 0
+    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB).returncode == 0
     made = json.loads((project / "b.json").read_text())
     made["machine"]["name"] = "another machine altogether"
     (project / "other.json").write_text(json.dumps(made))
@@ -171,7 +171,7 @@ def test_a_baseline_of_another_machine_or_command_is_refused(project: Path) -> N
 @pytest.mark.usefixtures("temporary")
 def test_pyperf_reads_what_is_written(project: Path) -> None:
     pyperf = pytest.importorskip("pyperf")
-    (project / "time.toml").write_text("metrics.time = { ratio = 100 }\nbudget = 20\n")
+    (project / "time.toml").write_text("metrics.time = { ratio = 100 }\nconfidence = 0.5\n")
     written = ("--pyperf", "base.json", "head.json")
     done = gate(project, "ab", "--base", "base", "--config", "time.toml", *written, *JOB)
     assert done.returncode == 0, done.stderr
@@ -275,7 +275,7 @@ def test_a_full_disk_leaves_nothing_half_written(project: Path) -> None:
         "sys.argv = ['dltune', *sys.argv[1:]]\n"
         "from dltune.cli import main\nmain()\n"
     )
-    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 9, *JOB).returncode == 0
+    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB).returncode == 0
     arguments = ["gate", "check", "b.json", "--measured", "b.json", *CONFIG, "-o", "r.json",
                  "--junit", "j.xml", "--history", "h.jsonl"]  # fmt: skip
     done = subprocess.run(
