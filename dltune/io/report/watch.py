@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.io import Pressure
@@ -134,6 +134,11 @@ class Watch:
         self.lines.finish()
         self.faults.close()
         self.files.close()
+
+    def threads(self) -> Iterator[ThreadSeen]:
+        """Of all processes, those that have ended too."""
+        for seen in self.processes.values():
+            yield from seen.threads.values()
 
     def run(
         self,

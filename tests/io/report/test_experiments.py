@@ -15,7 +15,7 @@ from watched_jobs import cold
 
 from dltune.documents import io
 from dltune.errors import UsageError
-from dltune.io.report.experiments import session
+from dltune.io.report.experiments import figures
 from dltune.io.report.experiments.cold import drop
 from dltune.io.report.experiments.readers import Readers, Task
 from dltune.io.report.experiments.records import PIECE, records
@@ -183,7 +183,7 @@ def test_extra_pages_against_counting_touches(sizes, readers, cursor):
             elif cursor:
                 touched.add(offset // PAGE)
         extra += len(touched - own)
-    assert session._extra(task) == pytest.approx(extra * PAGE / sum(sizes))
+    assert figures.extra(task) == pytest.approx(extra * PAGE / sum(sizes))
 
 
 def test_every_way_has_its_own_name(database):

@@ -9,7 +9,7 @@ import random
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dltune import __version__
@@ -17,14 +17,14 @@ from dltune.documents import io
 from dltune.errors import UsageError
 from dltune.io.report import formats
 from dltune.io.report.cached import cached
-from dltune.io.report.experiments import cold
+from dltune.io.report.experiments import cold, figures
+from dltune.io.report.experiments.figures import Runs
 from dltune.io.report.experiments.findings import diagnose
-from dltune.io.report.experiments.readers import Outcome, Readers, Refused, Task
+from dltune.io.report.experiments.readers import Readers, Refused, Task
 from dltune.io.report.experiments.records import Records, records
 from dltune.io.report.experiments.ways import CEILINGS, Kind, Way, ways
 from dltune.io.report.shown import size
 from dltune.io.report.storage import storage
-from dltune.statistics import median, relative_spread
 
 REPEATS = 3
 MIB = 1 << 20
@@ -36,14 +36,6 @@ AROUND_SECONDS = 0.1
 LEAST_SECONDS = 0.1
 # more than the fastest way reads in a run, so that it never ends early
 MARGIN = 1.3
-
-
-@dataclass
-class _Runs:
-    """The runs of one way; `storage`: bytes that came from storage, None where nobody tells."""
-
-    outcomes: list[list[Outcome]] = field(default_factory=list)
-    storage: list[int | None] = field(default_factory=list)
 
 
 def experiment(
@@ -148,10 +140,10 @@ class _Session:
         done = sum(outcome.bytes for outcome in self._readers.run(task))
         return max(min(size_, 8 * MIB), min(size_, int(done * MARGIN)))
 
-    def rounds(self, compared: Sequence[Way], tell: Callable[[str], None]) -> dict[Kind, _Runs]:
+    def rounds(self, compared: Sequence[Way], tell: Callable[[str], None]) -> dict[Kind, Runs]:
         """Every way once a round, in another order each time, so that the machine's drift hits all
         alike."""
-        runs: dict[Kind, _Runs] = {way.kind: _Runs() for way in compared}
+        runs: dict[Kind, Runs] = {way.kind: Runs() for way in compared}
         order = list(compared)
         for turn in range(REPEATS):
             random.Random(turn).shuffle(order)
@@ -160,7 +152,7 @@ class _Session:
                 self._run(way, runs[way.kind])
         return runs
 
-    def _run(self, way: Way, runs: _Runs) -> None:
+    def _run(self, way: Way, runs: Runs) -> None:
         self.confirmed &= cold.drop(self._path, self._descriptor)
         outcomes = self._readers.run(way.task)
         came: int | None = sum(outcome.storage for outcome in outcomes)
@@ -216,16 +208,18 @@ def _document(
     place: io.Storage,
     readers: Sequence[int],
     plan: _Plan,
-    runs: dict[Kind, _Runs],
+    runs: dict[Kind, Runs],
     session: _Session,
     took: float,
 ) -> io.Io:
-    ceiling = _ceiling(plan.ways, runs)
-    strided = tuple(_strided(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "strided")
+    ceiling = figures.ceiling(plan.ways, runs)
+    strided = tuple(
+        figures.strided(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "strided"
+    )
     present = next(s for s in strided if s.method == "mmap")
     seek = next((way for way in plan.ways if way.kind[0] == "seek"), None)
     shuffled = tuple(
-        _shuffled(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "shuffled"
+        figures.shuffled(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "shuffled"
     )
     confirmed = (
         "posix_fadvise(DONTNEED), confirmed by the page cache before each run"
@@ -246,9 +240,11 @@ def _document(
         cold=confirmed,
         ceiling=ceiling,
         strided=strided,
-        blocks=tuple(_block(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "block"),
+        blocks=tuple(
+            figures.block(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "block"
+        ),
         shuffled=shuffled,
-        seek=_seek(plan, runs[seek.kind], shuffled) if seek else None,
+        seek=figures.seek(plan.records, runs[seek.kind], shuffled) if seek else None,
         share_of_ceiling=present.throughput.median / max(1.0, ceiling.throughput.median),
     )
     return io.Io(
@@ -279,122 +275,3 @@ def _unseen(place: io.Storage, session: _Session) -> Iterator[str]:
         )
     if not session.confirmed:
         yield "whether pages were gone: the page cache of this file does not show itself here"
-
-
-def _measured(values: Sequence[float]) -> io.Measured:
-    return io.Measured(median(values), relative_spread(values), len(values))
-
-
-def _throughput(outcomes: Sequence[Outcome]) -> float:
-    """Bytes a second of all readers together."""
-    began = min(outcome.began for outcome in outcomes)
-    ended = max(outcome.ended for outcome in outcomes)
-    return sum(outcome.bytes for outcome in outcomes) / max(1e-9, ended - began)
-
-
-def _per_mib(runs: _Runs, field: str) -> io.Measured:
-    return _measured(
-        [
-            sum(getattr(o, field) for o in outcomes) / max(1, sum(o.bytes for o in outcomes)) * MIB
-            for outcomes in runs.outcomes
-        ]
-    )
-
-
-def _asleep(runs: _Runs) -> io.Measured:
-    """The share of the readers' time together."""
-    shares = []
-    for outcomes in runs.outcomes:
-        total = sum(o.seconds for o in outcomes)
-        shares.append(sum(o.asleep * o.seconds for o in outcomes) / total)
-    return _measured(shares)
-
-
-def _storage_share(runs: _Runs) -> float | None:
-    """Bytes from storage for each byte read."""
-    shares = [
-        came / max(1, sum(o.bytes for o in outcomes))
-        for came, outcomes in zip(runs.storage, runs.outcomes, strict=True)
-        if came is not None
-    ]
-    return median(shares) if shares else None
-
-
-def _strided(way: Way, runs: _Runs) -> io.Strided:
-    task = way.task
-    return io.Strided(
-        readers=task.readers,
-        walk=task.walk,
-        method=task.method,
-        throughput=_measured([_throughput(outcomes) for outcomes in runs.outcomes]),
-        switches=_per_mib(runs, "voluntary"),
-        involuntary=_per_mib(runs, "involuntary"),
-        sleep_share=_asleep(runs),
-        major=_per_mib(runs, "major"),
-        extra=_extra(task),
-        storage_bytes=_storage_share(runs),
-    )
-
-
-def _extra(task: Task) -> float:
-    """Bytes of pages touched beyond those of the readers' own records, for each byte of records.
-
-    As the thesis counted (section 4.1.1): a page counts once for each process that touches it.
-    """
-    own = [set[int]() for _ in range(task.readers)]
-    touched = [set[int]() for _ in range(task.readers)]
-    for at, (offset, length) in enumerate(zip(task.offsets, task.sizes, strict=True)):
-        pages = range(offset // PAGE, (offset + length - 1) // PAGE + 1)
-        own[at % task.readers].update(pages)
-        if task.walk == "cursor":
-            for rank in range(task.readers):
-                touched[rank].add(pages[0])
-    beyond = sum(len(t - o) for t, o in zip(touched, own, strict=True))
-    return beyond * PAGE / max(1, sum(task.sizes))
-
-
-def _block(way: Way, runs: _Runs) -> io.Block:
-    return io.Block(
-        method=way.task.method,
-        block=way.task.sizes[0],
-        throughput=_measured([_throughput(outcomes) for outcomes in runs.outcomes]),
-        switches=_per_mib(runs, "voluntary"),
-        sleep_share=_asleep(runs),
-    )
-
-
-def _shuffled(way: Way, runs: _Runs) -> io.Random:
-    return io.Random(
-        method=way.task.method,
-        advised=way.task.advised,
-        ahead=way.task.ahead,
-        throughput=_measured([_throughput(outcomes) for outcomes in runs.outcomes]),
-        latency=_measured([o.seconds / max(1, o.records) for (o,) in runs.outcomes]),
-        storage_bytes=_storage_share(runs),
-    )
-
-
-def _seek(plan: _Plan, runs: _Runs, shuffled: Sequence[io.Random]) -> io.Seek:
-    """`by_offset`: a record in the middle of nowhere by one read call."""
-    passed = max(1, round(median([o.passed for (o,) in runs.outcomes])))
-    pages = len({offset // PAGE for offset in plan.records.offsets[:passed]})
-    straight = next(run for run in shuffled if run.method == "pread")
-    return io.Seek(
-        passed=passed,
-        seconds=_measured([o.seconds for (o,) in runs.outcomes]),
-        pages=pages / passed,
-        by_offset=straight.latency.median,
-    )
-
-
-def _ceiling(compared: Sequence[Way], runs: dict[Kind, _Runs]) -> io.Ceiling:
-    """The best of all ways that read straight on, in parallel or alone."""
-    best = None
-    for way in compared:
-        if way.kind[0] not in ("ceiling", "block"):
-            continue
-        throughput = _measured([_throughput(outcomes) for outcomes in runs[way.kind].outcomes])
-        if best is None or throughput.median > best.throughput.median:
-            best = io.Ceiling(way.task.method, way.task.sizes[0], way.task.readers, throughput)
-    assert best is not None
-    return best
