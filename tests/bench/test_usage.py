@@ -74,3 +74,12 @@ def test_a_real_process_that_sleeps_and_works() -> None:
         child.stdin.close()
     assert used.cpu >= 0.2 - 2 * TICK
     assert used.voluntary >= 30
+
+
+def test_page_faults_of_processes_and_their_ended_children(tmp_path: Path) -> None:
+    stat = "10 (a) S 1 10 10 0 -1 0 100 20 3 4 0 0 0 0 20 0"
+    (tmp_path / "10").mkdir()
+    (tmp_path / "10" / "stat").write_text(stat)
+    assert read(10, tmp_path).faults == 127
+    before = Reading(0.0, {}, 27)
+    assert read(10, tmp_path).since(before).faults == 100

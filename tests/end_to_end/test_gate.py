@@ -113,3 +113,26 @@ def test_a_job_that_trains_in_one_checkout_only(project: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "in head (HEAD, " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_baseline_of_a_training_job(project: Path) -> None:
+    job = ("--", sys.executable, "gradient_tape.py", "--steps", "100000")
+    common = ("--config", "gate.toml")
+    dltune = [sys.executable, "-m", "dltune", "gate"]
+    done = subprocess.run(
+        [*dltune, "record", *common, "-o", "b.json", "--rounds", "3", *job],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+    made = doc.load_baseline(project / "b.json")
+    assert made.kind == "steps"
+    assert made.commit == git(project, "rev-parse", "HEAD").strip()
+    measured = {one.metric: len(one.values) for one in made.measured}
+    assert measured == dict.fromkeys(
+        ("step_time", "step_mean", "ops:*Conv2D*", "peak_bytes", "startup", "context_switches",
+         "page_faults"), 3,
+    )  # fmt: skip
+    assert made.missing == {}
