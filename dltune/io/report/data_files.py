@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dltune.documents.io import FileFormat
+from dltune.documents.io import FileFormat, Storage
 from dltune.io.report import cached, formats, storage
 
 # bytes; a file of no known format is data from here on
@@ -67,7 +67,7 @@ class Known:
     descriptor: int
     format: FileFormat
     size: int
-    device: str
+    storage: Storage
     first: cached.Cached | None
     last: cached.Cached | None = field(init=False)
     beside: cached.Cached | None = field(init=False)
@@ -138,10 +138,10 @@ class DataFiles:
         with contextlib.suppress(OSError):
             status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
             if status.st_ino == area.inode:
-                return self._examined(place, area.path, status)
+                return self._examined(pid, place, area.path, status)
         for _, target, status in _descriptors(pid):
             if status.st_ino == area.inode:
-                return self._examined(target, area.path, status)
+                return self._examined(pid, target, area.path, status)
         return None
 
     def _opened(self, pid: int) -> Iterator[Opened]:
@@ -152,15 +152,15 @@ class DataFiles:
             with contextlib.suppress(OSError):  # closed meanwhile
                 if key not in self.known:
                     path = os.readlink(target)  # noqa: PTH115 - as above
-                    if self._examined(target, path, status) is None:
+                    if self._examined(pid, target, path, status) is None:
                         continue
                 told = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
                 fields = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
                 flags = int(fields["flags"], 8)
                 yield Opened(key, number, int(fields["pos"]), bool(flags & os.O_DIRECT))
 
-    def _examined(self, place: str, path: str, status: os.stat_result) -> Key | None:
-        """The key of the file at `place`, known as `path`, when it is data."""
+    def _examined(self, pid: int, place: str, path: str, status: os.stat_result) -> Key | None:
+        """The key of the file at `place`, which a process knows as `path`, when it is data."""
         key = status.st_dev, status.st_ino
         if key in self.known:
             return key
@@ -183,7 +183,7 @@ class DataFiles:
             descriptor=descriptor,
             format=known,
             size=status.st_size,
-            device=storage.device_of(status.st_dev),
+            storage=storage.storage(Path(f"/proc/self/fd/{descriptor}"), shown=Path(path), pid=pid),
             first=cached.cached(descriptor),
         )
         return key

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import astuple
-from pathlib import Path
 
 from dltune import __version__
 from dltune.documents import io
-from dltune.io.report.data_files import Known
 from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.processes import Reads
-from dltune.io.report.storage import storage
 from dltune.io.report.unseen import unseen
 from dltune.io.report.watch import ProcessSeen, ThreadSeen, Watch
 
@@ -34,7 +30,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
         lines=watch.lines.lines(),
         cost=io.Cost(watch.cpu, watch.looks, watch.cpu / job_cpu if job_cpu else None),
     )
-    places = _storage(known for known in watch.files.known.values())
+    places = tuple({k.storage.device: k.storage for k in watch.files.known.values()}.values())
     hidden = tuple(unseen(watch, places, files))
     return io.Io(
         schema=io.SCHEMA,
@@ -107,13 +103,3 @@ def _thread(tid: int, seen: ThreadSeen) -> io.Thread:
         major=max(0, last.stat.major - first.stat.major),
         minor=max(0, last.stat.minor - first.stat.minor),
     )
-
-
-def _storage(files: Iterable[Known]) -> tuple[io.Storage, ...]:
-    found: dict[str, io.Storage] = {}
-    for known in files:
-        if known.device not in found:
-            place = f"/proc/self/fd/{known.descriptor}"
-            told = storage(Path(place), shown=Path(known.path))
-            found[known.device] = told
-    return tuple(found.values())

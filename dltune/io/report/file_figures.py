@@ -58,7 +58,7 @@ def _file(
         path=known.path,
         format=known.format,
         size=known.size,
-        device=known.device,
+        device=known.storage.device,
         processes=tuple(sorted({seen.pid for seen, _ in users})),
         mapped=max(use.mapped for _, use in users),
         resident=sum(u.resident + _unsurveyed(s, key) for s, u in users) if is_mapped else None,

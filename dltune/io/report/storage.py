@@ -28,14 +28,16 @@ def device_of(number: int) -> str:
     return f"{os.major(number)}:{os.minor(number)}"
 
 
-def storage(path: Path, root: Path = Path("/"), *, shown: Path | None = None) -> Storage:
+def storage(
+    path: Path, root: Path = Path("/"), *, shown: Path | None = None, pid: int | None = None
+) -> Storage:
     """What `path` lies on; `root`: where `proc` and `sys` are found.
 
-    `shown`: the file's own path, when `path` is a descriptor's. Raises OSError when `path` cannot
-    be looked at.
+    `shown`: the file's own path as process `pid` sees it, when `path` is another way to it; a
+    container has mounts of its own. Raises OSError when `path` cannot be looked at.
     """
     device = device_of(path.stat().st_dev)
-    mount = _mount(shown or path, device, root)
+    mount = _mount(shown or path.resolve(), device, root / f"proc/{pid or 'self'}/mountinfo")
     block = _block(device, mount.source, root)
     return Storage(
         device=device,
@@ -50,11 +52,10 @@ def storage(path: Path, root: Path = Path("/"), *, shown: Path | None = None) ->
     )
 
 
-def _mount(path: Path, device: str, root: Path) -> _Mount:
+def _mount(path: Path, device: str, table: Path) -> _Mount:
     """The mount of that device whose point is the longest beginning of the path; a btrfs subvolume
     has a device of its own that no mount tells, and so the path decides alone."""
-    resolved = os.path.realpath(path)
-    above = [m for m in _mounts(root) if _within(resolved, m.point)]
+    above = [m for m in _mounts(table) if _within(str(path), m.point)]
     named = [m for m in above if m.device == device] or above
     return max(named, key=lambda m: len(m.point), default=_Mount(device, "?", "?", "?"))
 
@@ -63,9 +64,9 @@ def _within(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
 
 
-def _mounts(root: Path) -> Iterator[_Mount]:
+def _mounts(table: Path) -> Iterator[_Mount]:
     try:
-        lines = (root / "proc/self/mountinfo").read_text().splitlines()
+        lines = table.read_text().splitlines()
     except OSError:
         return
     for line in lines:

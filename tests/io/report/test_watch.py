@@ -333,6 +333,36 @@ def test_a_process_of_another_user(started, plain_file):
     assert any("the kernel shows them to that user and to root alone" in s for s in document.unseen)
 
 
+CONTAINED = """
+import ctypes, mmap, os, sys, time
+library = ctypes.CDLL(None, use_errno=True)
+if library.unshare(0x20000) != 0 or library.mount(b"none", b"/", None, 0x44000, None) != 0:
+    print("denied", flush=True)  # CLONE_NEWNS; MS_REC and MS_PRIVATE
+    sys.exit()
+library.mount(b"store", sys.argv[1].encode(), b"tmpfs", 0, None)
+path = os.path.join(sys.argv[1], "hidden.bin")
+with open(path, "wb") as file:
+    file.write(bytes(8 << 20))
+mapping = mmap.mmap(os.open(path, os.O_RDONLY), 0, prot=mmap.PROT_READ)
+print("ready", flush=True)
+while True:
+    len(mapping[:])
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_job_with_mounts_of_its_own(started, tmp_path):
+    job = started(CONTAINED, tmp_path)
+    document, _ = watched(job.pid, lambda watch: watch.looks >= 20)
+    file = file_of(document, "hidden.bin")
+    assert not (tmp_path / "hidden.bin").exists()
+    assert (file.size, file.mapped) == (8 << 20, 8 << 20)
+    (place,) = document.storage
+    assert (place.kind, place.mount) == ("tmpfs", str(tmp_path))
+
+
 def test_watching_pauses_in_proportion_to_what_it_costs(started):
     job = started(CHURN)
     document, _ = watched(job.pid, lambda watch: watch.ended - watch.began > 6, 8.0)
