@@ -38,10 +38,12 @@ def side(name: str, revision: str, checkout: Checkout, command: Sequence[str], h
     """
     paths = [checkout.top / SOURCE, checkout.top]
     own = [str(path) for path in paths if path.is_dir()]
+    short = checkout.commit[:10]
+    named = "" if checkout.commit.startswith(revision) else f"{visible(revision, 60)}, "
     inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return Side(
         name=name,
-        title=f"{name} ({visible(revision, 60)}, {checkout.commit[:10]})",
+        title=f"{name} ({named}{short})",
         command=[_program(command[0], checkout.folder, here), *command[1:]],
         folder=checkout.folder,
         environment={
