@@ -30,10 +30,11 @@ def diagnose(watch: Watch, storage: Sequence[Storage]) -> tuple[Finding, ...]:
     found: list[tuple[float, Finding]] = []
     for file in watch.files:
         found += _of_file(file, watch, places[file.device])
-    found += _of_threads(watch)
-    found += _of_memory(watch)
+    found += _of_waits(watch)
     if not any(gravity >= 1 for gravity, _ in found):
-        found.append((0.5, _not_the_reading(watch)))
+        found.append((10.0, _not_the_reading(watch)))
+    found += _of_queues(watch)
+    found += _of_memory(watch)
     return tuple(finding for _, finding in sorted(found, key=lambda one: -one[0]))
 
 
@@ -117,8 +118,12 @@ def _against_amplification(file: DataFile) -> str:
     )
 
 
-def _of_threads(watch: Watch) -> Iterator[tuple[float, Finding]]:
-    readers = [(p, t) for p in watch.processes for t in p.threads if t.seconds > 0]
+def _threads(watch: Watch) -> list[tuple[Process, Thread]]:
+    return [(p, t) for p in watch.processes for t in p.threads if t.seconds > 0]
+
+
+def _of_waits(watch: Watch) -> Iterator[tuple[float, Finding]]:
+    readers = _threads(watch)
     if not readers:
         return
     process, thread = max(readers, key=lambda one: one[1].waiting / one[1].seconds)
@@ -142,6 +147,11 @@ def _of_threads(watch: Watch) -> Iterator[tuple[float, Finding]]:
                 else None,
             ),
         )
+    yield from _switches(watch.processes, readers, watch.files)
+
+
+def _of_queues(watch: Watch) -> Iterator[tuple[float, Finding]]:
+    readers = _threads(watch)
     queued = [
         (p, t, t.queued)
         for p, t in readers
@@ -160,7 +170,6 @@ def _of_threads(watch: Watch) -> Iterator[tuple[float, Finding]]:
                 "run no more readers and decoding threads than there are cores, or keep cores free",
             ),
         )
-    yield from _switches(watch.processes, readers, watch.files)
 
 
 def _switches(
