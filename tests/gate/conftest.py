@@ -1,4 +1,4 @@
-"""Lets tests import `made`, and gives them small projects under git."""
+"""Lets tests import `decided`, and gives them small projects under git."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import threading
 from pathlib import Path
 
-import made
+import decided
 import msgspec
 import pytest
 
@@ -26,7 +26,7 @@ def baseline(**changed) -> doc.Baseline:
         "schema": doc.BASELINE_SCHEMA,
         "created": "2026",
         "dltune": "0",
-        "machine": made.HERE,
+        "machine": decided.HERE,
         "command": ("python", "train.py"),
         "kind": "whole",
         "commit": None,
@@ -101,8 +101,8 @@ def test_two_pyperf_files_are_judged(tmp_path: Path) -> None:
 
 def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
     before = against.load(written(tmp_path / "b.json", baseline()))
-    assert against.require_machine(before, made.HERE, other=False) is None
-    elsewhere = msgspec.structs.replace(made.HERE, name="\x1b[2Janother")
+    assert against.require_machine(before, decided.HERE, other=False) is None
+    elsewhere = msgspec.structs.replace(decided.HERE, name="\x1b[2Janother")
     with pytest.raises(UsageError, match="another machine") as caught:
         against.require_machine(before, elsewhere, other=False)
     assert "\x1b" not in str(caught.value)
@@ -143,19 +143,21 @@ def test_what_is_no_baseline(tmp_path: Path, content: bytes, told: str) -> None:
 
 
 def test_a_result_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    bad = made.result(made.verdict(low=2.0, high=1.0), made.verdict(median=-1.0), confidence=2.0)
+    bad = decided.result(
+        decided.verdict(low=2.0, high=1.0), decided.verdict(median=-1.0), confidence=2.0
+    )
     with pytest.raises(UsageError) as caught:
         doc.load(written(tmp_path / "r.json", bad))
     for fault in ("confidence", "the interval ends at 1.0, before 2.0", "median: -1.0"):
         assert fault in str(caught.value)
-    good = made.result(made.verdict())
+    good = decided.result(decided.verdict())
     assert doc.load(written(tmp_path / "good.json", good)) == good
 
 
 def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     assert history.load(path) == []
-    entry = history.entry(made.result(made.verdict(), made.verdict("time", "fail")))
+    entry = history.entry(decided.result(decided.verdict(), decided.verdict("time", "fail")))
     threads = [threading.Thread(target=history.append, args=(path, entry)) for _ in range(20)]
     for thread in threads:
         thread.start()
@@ -166,13 +168,13 @@ def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
 
 def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    history.append(path, history.entry(made.result(made.verdict())))
+    history.append(path, history.entry(decided.result(decided.verdict())))
     with open(path, "a") as file:
         file.write('{"half":')
     with pytest.raises(UsageError, match="line 2, is no gate"):
         history.load(path)
     with pytest.raises(UsageError, match="cannot write"):
-        history.append(tmp_path, history.entry(made.result(made.verdict())))
+        history.append(tmp_path, history.entry(decided.result(decided.verdict())))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -180,7 +182,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.symlink_to("/dev/full")
     with pytest.raises(UsageError, match="No space left"):
-        history.append(path, history.entry(made.result(made.verdict())))
+        history.append(path, history.entry(decided.result(decided.verdict())))
 
 
 def test_numbers_of_other_reports(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_numbers_of_other_reports(tmp_path: Path) -> None:
 def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
     predictions = tuple(Prediction(n, s, 1.0, 1.0) for n, s in (("default", 2.0), ("s1+s2", 1.5)))
     plan = Plan(
-        *(PLAN, "2026", "0", "00", made.HERE.fingerprint, "x", 2, "2.21.0", ("a",)),
+        *(PLAN, "2026", "0", "00", decided.HERE.fingerprint, "x", 2, "2.21.0", ("a",)),
         Threads("s1+s2", Uniform(1, 1), False, False, 0.0, (), predictions),
     )
     written(tmp_path / "plan.json", plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import made
+import decided
 import pytest
 
 from dltune.errors import UsageError
@@ -28,7 +28,7 @@ def config(*limits: Limit, **changed) -> Config:
 
 
 def held(base: str, head: str, found: Config, **more):
-    return measure(sides(base, head), made.HERE, found, tell=lambda _: None, **more)
+    return measure(sides(base, head), decided.HERE, found, tell=lambda _: None, **more)
 
 
 def test_what_differs_plainly_is_decided() -> None:
@@ -92,11 +92,11 @@ def test_steps_are_asked_for_where_there_are_none() -> None:
 def test_one_side_against_what_was_before() -> None:
     limit = config(Limit("page_faults", ratio=2.0))
     side = sides("pass", "pass")[1:]
-    recorded = measure(side, made.HERE, limit, tell=lambda _: None, rounds=9)
+    recorded = measure(side, decided.HERE, limit, tell=lambda _: None, rounds=9)
     values = recorded.samples["page_faults"].head
     assert (len(values), recorded.verdicts) == (9, [])
-    found = measure(side, made.HERE, limit, tell=lambda _: None, before={"page_faults": values})
+    found = measure(side, decided.HERE, limit, tell=lambda _: None, before={"page_faults": values})
     assert [v.outcome for v in found.verdicts] == ["pass"]
     tenth = {"page_faults": [v / 10 for v in values]}
-    found = measure(side, made.HERE, limit, tell=lambda _: None, before=tenth)
+    found = measure(side, decided.HERE, limit, tell=lambda _: None, before=tenth)
     assert [v.outcome for v in found.verdicts] == ["fail"]

@@ -7,7 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-import made
+import decided
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,16 +17,18 @@ from dltune.documents import gate as doc
 from dltune.gate import annotations, figures, history, junit, markdown, trend
 from dltune.gate.text import visible
 
-ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(made.HOSTILE)
+ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTILE)
 
 
 def test_junit_has_a_test_for_each_limit() -> None:
     root = ET.fromstring(
         junit.render(
-            made.result(
-                made.verdict(),
-                made.verdict("time", "fail"),
-                made.verdict("startup", "undecided", rounds=0, median=None, why="not measured: x"),
+            decided.result(
+                decided.verdict(),
+                decided.verdict("time", "fail"),
+                decided.verdict(
+                    "startup", "undecided", rounds=0, median=None, why="not measured: x"
+                ),
             )
         )
     )
@@ -42,14 +44,16 @@ def test_junit_has_a_test_for_each_limit() -> None:
 
 
 def test_undecided_is_a_failure_where_it_means_that() -> None:
-    result = made.result(made.verdict(outcome="undecided"), passed=False, outcome="undecided")
+    result = decided.result(decided.verdict(outcome="undecided"), passed=False, outcome="undecided")
     (suite,) = ET.fromstring(junit.render(result))
     assert (suite.get("failures"), suite.get("skipped")) == ("1", "0")
 
 
 @given(ANY_TEXT)
 def test_any_name_gives_xml_that_parses(name: str) -> None:
-    result = made.result(made.verdict(name, "fail", why=name), made.verdict(name, "undecided"))
+    result = decided.result(
+        decided.verdict(name, "fail", why=name), decided.verdict(name, "undecided")
+    )
     (suite,) = ET.fromstring(junit.render(result))
     assert [case.tag for case in suite] == ["testcase", "testcase"]
     ET.fromstring(trend.render([history.entry(result)]))
@@ -66,9 +70,9 @@ class _Tags(HTMLParser):
 
 @given(ANY_TEXT)
 def test_any_name_is_inert_in_markdown(name: str) -> None:
-    result = made.result(
-        made.verdict(name, why=name),
-        made.verdict(name, "undecided", why=name),
+    result = decided.result(
+        decided.verdict(name, why=name),
+        decided.verdict(name, "undecided", why=name),
         base=doc.Revision(name, None),
         command=(name,),
         notes=(name,),
@@ -79,7 +83,7 @@ def test_any_name_is_inert_in_markdown(name: str) -> None:
     assert parser.tags <= {"code", "sub"}
     for inner in re.findall("<code>(.*?)</code>", text, re.S):
         assert all(c.isalnum() or c in " &#;" for c in inner)
-    plain = made.result(made.verdict(), made.verdict(outcome="undecided"), notes=("n",))
+    plain = decided.result(decided.verdict(), decided.verdict(outcome="undecided"), notes=("n",))
     assert text.count("\n") == markdown.render(plain).count("\n")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert {row.count("|") for row in rows} == {9}
@@ -87,7 +91,7 @@ def test_any_name_is_inert_in_markdown(name: str) -> None:
 
 @given(ANY_TEXT)
 def test_any_name_is_one_workflow_command(name: str) -> None:
-    lines = annotations.github(made.result(made.verdict(name, "fail", why=name))).splitlines()
+    lines = annotations.github(decided.result(decided.verdict(name, "fail", why=name))).splitlines()
     assert len(lines) == 1
     command, title, _ = re.fullmatch(r"::(\w+) title=([^:,]*)::(.*)", lines[0]).groups()  # type: ignore[union-attr]
     assert command == "error"
@@ -98,13 +102,15 @@ def test_any_name_is_one_workflow_command(name: str) -> None:
 def test_gitlab_s_report_is_json_with_a_stable_fingerprint(name: str) -> None:
     first, again = (
         json.loads(
-            annotations.gitlab(made.result(made.verdict(name, "fail", median=median)), "gate.toml")
+            annotations.gitlab(
+                decided.result(decided.verdict(name, "fail", median=median)), "gate.toml"
+            )
         )
         for median in (1.1, 1.2)
     )
     assert first[0]["fingerprint"] == again[0]["fingerprint"]
     assert first[0]["location"] == {"path": "gate.toml", "lines": {"begin": 1}}
-    passed = annotations.gitlab(made.result(made.verdict(name)), "gate.toml")
+    passed = annotations.gitlab(decided.result(decided.verdict(name)), "gate.toml")
     assert json.loads(passed) == []
 
 
@@ -125,15 +131,15 @@ def test_figures() -> None:
     assert figures.quantity(0.0123, "s") == "12.3 ms"
     assert figures.quantity(3 * 2**20, "bytes") == "3 MiB"
     assert figures.quantity(None, "s") == "-"
-    assert figures.interval(made.verdict(low=None, high=None)) == "-"
-    assert figures.sentence(made.verdict()).startswith(
+    assert figures.interval(decided.verdict(low=None, high=None)) == "-"
+    assert figures.sentence(decided.verdict()).startswith(
         "step_time: ratio to the base 1.010 (0.990 to 1.020), limit 1.030, after 12 rounds: pass"
     )
 
 
 def test_the_trend_shows_each_limit_and_gate() -> None:
     entries = [
-        history.entry(made.result(made.verdict(median=m), made.verdict("time", "fail")))
+        history.entry(decided.result(decided.verdict(median=m), decided.verdict("time", "fail")))
         for m in (1.0, 1.01, 1.02)
     ]
     picture = trend.render(entries)
@@ -144,10 +150,10 @@ def test_the_trend_shows_each_limit_and_gate() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_trend_without_any_range(value: float) -> None:
-    flat = made.verdict(median=value, low=value, high=value, limit=value)
-    ET.fromstring(trend.render([history.entry(made.result(flat))]))
+    flat = decided.verdict(median=value, low=value, high=value, limit=value)
+    ET.fromstring(trend.render([history.entry(decided.result(flat))]))
 
 
 def test_a_result_comes_back_from_its_file() -> None:
-    result = made.result(made.verdict(), made.verdict("time", "fail"))
+    result = decided.result(decided.verdict(), decided.verdict("time", "fail"))
     assert msgspec.json.decode(msgspec.json.encode(result), type=doc.Result) == result
