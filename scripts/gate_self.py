@@ -1,6 +1,6 @@
 """What dltune's own gate times: how fast it starts, and how fast it plans a made-up network.
 
-    dltune gate ab --base main --config .ci/gate.toml -- python scripts/gate_self.py
+dltune gate ab --base main --config .ci/gate.toml -- python scripts/gate_self.py
 """
 
 from __future__ import annotations
