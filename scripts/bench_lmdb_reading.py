@@ -12,8 +12,8 @@ Ways: `readahead` and `no readahead` are py-lmdb alone with either setting; `hin
 records are asked for by `ReadAhead`; `direct` is `Reader` with direct I/O, one reader per node;
 `cached` the same through the page cache; `each` with direct I/O, each rank for itself.
 
-Each run is cold: the file's pages were dropped (posix_fadvise DONTNEED), which the kernel's count of
-cached pages confirms before it, and `stored` (what came from storage; not told on FUSE) after it.
+Each run is cold: the file's pages were dropped (posix_fadvise DONTNEED), which the kernel's count
+of cached pages confirms before it, and `stored` (what came from storage, or the store) after it.
 Ways take turns. Every run checks what it read. Figures are medians, the spread is half the
 interquartile range over the median, ratios are over py-lmdb's better setting.
 """
@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 
 from bench_lmdb import drop, warm
-from slow_store import mounted
+from slow_store import Store, mounted
 
 from dltune.io.lmdb.index import Index
 from dltune.io.report.cached import cached
@@ -159,9 +159,13 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
     """One cold run. Raises RuntimeError when it was not cold, or read wrong records."""
     count = SHUFFLED[size] if shuffled is not None else STRIDED
     count -= count % (BATCH * readers)
-    drop(path)
-    with open(path / "data.mdb", "rb") as file:
-        found = cached(file.fileno())
+    for _ in range(20):  # pages on their way to or from storage are not dropped
+        drop(path)
+        with open(path / "data.mdb", "rb") as file:
+            found = cached(file.fileno())
+        if found is None or found.now <= 1 << 16:
+            break
+        time.sleep(0.1)
     if found is None or found.now > 1 << 16:
         raise RuntimeError(f"{path} is not cold: {found}")
     job = f"bench-{os.getpid()}-{time.monotonic_ns()}"
@@ -205,14 +209,15 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
     }
 
 
-def case(name: str, folder: Path, store: Path | None, rounds: int, ways: list[str]) -> list[dict]:
+def case(name: str, folder: Path, store: Store | None, rounds: int, ways: list[str]) -> list[dict]:
     kind, _, rest = name.partition("-")
     size = SMALL if "small" in rest else LARGE
     readers = int(rest.rpartition("-")[2]) if kind == "strided" else 1
     tiny(folder)
     beneath = made(folder, size)
     local = "local" in rest
-    path = beneath if local or store is None else store / beneath.name
+    path = beneath if local or store is None else store.path / beneath.name
+    served = None if local or store is None else store.served
     if path != beneath:  # what lies beneath the store is in memory: its request is what takes time
         warm(beneath)
     runs: dict[str, list[dict]] = {way: [] for way in ways}
@@ -220,7 +225,11 @@ def case(name: str, folder: Path, store: Path | None, rounds: int, ways: list[st
     for number in range(rounds):
         for way in ways:
             shuffled = number if kind == "shuffled" else None
+            if served:
+                served()
             done = run(path, way, size, readers, shuffled)
+            if served:
+                done["stored"] = served()[1]
             runs[way].append(done)
             checks.add((number if shuffled is not None else None, done["check"], done["records"]))
     if len(checks) != (rounds if kind == "shuffled" else 1):

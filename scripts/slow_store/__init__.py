@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.native.build import cache_folder, compiler
@@ -14,8 +16,23 @@ from dltune.native.build import cache_folder, compiler
 SOURCE = Path(__file__).with_name("store.cc")
 
 
+@dataclass(frozen=True)
+class Store:
+    """A mounted store: where, and the process that serves it."""
+
+    path: Path
+    process: subprocess.Popen[str]
+
+    def served(self) -> tuple[int, int]:
+        """Read requests and bytes since the last call."""
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGUSR1)
+        requests, served = self.process.stdout.readline().split()
+        return int(requests), int(served)
+
+
 @contextlib.contextmanager
-def mounted(folder: Path, seconds: float = 1e-3) -> Iterator[Path]:
+def mounted(folder: Path, seconds: float = 1e-3) -> Iterator[Store]:
     """`folder` shown through a FUSE file system in which each read request takes `seconds`."""
     program = cache_folder() / "slow-store"
     if not program.exists() or program.stat().st_mtime < SOURCE.stat().st_mtime:
@@ -34,7 +51,7 @@ def mounted(folder: Path, seconds: float = 1e-3) -> Iterator[Path]:
             assert store.stdout is not None
             if store.stdout.readline() != "ready\n":
                 raise RuntimeError("the store could not be mounted: it needs root and /dev/fuse")
-            yield Path(place)
+            yield Store(Path(place), store)
         finally:
             store.terminate()
             store.wait()

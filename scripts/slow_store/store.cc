@@ -5,7 +5,8 @@
 //     store FOLDER MOUNTPOINT MICROSECONDS
 //
 // As libfuse's defaults: read-ahead 128 KiB, at most 12 read-ahead requests in flight (the kernel's
-// own limit), direct reads in pieces of 1 MiB at a time. Prints "ready"; SIGTERM unmounts and ends.
+// own limit), direct reads in pieces of 1 MiB at a time. Prints "ready"; at SIGUSR1 the read requests
+// and bytes served since the last one; SIGTERM unmounts and ends.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -39,6 +41,7 @@ constexpr uint64_t kCached = 3600;  // seconds that names and attributes may be 
 int device;
 long delay_ns;
 const char* mounted;
+std::atomic<long> requests{0}, bytes{0};
 
 std::mutex nodes_mutex;
 std::vector<std::string> paths;  // node id - 1 -> path
@@ -135,6 +138,8 @@ void Handle(char* request, std::vector<char>& buffer) {
                                 std::min<size_t>(read_in->size, buffer.size()),
                                 static_cast<off_t>(read_in->offset));
       if (got < 0) return Reply(unique, errno, nullptr, 0);
+      requests++;
+      bytes += got;
       return Reply(unique, 0, buffer.data(), static_cast<size_t>(got));
     }
     case FUSE_RELEASE:
@@ -227,13 +232,16 @@ int main(int count, char** arguments) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; i++) threads.emplace_back(Serve);
   puts("ready");
   fflush(stdout);
-  int which;
-  sigwait(&ends, &which);
+  for (int which; !sigwait(&ends, &which) && which == SIGUSR1;) {
+    printf("%ld %ld\n", requests.exchange(0), bytes.exchange(0));
+    fflush(stdout);
+  }
   umount2(mounted, MNT_DETACH);
   _exit(0);
 }

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
-from dltune.io.reader import native
 from dltune.io.reader.database import Database
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-STEP = 128 << 10  # bytes of one hint, where the device's read-ahead is not told
 LEAST_SHARE = 50  # of the time that indexing took, before a stale index is made again
 TOGETHER = 64  # positions looked at, at least, before hints are given
 
@@ -48,7 +46,6 @@ class ReadAhead:
         """`ahead`: None takes what the job's plan says. Raises UsageError when the file cannot be
         read, or has no such database."""
         from dltune.io.reader.planned import planned_ahead
-        from dltune.io.report.storage import storage
 
         self._database = Database(Path(path), database, direct=False)
         self._positions = iter(positions)
@@ -56,7 +53,6 @@ class ReadAhead:
         if self.ahead < 1:
             raise UsageError(f"ahead={self.ahead} asks for nothing", remedy="give bytes")
         self._look = 0.0
-        self.step = storage(self._database.path).read_ahead or STEP
 
     def __len__(self) -> int:
         """How many records the database has."""
@@ -107,7 +103,7 @@ class ReadAhead:
             self._look = time.monotonic() + LEAST_SHARE * (time.monotonic() - began)
         at = database.current(positions)
         index = database.index
-        native.advise(database.descriptor, index.offsets[at], index.sizes[at], self.step)
+        database.hint(index.offsets[at], index.sizes[at])
 
     def _hint_tree(self) -> None:
         """The pages between records are those of the tree, which every search goes through."""
@@ -119,11 +115,9 @@ class ReadAhead:
         ends = -(-(index.offsets[order].astype(np.int64) + index.sizes[order]) // _PAGE)
         before = np.concatenate(([2], np.maximum.accumulate(ends)[:-1]))
         between = np.flatnonzero((starts > before) & (starts - before <= _TREE_PAGES))
-        native.advise(
-            self._database.descriptor,
+        self._database.hint(
             (before[between] * _PAGE).astype(np.uint64),
             ((starts - before)[between] * _PAGE).astype(np.uint64),
-            self.step,
         )
 
 

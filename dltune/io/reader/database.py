@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.lmdb.index import Index
+from dltune.io.reader import native
+from dltune.io.report.storage import storage
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+STEP = 128 << 10  # bytes of one hint, where the device's read-ahead is not told
 ATTEMPTS = 5  # to read records that a writer overtakes
 
 
@@ -37,6 +40,7 @@ class Database:
         self.name = name
         self.direct = direct
         self.overtaken = 0
+        self.step = storage(self.path).read_ahead or STEP if self.path.exists() else STEP
         self.first = self.index = Index.open(self.path, name)
         if not len(self.index):
             raise UsageError(f"{path} has no records", remedy="name the database that has them")
@@ -53,6 +57,17 @@ class Database:
         import numpy as np
 
         return np.fromiter(map(self._now, positions.tolist()), np.int64, len(positions))
+
+    def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> None:
+        """As `native.fetch`, from this file. All that comes through the page cache is asked for
+        first: the kernel's own read-ahead would go on a window at a time."""
+        if not self.direct:
+            self.hint(pieces[:, 0], pieces[:, 1])
+        native.fetch(self.descriptor, pieces, memory, parallel)
+
+    def hint(self, offsets: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+        """Ask the kernel to read these pieces ahead."""
+        native.advise(self.descriptor, offsets, lengths, self.step)
 
     def overtake(self) -> None:
         """Go on with the newest snapshot. Raises UsageError when it has no records left."""

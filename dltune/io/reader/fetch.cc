@@ -1,14 +1,14 @@
 // Many pieces of one file: read with several requests in flight, or asked for ahead of time.
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -21,6 +21,7 @@ struct Piece {
 };
 
 constexpr int kShort = -1;
+constexpr size_t kStackBytes = 256 << 10;
 
 // 0, an errno, or kShort when the file ends within what is needed
 int ReadPiece(int descriptor, const Piece& piece, char* memory) {
@@ -36,36 +37,60 @@ int ReadPiece(int descriptor, const Piece& piece, char* memory) {
   return 0;
 }
 
+struct Work {
+  int descriptor;
+  uint64_t count;
+  const Piece* pieces;
+  char* memory;
+  std::atomic<uint64_t> next;
+  std::atomic<int> failed;
+};
+
+void* ReadPieces(void* argument) {
+  auto& work = *static_cast<Work*>(argument);
+  for (uint64_t at; !work.failed && (at = work.next.fetch_add(1)) < work.count;) {
+    if (const int error = ReadPiece(work.descriptor, work.pieces[at], work.memory)) {
+      int none = 0;
+      work.failed.compare_exchange_strong(none, error);
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 extern "C" {
+
+// Gives memory its pages. Reads into memory without would take the lock on the address space for each
+// of them, just when other threads allocate what they copy records to. A kernel before 5.14 does not
+// know how, and goes that slow way.
+__attribute__((visibility("default"))) void dltune_populate(char* memory, uint64_t length) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+  madvise(memory, length, kPopulateWrite);
+}
 
 // Reads `count` pieces with at most `parallel` requests in flight. The first error ends it.
 __attribute__((visibility("default"))) int dltune_fetch(int descriptor, uint64_t count,
                                                         const Piece* pieces, char* memory,
                                                         unsigned parallel) {
-  std::atomic<uint64_t> next{0};
-  std::atomic<int> failed{0};
-  const auto work = [&] {
-    for (uint64_t at; !failed && (at = next.fetch_add(1)) < count;) {
-      if (const int error = ReadPiece(descriptor, pieces[at], memory)) {
-        int none = 0;
-        failed.compare_exchange_strong(none, error);
-      }
-    }
-  };
-  std::vector<std::thread> threads;
+  Work work{descriptor, count, pieces, memory, {0}, {0}};
+  // small stacks: the C library keeps those for the next threads rather than unmapping them, which
+  // would take the lock on the address space
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  std::vector<pthread_t> threads;
   const uint64_t others = std::min<uint64_t>(parallel, count);
   for (uint64_t i = 1; i < others; i++) {
-    try {
-      threads.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had: those there are do the work
-    }
+    pthread_t thread;
+    // no more threads to be had: those there are do the work
+    if (pthread_create(&thread, &attributes, ReadPieces, &work)) break;
+    threads.push_back(thread);
   }
-  work();
-  for (auto& thread : threads) thread.join();
-  return failed;
+  pthread_attr_destroy(&attributes);
+  ReadPieces(&work);
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+  return work.failed;
 }
 
 // Asks the kernel to read pieces into the page cache. It silently reads no more than the device's

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
-from dltune.io.reader import native
 from dltune.io.reader.database import ATTEMPTS, Database
 from dltune.io.reader.options import PAGE, Options
 from dltune.io.reader.order import Order
@@ -75,8 +74,8 @@ class Filling:
         """Read the next iterations into a slot; None when all have been read.
 
         The first slot holds as few iterations as keep all requests in flight, so that training
-        begins soon; each one after it at most `GROWTH` times as many as the one before. Raises UsageError when an iteration is larger than a
-        slot, or the file cannot be read.
+        begins soon; each one after it at most `GROWTH` times as many as the one before. Raises
+        UsageError when an iteration is larger than a slot, or the file cannot be read.
         """
         wanted = self._most if self.last is None else min(self._most, self.last - self.next)
         if wanted <= 0:
@@ -102,10 +101,10 @@ class Filling:
 
     def _read(self, found: Layout, base: int) -> UsageError | None:
         """What went wrong: it counts only if the snapshot still holds."""
-        pieces, place = found.pieces, self.memory + base
+        place = self.memory + base
         with self.tokens.held() if self.tokens else contextlib.nullcontext():
             try:
-                native.fetch(self.database.descriptor, pieces, place, self.options.parallel)
+                self.database.fetch(found.pieces, place, self.options.parallel)
             except UsageError as error:
                 return error
         return None

@@ -31,6 +31,8 @@ def load() -> ctypes.CDLL:
             f"the reader could not be built: {error}", remedy="it needs a C++17 compiler"
         ) from None
     native.dltune_fetch.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint)
+    native.dltune_populate.argtypes = (c_void_p, c_uint64)
+    native.dltune_populate.restype = None
     native.dltune_advise.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint64)
     native.dltune_advise.restype = None
     return native
@@ -55,6 +57,11 @@ def fetch(descriptor: int, pieces: NDArray[np.uint64], memory: int, parallel: in
         )
     if code:
         raise UsageError(f"it cannot be read: {os.strerror(code)}")
+
+
+def populate(memory: int, length: int) -> None:
+    """Give pages to `length` bytes at the address `memory`, a multiple of the page size."""
+    load().dltune_populate(memory, length)
 
 
 def advise(

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dltune.errors import DltuneError, UsageError
+from dltune.io.reader import native
 from dltune.io.reader.filling import SLOTS, Filled, Filling
 
 WAIT_SECONDS = 120.0  # for the node's other ranks to come
@@ -62,10 +63,7 @@ class Memory:
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
         """Raises UsageError when there is not that much."""
-        import ctypes
-
         if descriptor is None:
-            # pages come as they are filled: to have them at once would delay the first batch
             if size > (there := _available()):
                 raise UsageError(
                     f"the reader's memory={size} is more than the {there} bytes that are free here",
@@ -73,6 +71,14 @@ class Memory:
                 )
             descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
+            self._map(descriptor, size)
+            native.populate(self.address, size)
+        else:
+            self._map(descriptor, size)
+
+    def _map(self, descriptor: int, size: int) -> None:
+        import ctypes
+
         self.descriptor = descriptor
         self.map = mmap.mmap(descriptor, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
@@ -176,6 +182,7 @@ def lead(
     Raises UsageError when a rank does not come.
     """
     connections: dict[int, socket.socket] = {}
+    shared: Memory | None = None
     try:
         if size > 1:
             assert name is not None
@@ -183,6 +190,8 @@ def lead(
         shared = Memory(memory)
         filler = filling([rank, *connections], shared)
     except BaseException as error:
+        if shared:
+            os.close(shared.descriptor)
         for connection in connections.values():
             with contextlib.suppress(OSError):
                 send(connection, {"error": str(error)})
@@ -249,7 +258,8 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
     """Fill slots as they are given back, until all is read or nobody is left.
 
     connections[0] is this process's own rank: when that closes, the process has no more use for
-    what it would read, and the others have had every slot that it had.
+    what it would read, and the others have had every slot that it had. It is told last: its process
+    may end at once, and this thread with it.
     """
     own = connections[0]
     free = list(range(SLOTS))
@@ -268,7 +278,9 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
                     if filled:
                         using[slot] = set(left)
                         content = (filled.slot, filled.first, filled.iterations, filled.table)
-                    for connection in list(left):
+                    for connection in reversed(connections):
+                        if connection not in left:
+                            continue
                         _tell(connection, {"filled": content} if filled else {"end": True})
                 for key, _ in selector.select(None if ended or not free else 0):
                     connection = key.fileobj
@@ -286,10 +298,10 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
                             del using[slot]
                             free.append(slot)
         except DltuneError as error:
-            for connection in left:
+            for connection in reversed(connections):
                 _tell(connection, {"error": str(error), "remedy": error.remedy})
         except Exception as error:
-            for connection in left:
+            for connection in reversed(connections):
                 _tell(connection, {"error": f"the reader failed: {error!r}"})
             raise
         finally:

@@ -30,7 +30,7 @@ class Options:
     node: bool = True
     direct: bool = False
     memory: int = 128 << 20
-    block: int = 4 << 20
+    block: int = 16 << 20
     gap: int = 64 << 10
     parallel: int = 16
     stagger: int | None = None

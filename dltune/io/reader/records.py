@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from dltune.errors import UsageError
-from dltune.io.reader import native
 from dltune.io.reader.database import ATTEMPTS, Database
 from dltune.io.reader.options import Options
 from dltune.io.reader.pieces import layout
@@ -77,7 +76,7 @@ class Records:
                 address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
                 failure = None
                 try:
-                    native.fetch(database.descriptor, found.pieces, address, self.options.parallel)
+                    database.fetch(found.pieces, address, self.options.parallel)
                 except UsageError as error:
                     failure = error
                 if index.holds():
