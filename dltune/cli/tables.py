@@ -103,6 +103,10 @@ def describe(profile: Profile, top: int) -> None:
             table("\nwhere the events happened", *derived.totals(profile.counters.totals))
         if profile.counters.overhead:
             click.echo(derived.overhead(profile.counters.overhead))
+    if profile.crowding is not None:
+        click.echo(
+            f"\nan op on one thread takes {profile.crowding:.3f}x as long while others run beside it"
+        )
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
     if profile.partial:
