@@ -105,7 +105,7 @@ def describe(profile: Profile, top: int) -> None:
             click.echo(derived.overhead(profile.counters.overhead))
     if profile.crowding is not None:
         click.echo(
-            f"\nan op on one thread takes {profile.crowding:.3f}x as long while others run beside it"
+            f"\nan op on one thread takes {profile.crowding:.3f}x as long with others beside it"
         )
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
