@@ -5,7 +5,8 @@
 
 Cases: `shuffled-local` and `shuffled-store` (records of 192 KB in random order), `shuffled-small`
 (records of 3 KB on the store), `strided-N` (N readers that share records of 192 KB, in key order,
-on the store), `strided-local-N`. "The store" is a FUSE file system, set up here, in which each read
+on the store), `strided-local-N`, `training` (120 steps of a residual network whose examples come
+shuffled from the store). "The store" is a FUSE file system, set up here, in which each read
 request takes 1 ms. The databases are made in the folder and kept there for the next time.
 
 Ways: `readahead` and `no readahead` are py-lmdb alone with either setting; `hints` is py-lmdb whose
@@ -28,6 +29,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -209,6 +211,54 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
     }
 
 
+def training(folder: Path, store: Store, rounds: int) -> list[dict]:
+    """A residual network that reads shuffled examples from the store, seconds for its steps."""
+    import lmdb
+
+    job = Path(__file__).parent.parent / "tests" / "jobs" / "lmdb_resnet.py"
+    beneath = folder / "reading-examples"
+    if not beneath.exists():
+        unfinished = folder / ".reading-examples"
+        unfinished.mkdir(parents=True, exist_ok=True)
+        noise = random.Random(0)
+        with lmdb.open(str(unfinished), map_size=1 << 30) as env, env.begin(write=True) as txn:
+            for number in range(50_000):
+                txn.put(b"%06d" % number, bytes([number % 10]) + noise.randbytes(24 * 24 * 3))
+        unfinished.rename(beneath)
+    Index.open(beneath)
+    warm(beneath)
+    path = store.path / beneath.name
+    ways = ("py-lmdb", "hints", "dataset")
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    losses = set()
+    with tempfile.TemporaryDirectory() as place:
+        for _ in range(rounds):
+            for way in ways:
+                drop(path)
+                written = Path(place) / "losses"
+                times = Path(place) / "times"
+                command = [sys.executable, job, "--database", path, "--by", way, "--shuffle", "0"]
+                command += ["--steps", "120", "--losses", written, "--times", times]
+                one = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+                subprocess.run(
+                    command, check=True, env={**os.environ, **one}, stderr=subprocess.DEVNULL
+                )
+                losses.add(written.read_text())
+                stamps = [float(line) for line in times.read_text().split()]
+                found[way].append(stamps[-1] - stamps[4])  # without what TensorFlow builds
+    if len(losses) != 1:
+        raise RuntimeError("the trainings differ")
+    medians = {way: statistics.median(seconds) for way, seconds in found.items()}
+    return [
+        {
+            "case": "training", "way": way, "seconds": medians[way],
+            "spread": relative_spread(found[way]), "rate": 0.0, "switches": 0, "stored": 0,
+            "faster": medians["py-lmdb"] / medians[way],
+        }
+        for way in ways
+    ]  # fmt: skip
+
+
 def case(name: str, folder: Path, store: Store | None, rounds: int, ways: list[str]) -> list[dict]:
     kind, _, rest = name.partition("-")
     size = SMALL if "small" in rest else LARGE
@@ -257,6 +307,7 @@ def case(name: str, folder: Path, store: Store | None, rounds: int, ways: list[s
 CASES = [
     "shuffled-local", "shuffled-store", "shuffled-small",
     *(f"strided-{n}" for n in (1, 2, 4, 8)), "strided-local-8",
+    "training",
 ]  # fmt: skip
 
 
@@ -274,7 +325,12 @@ def main() -> None:
         if any("local" not in name for name in names):
             store = stack.enter_context(mounted(options.folder))
         for name in names:
-            for row in case(name, options.folder, store, options.rounds, options.ways.split(",")):
+            rows = (
+                training(options.folder, store, options.rounds)
+                if name == "training" and store
+                else case(name, options.folder, store, options.rounds, options.ways.split(","))
+            )
+            for row in rows:
                 print(
                     f"{row['case']:16} {row['way']:13} {row['seconds']:7.3f} s "
                     f"+-{row['spread']:4.0%} {row['rate']:7.1f} MB/s {row.get('faster', 0):6.2f}x "

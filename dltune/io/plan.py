@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterable
-from typing import get_args
 
 import msgspec
 
@@ -102,7 +101,7 @@ def _from_watch(
     planned = []
     for file in seen:
         kind = access or file.pattern.kind
-        if kind not in get_args(Access):
+        if kind == "mixed" or kind == "unknown":
             reasons.append(f"{file.path}: its access pattern is {kind}")
             continue
         defaults = Options()

@@ -41,11 +41,17 @@ def put_into(existing: Plan, made: Plan) -> Plan:
             f"this one for {made.machine_name} with {made.cores}",
             remedy="write a plan of its own with -o",
         )
-    if set(existing.signatures) != set(made.signatures):
+    # a plan on reading data alone is for any graph
+    if existing.signatures and set(existing.signatures) != set(made.signatures):
         raise UsageError(
             "that plan was made for other graphs than those of this profile",
             remedy="write a plan of its own with -o",
         )
     return msgspec.structs.replace(
-        existing, created=made.created, profile=made.profile, threads=made.threads
+        existing,
+        created=made.created,
+        profile=made.profile,
+        tensorflow=made.tensorflow,
+        signatures=made.signatures,
+        threads=made.threads,
     )

@@ -86,7 +86,7 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
     def __getitem__(self, index: int) -> Any:
         numbers = self._share.numbers(self._epoch * len(self) + index, 1)[0]
         positions = self._order.positions(numbers)
-        return self._decode([record.value for record in self._records.read(positions)])
+        return self._decode([record.value for record in self._records.read(positions.tolist())])
 
     def on_epoch_end(self) -> None:
         self._epoch += 1

@@ -283,6 +283,13 @@ def test_into_a_plan_that_exists_keeps_its_other_sections(tmp_path: Path) -> Non
     # and threads decided anew keep this one
     assert dltune("plan", profile, "--into", plan).returncode == 0
     assert plans.load(plan).io == both.io
+    # also when there were none before; a plan on reading alone is for this machine
+    plan.write_bytes(msgspec.json.encode(msgspec.structs.replace(
+        both, threads=None, signatures=(), tensorflow="", profile=""
+    )))  # fmt: skip
+    assert dltune("plan", profile, "--into", plan).returncode == 0
+    assert plans.load(plan).io == both.io
+    assert plans.load(plan).threads == both.threads
 
 
 def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:

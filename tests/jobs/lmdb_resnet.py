@@ -1,5 +1,8 @@
 """A small residual network that reads its examples from LMDB, in one of several ways."""
 
+import time
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -15,6 +18,7 @@ arguments = parser(__doc__)
 arguments.add_argument("--database", required=True)
 arguments.add_argument("--by", choices=("py-lmdb", "hints", "dataset", "keras"), required=True)
 arguments.add_argument("--shuffle", type=int)
+arguments.add_argument("--times", metavar="FILE", help="when each step ended, one a line")
 args = arguments.parse_args()
 keras.utils.set_random_seed(0)
 
@@ -105,6 +109,10 @@ def train_step(inputs, labels):
     return loss
 
 
+ends = []
 with recording(args) as record:
     for _, (inputs, labels) in zip(range(args.steps), examples(), strict=False):
         record(train_step(inputs, labels))
+        ends.append(time.perf_counter())
+if args.times:
+    Path(args.times).write_text("".join(f"{end}\n" for end in ends))

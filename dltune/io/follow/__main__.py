@@ -42,24 +42,27 @@ def main() -> None:
     began, surveyed = time.monotonic(), 0.0
     spent = time.process_time()  # starting up is not counted
     while True:
-        for file in ahead:
-            if time.monotonic() - surveyed > SURVEY:
-                surveyed = time.monotonic()
-                pids = members(leader)
-                for each in ahead:
-                    each.frontiers.survey(pids)
-            file.look()
-        for each in whole:
-            if not each.done:
+        if ahead and time.monotonic() - surveyed > SURVEY:
+            surveyed = time.monotonic()
+            pids = members(leader)
+            for follower in ahead:
+                follower.frontiers.survey(pids)
+        for follower in ahead:
+            follower.look()
+        for bringer in whole:
+            if not bringer.done:
                 with contextlib.suppress(OSError):
-                    each.go_on()
+                    bringer.go_on()
         used = time.process_time() - spent
         pause = used / SHARE - (time.monotonic() - began)
         if waiter.poll(max(TICK, pause) * 1000):
             break
     json.dump(
         {
-            "files": [{"path": str(file.path), "asked": file.asked} for file in [*ahead, *whole]],
+            "files": [
+                *({"path": str(each.path), "asked": each.asked} for each in ahead),
+                *({"path": str(each.path), "asked": each.asked} for each in whole),
+            ],
             "cpu": time.process_time(),
         },
         sys.stdout,

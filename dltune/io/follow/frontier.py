@@ -34,8 +34,10 @@ def foremost(touched: NDArray[np.bool_]) -> int | None:
     """
     import numpy as np
 
-    before = np.concatenate((np.zeros(NEAR, np.int64), np.cumsum(touched)))
-    dense = touched & (before[NEAR:][: len(touched)] + touched - before[: len(touched)] >= DENSE)
+    count: NDArray[np.int64] = np.concatenate(
+        (np.zeros(NEAR + 1, np.int64), np.cumsum(touched, dtype=np.int64))
+    )
+    dense = touched & (count[NEAR + 1 :] - count[: len(touched)] >= DENSE)
     found = np.flatnonzero(dense)
     return int(found[-1]) + 1 if len(found) else None
 

@@ -65,7 +65,7 @@ class Database:
             self.hint(pieces[:, 0], pieces[:, 1])
         native.fetch(self.descriptor, pieces, memory, parallel)
 
-    def hint(self, offsets: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+    def hint(self, offsets: NDArray[np.uint64], lengths: NDArray[np.unsignedinteger]) -> None:
         """Ask the kernel to read these pieces ahead."""
         native.advise(self.descriptor, offsets, lengths, self.step)
 

@@ -65,7 +65,7 @@ def populate(memory: int, length: int) -> None:
 
 
 def advise(
-    descriptor: int, offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], step: int
+    descriptor: int, offsets: NDArray[np.uint64], lengths: NDArray[np.unsignedinteger], step: int
 ) -> None:
     """Ask the kernel to read pieces ahead, at most `step` bytes a call."""
     import numpy as np

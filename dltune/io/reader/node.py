@@ -283,17 +283,17 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
                             continue
                         _tell(connection, {"filled": content} if filled else {"end": True})
                 for key, _ in selector.select(None if ended or not free else 0):
-                    connection = key.fileobj
-                    assert isinstance(connection, socket.socket)
-                    message = receive(connection)
+                    other = key.fileobj
+                    assert isinstance(other, socket.socket)
+                    message = receive(other)
                     if message is None:
-                        selector.unregister(connection)
-                        left.discard(connection)
-                        done = [slot for slot, users in using.items() if connection in users]
+                        selector.unregister(other)
+                        left.discard(other)
+                        done = [slot for slot, users in using.items() if other in users]
                     else:
                         done = list(_numbers([message["free"]]))
                     for slot in done:
-                        using[slot].discard(connection)
+                        using[slot].discard(other)
                         if not using[slot]:
                             del using[slot]
                             free.append(slot)
