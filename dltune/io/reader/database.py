@@ -40,10 +40,10 @@ class Database:
         self.name = name
         self.direct = direct
         self.overtaken = 0
-        self.step = storage(self.path).read_ahead or STEP if self.path.exists() else STEP
         self.first = self.index = Index.open(self.path, name)
         if not len(self.index):
             raise UsageError(f"{path} has no records", remedy="name the database that has them")
+        self.step = storage(self.path).read_ahead or STEP
         self.descriptor = self._opened()
         self.close = weakref.finalize(self, os.close, self.descriptor)
 
