@@ -15,12 +15,16 @@ import sys
 import time
 from pathlib import Path
 
-from dltune.io.follow.frontier import members
+import numpy  # noqa: F401 - here, and not when the job waits
+
+from dltune.io.follow.frontier import descendants, session
 from dltune.io.follow.hints import Ahead, Whole
+from dltune.io.reader import native
 
 TICK = 0.01  # seconds between looks
 SURVEY = 0.5  # seconds between looks at who has the file open
-SHARE = 0.02  # of a core: what this process may use
+SESSION = 20  # surveys between looks at every process of the machine
+SHARE = 0.1  # of a core: what this process may use
 _PR_SET_PDEATHSIG = 1
 
 
@@ -39,12 +43,18 @@ def main() -> None:
     ]
     waiter = select.poll()
     waiter.register(ended, select.POLLIN)
-    began, surveyed = time.monotonic(), 0.0
-    spent = time.process_time()  # starting up is not counted
+    began, surveyed, surveys = time.monotonic(), 0.0, 0
+    orphans: set[int] = set()
+    native.load()
+    spent = time.process_time()  # what starting up took is not counted
     while True:
         if ahead and time.monotonic() - surveyed > SURVEY:
             surveyed = time.monotonic()
-            pids = members(leader)
+            surveys += 1
+            pids = descendants(leader)
+            if surveys % SESSION == 1:
+                orphans = session(leader)
+            pids |= orphans
             for follower in ahead:
                 follower.frontiers.survey(pids)
         for follower in ahead:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 # pages looked at behind the last frontier, at each look
-WINDOW = 16384
+WINDOW = 8192
 NEAR, DENSE = 64, 18  # pages
 # looks without progress before the whole mapping is looked at
 PATIENCE = 50
@@ -42,24 +42,31 @@ def foremost(touched: NDArray[np.bool_]) -> int | None:
     return int(found[-1]) + 1 if len(found) else None
 
 
-def members(leader: int) -> set[int]:
-    """The processes of the leader's session, and their descendants."""
-    parents: dict[int, int] = {}
+def descendants(leader: int) -> set[int]:
+    """The leader and its children, theirs, and so on: quickly, but not those that were orphaned."""
+    found, new = set(), {leader}
+    while new:
+        found |= new
+        children = set()
+        for pid in new:
+            with contextlib.suppress(OSError):  # ended meanwhile
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    with contextlib.suppress(OSError):
+                        children |= set(map(int, (thread / "children").read_text().split()))
+        new = children - found
+    return found
+
+
+def session(leader: int) -> set[int]:
+    """The processes of the leader's session, orphaned ones too: every process is looked at."""
     found = set()
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):  # ended meanwhile
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            pid = int(entry.name)
-            parents[pid] = int(fields[1])
-            if int(fields[3]) == leader:
-                found.add(pid)
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        if not more:
-            return found
-        found |= more
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[3]) == leader:
+                    found.add(int(entry.name))
+    return found
 
 
 @dataclass

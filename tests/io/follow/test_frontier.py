@@ -6,13 +6,14 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.io.follow.frontier import DENSE, NEAR, PAGE, Frontiers, foremost, members
+from dltune.io.follow.frontier import DENSE, NEAR, PAGE, Frontiers, descendants, foremost, session
 
 
 @given(st.lists(st.booleans(), max_size=300))
@@ -71,11 +72,13 @@ def test_a_descriptor_that_is_read(tmp_path: Path) -> None:
 def test_members_of_a_job() -> None:
     script = "import subprocess, sys; subprocess.run(['sleep', '60'], start_new_session=True)"
     job = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    found: set[int] = set()
     try:
-        while len(found := members(job.pid)) < 2:
-            pass
+        while len(found := descendants(job.pid)) < 2:
+            time.sleep(0.02)
         assert job.pid in found
         assert os.getpid() not in found
+        assert session(job.pid) == {job.pid}  # the child has a session of its own
     finally:
         for pid in found - {job.pid}:
             os.kill(pid, 9)
