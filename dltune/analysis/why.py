@@ -18,8 +18,8 @@ Cause = Literal["faults", "switched out", "memory", "compute", "waits", "scaling
 # A kernel near a ceiling gains little from anything but less work; tuned kernels reach 60 % and
 # more of what a roofline allows, untuned ones seldom half.
 NEAR_CEILING = 0.6
-# A page fault takes half a microsecond at the very least: the exception and the clearing of 4 KiB.
-# In a virtual machine it takes several times that, so that the share told is a lower bound.
+# Where a profile does not tell what a page fault costs: half a microsecond is the very least, for
+# the exception and the clearing of 4 KiB.
 FAULT_SECONDS = 0.5e-6
 # Of its CPU time; less could hide in the spread of the measurements.
 FAULT_SHARE = 0.1
@@ -64,12 +64,14 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
     threads = _threads(time.threads)
     cpu = time.median * time.threads * min(1.0, rates.cpu_share or 1.0)
     if rates.faults is not None and cpu > 0:
-        share = min(1.0, rates.faults * FAULT_SECONDS / cpu)
+        counters = analysis.profile.counters
+        each = (counters and counters.fault_seconds) or FAULT_SECONDS
+        share = min(1.0, rates.faults * each / cpu)
         if share >= FAULT_SHARE:
             yield (
                 "faults",
-                f"fault bound: {rates.faults:.0f} page faults a run, at least {share:.0%} of its "
-                f"CPU time at {FAULT_SECONDS * 1e6:g} us each; its memory is mapped anew each time",
+                f"fault bound: {rates.faults:.0f} page faults a run, about {share:.0%} of its CPU "
+                f"time at {each * 1e6:.2g} us each; its memory is mapped anew each time",
             )
     off = rates.cpu_share is not None and rates.cpu_share < CPU_SHARE
     if off and rates.switches is not None and rates.switches >= SWITCHES:

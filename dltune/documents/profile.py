@@ -183,13 +183,15 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How counters were read. `asked`: a preset or the user's list; `why`: a sentence on what
     could be counted here. `groups`: events of one group were counted together, groups in turns.
-    `overhead`: the step with ops recorded and counted, over the plain step."""
+    `overhead`: the step with ops recorded and counted, over the plain step. `fault_seconds`: what
+    the first touch of a page cost on this machine before the job started."""
 
     asked: str
     why: str
     groups: tuple[tuple[str, ...], ...]
     totals: tuple[Total, ...] = ()
     overhead: Ratio | None = None
+    fault_seconds: float | None = None
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,12 +32,14 @@ _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
 class Choice:
     """What to count: `groups` of events that are counted together, each under orders of its own.
 
-    `asked` is the user's word for it, `why` a sentence on what could be counted here.
+    `asked` is the user's word for it, `why` a sentence on what could be counted here,
+    `fault_seconds` what a page fault costs here.
     """
 
     asked: str
     why: str
     groups: tuple[tuple[Event, ...], ...]
+    fault_seconds: float | None = None
 
 
 class Counting:
@@ -125,6 +127,7 @@ class Counting:
             groups=tuple(tuple(event.name for event in group) for group in self.choice.groups),
             totals=self.totals(),
             overhead=self.overhead,
+            fault_seconds=self.choice.fault_seconds,
         )
 
 

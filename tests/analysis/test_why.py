@@ -79,7 +79,7 @@ def test_fault_bound_comes_before_the_traffic_that_faults_make():
     cause, sentence = reason(op)
     assert cause == "faults"
     # 9766 * 0.5 us of 2 * 5 ms
-    assert "9766 page faults a run, at least 49% of its CPU time" in sentence
+    assert "9766 page faults a run, about 49% of its CPU time" in sentence
     few = relu(10 * MILLION, {1: 9e-3, 2: 5e-3}, page_faults=100, task_clock=10e-3)
     assert reason(few)[0] == "memory"
 
