@@ -49,14 +49,15 @@ class Outcome:
 class Workload:
     """What the strategies plan for.
 
-    `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve but a
-    fixed time, in which it holds no core (it waits, for data or for another op). `between`: seconds
-    of a round in which no op runs. `overhead`: seconds the executor adds to each op; `scale`:
-    the factor by which all ops are slower in the job than one by one (`anchor` finds both).
-    `spinning`: even an op that gains nothing from its threads keeps all their cores busy, as
-    under OpenMP. `oversubscription` and `crowding` as in `Graph.fifo`. `held`: by op index the threads of an
-    op whose count must stay as it is. `model` is what the curves come from, with its error bars;
-    None where they were carried to another machine. `remarks`: sentences on what all this rests on.
+    `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve
+    but a fixed time, in which it holds no core (it waits, for data or for another op).
+    `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
+    each op; `scale`: the factor by which all ops are slower in the job than one by one
+    (`anchor` finds both). `spinning`: even an op that gains nothing from its threads keeps all
+    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `Graph.fifo`.
+    `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
+    curves come from, with its error bars; None where they were carried to another machine.
+    `remarks`: sentences on what all this rests on.
     """
 
     machine: Machine
@@ -237,7 +238,6 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         steps=profile.steps,
         own=profile.settings,
         between=_between(profile.steps),
-        crowding=profile.crowding or 1.0,
         model=model or HillClimbing.of(profile.ops),
     )
 

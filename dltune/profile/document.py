@@ -79,7 +79,7 @@ def assemble(
     own: Own,
     climb: Climb,
     counting: Counting | None,
-    crowding: float | None,
+    single: doc.Ratio | None,
     python: PythonLines | None,
     *,
     machine: Machine,
@@ -150,7 +150,7 @@ def assemble(
         else None,
         notes=(*notes, *advice.notes(ops), *record.complaints),
         counters=counting.document() if counting else None,
-        crowding=crowding,
+        single=single,
     )
 
 

@@ -18,12 +18,11 @@ from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
-from dltune.profile.cost import Cost
 from dltune.profile.counting import Choice, Counting
-from dltune.profile.crowding import Crowding
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
 from dltune.profile.python_lines import PythonLines
+from dltune.profile.turns import Turns
 
 if TYPE_CHECKING:
     from dltune.machine.perf import events as perf_events
@@ -102,8 +101,8 @@ class Session:
         self._groups: tuple[Group, ...] = counters.groups if counters else ((),)
         self._counting = Counting(counters) if counters else None
         self._measured = False
-        self._cost: Cost | None = None
-        self._crowding: Crowding | None = None
+        self._cost: Turns | None = None
+        self._single: Turns | None = None
         self._look = look
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.seen.records)
@@ -192,7 +191,7 @@ class Session:
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
                 if record.same(message.graph) == climbing.steps.targets[0]:
-                    for watcher in (self._cost, self._crowding):
+                    for watcher in (self._cost, self._single):
                         if watcher is not None:
                             watcher.add(message)
             elif record.same(message.graph) in climbing.steps.targets:
@@ -357,9 +356,9 @@ class Session:
     def _all_known(self, climbing: _Climbing) -> bool:
         if self._cost is not None and not self._cost.known:
             return False
-        if self._crowding is None and self._runs_side_by_side(climbing):
-            self._start_crowding(climbing)
-        if self._crowding is not None and not self._crowding.known:
+        if self._single is None and self._runs_side_by_side(climbing):
+            self._start_single(climbing)
+        if self._single is not None and not self._single.known:
             return False
         if self._lines is None:
             self._let_go()
@@ -374,7 +373,7 @@ class Session:
         case = self._cases[-1]
         plain, counted = self._version + 1, self._version + 2
         self._version = counted
-        self._cost = Cost(plain, counted)
+        self._cost = Turns(plain, counted)
         group = self._groups[0]
         self._processes[climbing.steps.pid].order(
             [
@@ -389,22 +388,22 @@ class Session:
         settings = self.seen.records[climbing.steps.pid].settings()
         return len(self.machine.cores) > 1 and settings is not None and settings.inter > 1
 
-    def _start_crowding(self, climbing: _Climbing) -> None:
-        """Steps with every op on one thread, on any core, take turns: serialised and not."""
+    def _start_single(self, climbing: _Climbing) -> None:
+        """Steps take turns under the job's own settings and with every op on one thread, on any
+        core: what ops lose side by side shows in the whole step alone, undisturbed by recording."""
         record = self.seen.records[climbing.steps.pid]
-        alone, beside = self._version + 1, self._version + 2
-        self._version = beside
-        self._crowding = Crowding(alone, beside)
-        lines = []
-        for version in (alone, beside):
-            lines += Orders(
-                version,
-                targets=[record.graphs[g].signature for g in climbing.steps.targets],
-                events=True,
-                serial=version == alone,
-                fallback=(1, tuple(range(len(self.machine.cores)))),
-            ).lines()
-        self._processes[climbing.steps.pid].order([*lines, alternate_line((alone, beside))])
+        targets = [record.graphs[g].signature for g in climbing.steps.targets]
+        own, single = self._version + 1, self._version + 2
+        self._version = single
+        self._single = Turns(own, single)
+        cores = tuple(range(len(self.machine.cores)))
+        self._processes[climbing.steps.pid].order(
+            [
+                *Orders(own, targets=targets).lines(),
+                *Orders(single, targets=targets, fallback=(1, cores)).lines(),
+                alternate_line((own, single)),
+            ]
+        )
 
     def _finish(self) -> Profile:
         if self._cost is not None and self._counting is not None:
@@ -434,7 +433,7 @@ class Session:
             own,
             self.climb,
             self._counting,
-            self._crowding.factor() if self._crowding else None,
+            self._single.ratio() if self._single else None,
             self._lines,
             machine=self.machine,
             command=self.command,
@@ -466,8 +465,8 @@ class Session:
     def _last_phase(self) -> str:
         if self._lines is not None:
             return "looking at Python"
-        if self._crowding is not None:
-            return "measuring what ops lose side by side"
+        if self._single is not None:
+            return "comparing with one thread an op"
         return "measuring what counting costs"
 
     def _waiting_for(self) -> str:

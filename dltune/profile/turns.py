@@ -1,4 +1,4 @@
-"""What recording ops and reading counters around them costs the job's step."""
+"""Steps of the job that take turns between two sets of orders, and their times compared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAIRS, LEAST_PAIRS, SECONDS = 10, 3, 20.0
 GIVE_UP_SECONDS = 60.0
 
 
-class Cost:
-    """Steps take turns between the orders `plain` and `counted`, and are compared in pairs of
-    neighbours."""
+class Turns:
+    """Steps take turns between the orders `base` and `other`, and are compared in pairs of
+    neighbours, so that the machine's drift hits both."""
 
-    def __init__(self, plain: int, counted: int) -> None:
-        self._versions = {plain: 0, counted: 1}
+    def __init__(self, base: int, other: int) -> None:
+        self._versions = {base: 0, other: 1}
         self._began = time.monotonic()
         self._executions: list[tuple[int, int, int]] = []  # number, version, start
 
@@ -37,7 +37,7 @@ class Cost:
         return enough or waited >= GIVE_UP_SECONDS
 
     def ratio(self) -> Ratio | None:
-        """Time of a counted step over a plain one; None with too few pairs."""
+        """Time of a step under `other` over one under `base`; None with too few pairs."""
         pairs = self._pairs()
         if len(pairs) < LEAST_PAIRS:
             return None
@@ -45,7 +45,7 @@ class Cost:
         return Ratio(pairs=found.rounds, low=found.low, median=found.median, high=found.high)
 
     def _pairs(self) -> list[tuple[float, float]]:
-        """(counted, plain) walls of neighbours; the first two steps warm up."""
+        """(other, base) walls of neighbours; the first two steps warm up."""
         walls = [
             (kind, after[2] - start)
             for (number, kind, start), after in zip(

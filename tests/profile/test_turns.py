@@ -6,58 +6,58 @@ from hypothesis import strategies as st
 from told import execution
 
 from dltune.job.messages import Execution
-from dltune.profile.cost import LEAST_PAIRS, PAIRS, Cost
+from dltune.profile.turns import LEAST_PAIRS, PAIRS, Turns
 
-PLAIN, COUNTED = 7, 8
+BASE, OTHER = 7, 8
 
 
 def steps(walls: list[float], first: int = 0) -> list[Execution]:
-    """Executions that take turns, plain ones first, with these times from start to start."""
+    """Executions that take turns, those under BASE first, with these times from start to start."""
     now, found = 0.0, []
     for number, wall in enumerate([*walls, 0.0]):
-        version = COUNTED if number % 2 else PLAIN
+        version = OTHER if number % 2 else BASE
         found.append(execution(0, round(now * 1e9), [], number=first + number, version=version))
         now += wall
     return found
 
 
-def told(walls: list[float]) -> Cost:
-    cost = Cost(PLAIN, COUNTED)
+def told(walls: list[float]) -> Turns:
+    turns = Turns(BASE, OTHER)
     for step in steps(walls):
-        cost.add(step)
-    return cost
+        turns.add(step)
+    return turns
 
 
 def test_the_ratio_is_that_of_neighbours_and_the_first_two_do_not_count() -> None:
-    cost = told([9.0, 1.0, *[2.0, 2.2] * 6])
-    found = cost.ratio()
+    turns = told([9.0, 1.0, *[2.0, 2.2] * 6])
+    found = turns.ratio()
     assert found is not None
     assert found.median == pytest.approx(1.1)
     assert found.pairs == 6
 
 
 def test_a_drift_that_both_see_cancels() -> None:
-    cost = told([1.0, 1.0, *[wall * (1 + i) for i in range(12) for wall in (1.0, 1.05)]])
-    found = cost.ratio()
+    turns = told([1.0, 1.0, *[wall * (1 + i) for i in range(12) for wall in (1.0, 1.05)]])
+    found = turns.ratio()
     assert found is not None
     assert (found.low, found.high) == (pytest.approx(1.05), pytest.approx(1.05))
-    assert cost.known
+    assert turns.known
 
 
 def test_too_few_pairs_are_no_ratio() -> None:
-    cost = told([1.0, 1.0, *[1.0, 1.0] * (LEAST_PAIRS - 1)])
-    assert cost.ratio() is None
-    assert not cost.known
+    turns = told([1.0, 1.0, *[1.0, 1.0] * (LEAST_PAIRS - 1)])
+    assert turns.ratio() is None
+    assert not turns.known
 
 
 def test_steps_under_other_orders_and_lost_ones_do_not_count() -> None:
-    cost = Cost(PLAIN, COUNTED)
+    turns = Turns(BASE, OTHER)
     for step in steps([1.0] * 40):
         if step.number % 3 == 0:
             continue  # was lost: the pause to the next is no step
-        cost.add(step)
-    cost.add(execution(0, 0, [], number=99, version=PLAIN - 1))
-    found = cost.ratio()
+        turns.add(step)
+    turns.add(execution(0, 0, [], number=99, version=BASE - 1))
+    found = turns.ratio()
     assert found is None or found.median == pytest.approx(1.0)
 
 
