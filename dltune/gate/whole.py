@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from dltune.errors import UsageError
 from dltune.gate.instructions import Counter
 from dltune.gate.side import Side, blame, last_lines
 
-KIBIBYTE = 1024
+ACCOUNTED = str(Path(__file__).with_name("accounted.py"))
 
 
 def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[str, float]:
@@ -30,35 +31,17 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
         log = Path(folder) / "log"
         with open(log, "wb") as file:
             counted = counter.read() if counter else 0
-            began = time.perf_counter()
-            try:
-                child = subprocess.Popen(
-                    side.command,
-                    cwd=side.folder,
-                    env={**os.environ, **side.environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                why = error.strerror or "it cannot be run"
-                raise blame(side, f"cannot start {side.command[0]}: {why}") from None
-            status, usage, late = _wait(child, timeout)
-            seconds = time.perf_counter() - began
-        code = os.waitstatus_to_exitcode(status)
+            told, late = _accounted(side, file, timeout)
         if late:
             raise blame(side, f"the command took longer than {timeout:g} s", last_lines(log))
+        if errno := told.get("errno"):
+            raise blame(side, f"cannot start {side.command[0]}: {os.strerror(errno)}")
+        if (code := told.get("exit_code")) is None:
+            raise blame(side, "the command was ended from outside", last_lines(log))
         if code:
             shown = code if code > 0 else 128 - code
             raise blame(side, f"the command ended with exit code {shown}", last_lines(log))
-    values = {
-        "time": seconds,
-        "cpu_time": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": float(usage.ru_maxrss * KIBIBYTE),
-        "context_switches": float(usage.ru_nvcsw + usage.ru_nivcsw),
-        "page_faults": float(usage.ru_minflt + usage.ru_majflt),
-    }
+    values: dict[str, float] = told["values"]
     if counter:
         values["instructions"] = float(counter.read() - counted)
     return values
@@ -74,31 +57,47 @@ def build(side: Side, script: str, timeout: float) -> None:
         raise UsageError(f"the build failed {error}", remedy="build = ... names it") from None
 
 
-def _wait(
-    child: subprocess.Popen[bytes], timeout: float
-) -> tuple[int, resource.struct_rusage, bool]:
-    """The exit status and usage of the child, and whether it had to be ended for being late."""
+def _accounted(side: Side, log: BinaryIO, timeout: float) -> tuple[dict[str, Any], bool]:
+    """What accounted.py tells of the side's command, and whether it had to be ended for being
+    late."""
     late = threading.Event()
+    reading, writing = os.pipe()
+    with open(reading, "rb") as told:
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", ACCOUNTED, str(writing), *side.command],
+                cwd=side.folder,
+                env={**os.environ, **side.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=[writing],
+            )
+        except OSError as error:
+            why = error.strerror or "it cannot be run"
+            raise blame(side, f"cannot start {side.command[0]}: {why}") from None
+        finally:
+            os.close(writing)
 
-    def end() -> None:
-        late.set()
-        _kill(child.pid)
+        def end() -> None:
+            late.set()
+            _kill(child.pid)
 
-    watch = threading.Timer(timeout, end)
-    watch.start()
-    try:
-        _, status, usage = os.wait4(child.pid, 0)
-    except BaseException:
-        _kill(child.pid)
-        with contextlib.suppress(ChildProcessError):
-            os.wait4(child.pid, 0)
-        raise
-    finally:
-        watch.cancel()
-        child.returncode = 0  # it is waited for: Popen must not look again
-    if late.is_set():
-        _kill(child.pid)
-    return status, usage, late.is_set()
+        watch = threading.Timer(timeout, end)
+        watch.start()
+        try:
+            child.wait()
+        except BaseException:
+            _kill(child.pid)
+            child.wait()
+            raise
+        finally:
+            watch.cancel()
+        if late.is_set():
+            _kill(child.pid)
+        written = told.read()
+    return (json.loads(written.splitlines()[0]) if written else {}), late.is_set()
 
 
 def _kill(group: int) -> None:

@@ -96,3 +96,10 @@ def test_callgrind_s_files() -> None:
     assert instructions.total(b"events: Ir\nfn=(1)\n0 5\ntotals: 1234\n") == 1234
     with pytest.raises(UsageError, match="no totals"):
         instructions.total(b"")
+
+
+def test_the_peak_is_the_command_s_own_however_large_the_gate_is() -> None:
+    """A forked process takes over the resident size of the one that forked it."""
+    ballast = bytearray(b"x") * 300_000_000
+    found = whole.run(python("pass"), timeout=60)
+    assert found["peak_bytes"] < len(ballast) / 4
