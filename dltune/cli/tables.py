@@ -103,11 +103,6 @@ def describe(profile: Profile, top: int) -> None:
             table("\nwhere the events happened", *derived.totals(profile.counters.totals))
         if profile.counters.overhead:
             click.echo(derived.overhead(profile.counters.overhead))
-    if one := profile.single:
-        click.echo(
-            f"\na step with every op on one thread takes {one.median:.3f}x as long as the job's "
-            f"own (95 % interval {one.low:.3f} to {one.high:.3f}, {one.pairs} pairs)"
-        )
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
     if profile.partial:

@@ -195,9 +195,7 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`partial` is the reason why the profile is incomplete, None when it is whole. `single`: a
-    step with every op on one thread over one under the job's own settings, the executor's slots
-    being the job's in both."""
+    """`partial` is the reason why the profile is incomplete, None when it is whole."""
 
     schema: str
     created: str
@@ -213,7 +211,6 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Memory | None
     notes: tuple[str, ...]
     counters: Counters | None = None
-    single: Ratio | None = None
 
 
 def load(path: Path) -> Profile:
@@ -235,10 +232,6 @@ def check(profile: Profile) -> list[str]:
     faults += _repeated("steps", "signature", (step.signature for step in profile.steps))
     for index, step in enumerate(profile.steps):
         faults += _step_faults(f"steps[{index}]", step, len(profile.ops))
-    if profile.single is not None and not (
-        _is_time(profile.single.high) and 0 < profile.single.low <= profile.single.median
-    ):
-        faults.append(f"single: {profile.single.median} is not a ratio within its interval")
     if profile.memory is not None and min(profile.memory.live, profile.memory.peak) < 0:
         faults.append("memory: bytes below 0")
     return faults

@@ -3,15 +3,10 @@
 Ops were measured one by one; in the job the executor spends time on each, and caches are shared.
 The first is a fixed time per op, found so that the simulated span equals the measured one. What
 that cannot explain (it has a limit) is a factor on all op times.
-
-A second run is known where the profile compared the job with every op on one thread: what ops
-lose to each other side by side is found from it, so that neither that setting nor a plan that
-co-runs ops is flattered.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,8 +20,6 @@ MAX_OVERHEAD = 10e-6
 # The simulated span may differ by this part.
 TOLERANCE = 1e-4
 ROUNDS = 30
-# Two ops that take twice as long side by side would as well run one after the other.
-MAX_CROWDING = 2.0
 # Ops that take more than this times as long in the job as one by one, or less than the inverse,
 # were measured at moments that do not compare. Our choice: beyond what co-running ops on the
 # paper's machine lose to each other (25 %, Table III).
@@ -51,10 +44,7 @@ def anchored(profile: Profile, model: Model | None = None) -> tuple[Workload, An
     """The profile's workload, tied to its own measured span. Raises UsageError as `workload`."""
     made = workload(profile, model)
     found = anchor(made, measured_span(profile))
-    tied = made.with_anchor(found.overhead, found.scale)
-    if profile.single is not None and tied.own.intra > 1:
-        tied = crowded(tied, profile.single.median)
-    return tied, found
+    return made.with_anchor(found.overhead, found.scale), found
 
 
 def anchor(made: Workload, span: float) -> Anchor:
@@ -77,22 +67,6 @@ def anchor(made: Workload, span: float) -> Anchor:
     guess = span / start
     scale = _solve(lambda x: simulated(overhead, x), min(1.0, guess / 2), max(1.0, guess * 2), span)
     return Anchor(overhead, scale, span)
-
-
-def crowded(tied: Workload, ratio: float) -> Workload:
-    """The workload with as much loss between ops that run side by side as makes the job, with every
-    op on one thread, take `ratio` times as long as under its own settings."""
-
-    def simulated(crowding: float) -> float:
-        there = dataclasses.replace(tied, crowding=crowding)
-        own = there.uniform(there.own.intra, there.own.inter).seconds
-        return there.uniform(1, there.own.inter).seconds / own if own > 0 else ratio
-
-    if simulated(1.0) >= ratio:
-        return tied
-    if simulated(MAX_CROWDING) <= ratio:
-        return dataclasses.replace(tied, crowding=MAX_CROWDING)
-    return dataclasses.replace(tied, crowding=_solve(simulated, 1.0, MAX_CROWDING, ratio))
 
 
 def _solve(f: Callable[[float], float], low: float, high: float, wanted: float) -> float:

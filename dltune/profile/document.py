@@ -79,7 +79,6 @@ def assemble(
     own: Own,
     climb: Climb,
     counting: Counting | None,
-    single: doc.Ratio | None,
     python: PythonLines | None,
     *,
     machine: Machine,
@@ -150,7 +149,6 @@ def assemble(
         else None,
         notes=(*notes, *advice.notes(ops), *record.complaints),
         counters=counting.document() if counting else None,
-        single=single,
     )
 
 

@@ -102,7 +102,6 @@ class Session:
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Turns | None = None
-        self._single: Turns | None = None
         self._look = look
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.seen.records)
@@ -190,10 +189,8 @@ class Session:
                 self._start_climb(steps)
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
-                if record.same(message.graph) == climbing.steps.targets[0]:
-                    for watcher in (self._cost, self._single):
-                        if watcher is not None:
-                            watcher.add(message)
+                if self._cost and record.same(message.graph) == climbing.steps.targets[0]:
+                    self._cost.add(message)
             elif record.same(message.graph) in climbing.steps.targets:
                 self._measure(climbing, record, message)
             elif record.trains(message.graph) and not climbing.steps.trains:
@@ -356,10 +353,6 @@ class Session:
     def _all_known(self, climbing: _Climbing) -> bool:
         if self._cost is not None and not self._cost.known:
             return False
-        if self._single is None and self._runs_side_by_side(climbing):
-            self._start_single(climbing)
-        if self._single is not None and not self._single.known:
-            return False
         if self._lines is None:
             self._let_go()
             self._lines = self._look(climbing.steps.pid)
@@ -381,27 +374,6 @@ class Session:
                 *self._orders(climbing, plain, case, events=False, group=()).lines(),
                 *self._orders(climbing, counted, case, events=True, group=group).lines(),
                 alternate_line((plain, counted)),
-            ]
-        )
-
-    def _runs_side_by_side(self, climbing: _Climbing) -> bool:
-        settings = self.seen.records[climbing.steps.pid].settings()
-        return len(self.machine.cores) > 1 and settings is not None and settings.inter > 1
-
-    def _start_single(self, climbing: _Climbing) -> None:
-        """Steps take turns under the job's own settings and with every op on one thread, on any
-        core: what ops lose side by side shows in the whole step alone, undisturbed by recording."""
-        record = self.seen.records[climbing.steps.pid]
-        targets = [record.graphs[g].signature for g in climbing.steps.targets]
-        own, single = self._version + 1, self._version + 2
-        self._version = single
-        self._single = Turns(own, single)
-        cores = tuple(range(len(self.machine.cores)))
-        self._processes[climbing.steps.pid].order(
-            [
-                *Orders(own, targets=targets).lines(),
-                *Orders(single, targets=targets, fallback=(1, cores)).lines(),
-                alternate_line((own, single)),
             ]
         )
 
@@ -433,7 +405,6 @@ class Session:
             own,
             self.climb,
             self._counting,
-            self._single.ratio() if self._single else None,
             self._lines,
             machine=self.machine,
             command=self.command,
@@ -465,8 +436,6 @@ class Session:
     def _last_phase(self) -> str:
         if self._lines is not None:
             return "looking at Python"
-        if self._single is not None:
-            return "comparing with one thread an op"
         return "measuring what counting costs"
 
     def _waiting_for(self) -> str:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-import msgspec
+import dataclasses
+
 import pytest
 import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.documents.plan import check
-from dltune.documents.profile import Ratio, Settings
+from dltune.documents.profile import Settings
 from dltune.errors import UsageError
 from dltune.machine.known import find
 from dltune.model.scaling import Law
@@ -119,28 +120,14 @@ def test_the_anchor_makes_the_job_s_own_run_take_its_measured_time() -> None:
             assert anchor.doubtful == (factor in (0.5, 3.0))
 
 
-@pytest.mark.parametrize("loss", [1.02, 1.1, 1.25])
-def test_with_one_thread_an_op_the_job_takes_as_long_as_it_did(loss: float) -> None:
-    there = synthetic.machine(2)
-    plain = synthetic.network(there, branches=2, settings=Settings(2, 2), span=0.2)
-    free, _ = anchored(plain)
-    ratio = loss * free.uniform(1, 2).seconds / free.uniform(2, 2).seconds
-    measured = msgspec.structs.replace(plain, single=Ratio(10, ratio, ratio, ratio))
-    made, _ = anchored(measured)
-    assert made.crowding > 1
-    found = made.uniform(1, 2).seconds / made.uniform(2, 2).seconds
-    assert found == pytest.approx(ratio, rel=1e-3)
-    # what runs one after the other loses nothing
-    assert made.uniform(2, 1).seconds == pytest.approx(free.uniform(2, 1).seconds)
-    # and a plan that co-runs ops is not flattered
-    alone, beside = (choose(w, "s1+s3").chosen.seconds for w in (free, made))
-    assert beside > alone
-
-
-def test_no_gain_is_made_of_running_side_by_side() -> None:
+def test_ops_side_by_side_lose_to_each_other() -> None:
     plain = synthetic.network(synthetic.machine(2), branches=2, settings=Settings(2, 2), span=0.2)
-    made, _ = anchored(msgspec.structs.replace(plain, single=Ratio(10, 0.1, 0.1, 0.1)))
-    assert made.crowding == 1
+    made, _ = anchored(plain)
+    free = dataclasses.replace(made, crowding=1.0)
+    assert made.uniform(1, 2).seconds > free.uniform(1, 2).seconds
+    assert choose(made, "s1+s3").chosen.seconds > choose(free, "s1+s3").chosen.seconds
+    # what runs one after the other does not
+    assert made.uniform(2, 1).seconds == pytest.approx(free.uniform(2, 1).seconds)
 
 
 def test_sixty_four_threads_on_two_cores_are_planned_down() -> None:

@@ -20,7 +20,6 @@ def profile(told: Record, own: Own, climb: Climb | None = None) -> Profile:
         climb or Climb([(1, "spread"), (2, "spread")]),
         None,
         None,
-        None,
         machine=machine(2),
         command=["python"],
         interval=1,
