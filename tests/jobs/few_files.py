@@ -1,7 +1,7 @@
 """Training in a process that may open no more files after its first steps."""
 
-import os
 import resource
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -24,7 +24,7 @@ with recording(args) as record:
     for number in range(args.steps):
         record(step())
         if number == 3:
-            open_now = max(map(int, os.listdir("/proc/self/fd")))
+            open_now = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 2, hard))
         if number % 1000 == 0:
