@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from dltune.machine.perf.events import parse
 
 from dltune.job.messages import Thread, Totals
+from dltune.machine.perf.events import parse
 from dltune.profile.counting import Choice, Counting
 
 FAULTS, SWITCHES, CLOCK = map(parse, ("minor-faults", "context-switches", "task-clock"))
