@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import files, plan_io
+from dltune.documents import files, plan_allreduce, plan_io
 from dltune.documents.profile import Placement
 
 SCHEMA = "dltune.plan/1"
@@ -100,6 +100,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signatures: tuple[str, ...]
     threads: Threads | None = None
     io: plan_io.IoPlan | None = None
+    allreduce: plan_allreduce.AllreducePlan | None = None
 
 
 def load(path: Path) -> Plan:
@@ -119,6 +120,8 @@ def check(plan: Plan) -> list[str]:
         faults += _threads_faults(plan.threads, plan.cores)
     if plan.io is not None:
         faults += plan_io.faults(plan.io)
+    if plan.allreduce is not None:
+        faults += plan_allreduce.faults(plan.allreduce, plan.cores)
     return faults
 
 

@@ -1,0 +1,200 @@
+"""The horovod document: what each rank's threads did, and what its timeline tells.
+
+Times are seconds, sizes bytes, rates per second, shares are of one core. None is "could not be
+seen"; why not stands in `unseen`. Ranks of several hosts are merged into one document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dltune.documents import files
+from dltune.documents.plan_allreduce import Controller
+
+SCHEMA = "dltune.horovod/1"
+
+# what a thread is there for: Horovod's own; MPI's and gloo's; op kernels; tf.data; the interpreter
+Role = Literal["background", "helper", "compute", "input", "python", "other"]
+# how the background thread was found: its id told by the job at hvd.init(), or its stack
+Evidence = Literal["init", "stack"]
+
+
+class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`samples` values; the others are None when there are none."""
+
+    samples: int
+    mean: float | None = None
+    median: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class ThreadUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thread over the time watched.
+
+    `cpu`, `user`, `system`: seconds per second. `wait`: seconds per second in which it could have
+    run but another thread had its core (the run queue). Switches are per second. `cpus`: what its
+    affinity allows, as the kernel numbers them. `born`: it began while the job was watched.
+    """
+
+    tid: int
+    name: str
+    role: Role
+    cpu: float
+    user: float
+    system: float
+    wait: float | None
+    voluntary: float
+    involuntary: float
+    cpus: tuple[int, ...]
+    born: bool = False
+
+
+class Cycles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cycles of a background thread (thesis, section 6.2.2).
+
+    `setting`: HOROVOD_CYCLE_TIME. `period`: from one cycle's start to the next. `oversleep`: how
+    much later than it asked a sleeping thread woke up. `empty`: share of cycles in which nothing
+    was transferred.
+    """
+
+    setting: float
+    rate: float
+    period: Distribution
+    oversleep: Distribution | None
+    empty: float | None
+
+
+class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One rank, watched for `seconds`.
+
+    `cpu` of the whole process. `bound`: the launcher cut the process to less than the node's cores.
+    `threads` with the most CPU time first. `ended`: its exit code or signal (negative), None while
+    it ran on. `horovod`, `mpi`: versions. `settings`: HOROVOD_* and what Open MPI was told.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    pid: int
+    seconds: float
+    controller: Controller | None
+    horovod: str | None
+    mpi: str | None
+    settings: dict[str, str]
+    evidence: tuple[Evidence, ...]
+    background: int | None
+    cpu: float
+    cpus: tuple[int, ...]
+    bound: bool
+    threads: tuple[ThreadUse, ...]
+    cycles: Cycles | None
+    ended: int | None
+    unseen: tuple[str, ...]
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One tensor of a timeline. `negotiation`: from the first rank's request to the last's.
+    `queue`: from then until its transfer begins. `transfer`: the collective alone."""
+
+    name: str
+    times: int
+    bytes: int | None
+    negotiation: Distribution
+    queue: Distribution
+    transfer: Distribution
+
+
+class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Horovod's own record (HOROVOD_TIMELINE) of `seconds` of one rank.
+
+    `batches`: collectives, with how many tensors each held (`fused`). `cached`: share of the
+    requests that skipped negotiation. `late`: for each rank, the share of negotiations that it was
+    the last to join. `truncated`: the file ends in the middle of a record.
+    """
+
+    path: str
+    seconds: float
+    events: int
+    truncated: bool
+    controller: Controller | None
+    cycles: Cycles | None
+    batches: int
+    fused: Distribution
+    cached: float | None
+    negotiation: Distribution
+    queue: Distribution
+    transfer: Distribution
+    late: dict[str, float]
+    tensors: tuple[Tensor, ...]
+
+
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is wrong, the figures it rests on, and the change to make."""
+
+    told: str
+    evidence: str
+    remedy: str
+
+
+class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`cores`: what the job could use on each host, by host name. `machine`: the fingerprint of
+    the machine on which the report was made."""
+
+    schema: str
+    created: str
+    dltune: str
+    command: tuple[str, ...]
+    machine: str
+    machine_name: str
+    cores: dict[str, int]
+    partial: bool
+    ranks: tuple[Rank, ...]
+    timeline: Timeline | None
+    findings: tuple[Finding, ...]
+
+
+def load(path: Path) -> Horovod:
+    """The report in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Horovod, SCHEMA, check)
+
+
+def check(report: Horovod) -> list[str]:
+    """All that cannot be in a report, one sentence each, the field's path first."""
+    return [
+        *(fault for i, rank in enumerate(report.ranks) for fault in _rank_faults(i, rank)),
+        *_double_ranks(report),
+    ]
+
+
+def _double_ranks(report: Horovod) -> Iterator[str]:
+    ranks = [rank.rank for rank in report.ranks]
+    for rank in sorted({rank for rank in ranks if ranks.count(rank) > 1}):
+        yield f"ranks: rank {rank} is there {ranks.count(rank)} times"
+
+
+def _rank_faults(index: int, rank: Rank) -> Iterator[str]:
+    here = f"ranks[{index}]"
+    if not 0 <= rank.rank < rank.size:
+        yield f"{here}.rank: {rank.rank} is not one of {rank.size} ranks"
+    if not 0 <= rank.local_rank < rank.local_size:
+        yield f"{here}.local_rank: {rank.local_rank} is not one of {rank.local_size}"
+    for field in ("seconds", "cpu"):
+        value = getattr(rank, field)
+        if not (math.isfinite(value) and value >= 0):
+            yield f"{here}.{field}: {value} is negative or not finite"
+    if rank.background is not None and rank.background not in {t.tid for t in rank.threads}:
+        yield f"{here}.background: thread {rank.background} is not among the threads"
+    for place, thread in enumerate(rank.threads):
+        for field in ("cpu", "user", "system", "voluntary", "involuntary"):
+            value = getattr(thread, field)
+            if not (math.isfinite(value) and value >= 0):
+                yield f"{here}.threads[{place}].{field}: {value} is negative or not finite"
