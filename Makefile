@@ -9,7 +9,7 @@ PYTHON_FILES := dltune tests scripts
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint gate clean
+.PHONY: help venv horovod demo test lint gate clean
 
 help:
 	@echo "make demo    install into $(VENV), then profile, plan and compare a bundled ResNet-50"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint    ruff and mypy alone"
 	@echo "make gate    has the last commit made dltune itself slower? (BASE=REF: since another one)"
 	@echo "make venv    the environment alone ($(VENV))"
+	@echo "make horovod build Horovod for it (minutes, once) and install it"
 	@echo "make clean   remove the environments, the demo's files and all caches here"
 
 venv: $(VENV)/.installed
@@ -29,6 +30,12 @@ $(VENV)/.installed: pyproject.toml
 	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) install --editable '.[dev]'
+	@touch $@
+
+horovod: $(VENV)/.horovod
+
+$(VENV)/.horovod: scripts/build_horovod.py $(VENV)/.installed
+	@$(VENV)/bin/python scripts/build_horovod.py
 	@touch $@
 
 # another environment than dltune's own, with another TensorFlow, for the tests
@@ -52,7 +59,7 @@ lint: venv
 	$(VENV)/bin/ruff format --no-cache --check $(PYTHON_FILES)
 	$(VENV)/bin/mypy dltune
 
-test: lint $(TF216)
+test: lint $(TF216) horovod
 	$(VENV)/bin/pytest
 
 # commits only; BASE is the one to compare HEAD with

@@ -375,20 +375,8 @@ def _show(found: Result) -> None:
     table(
         f"{visible(found.head.name)} against {visible(found.base.name)}, "
         f"{found.seconds:.0f} s, intervals hold with {found.confidence:.3g} at every look",
-        ("metric", ">base", ">head", ">measured", ">interval", ">limit", ">rounds", "verdict"),
-        [
-            (
-                visible(v.metric, 60),
-                figures.quantity(v.base, v.unit),
-                figures.quantity(v.head, v.unit),
-                figures.over(v, v.median),
-                figures.interval(v),
-                figures.limit(v),
-                str(v.rounds),
-                v.outcome,
-            )
-            for v in found.verdicts
-        ],
+        ("metric", *(f">{column}" for column in figures.COLUMNS), "verdict"),
+        [(visible(v.metric, 60), *figures.cells(v), v.outcome) for v in found.verdicts],
     )
     for verdict in found.verdicts:
         if verdict.outcome == "undecided":

@@ -55,9 +55,9 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
 
 def describe(profile: Profile, top: int) -> None:
     """The steps and where their time goes, the ops that take the time, and why they do."""
+    from dltune.analysis import derived
     from dltune.analysis.figures import analyse
     from dltune.analysis.why import attack, why
-    from dltune.cli import derived
 
     for step in profile.steps:
         name = step.name or step.signature

@@ -34,7 +34,7 @@ def read(path: Path, kind: type[T], schema: str, check: Callable[[T], list[str]]
     Raises UsageError when the file cannot be read, is another kind of file, is of a newer schema,
     or has faults; the message lists them all.
     """
-    return decode(_bytes(path), kind, schema, check, str(path))
+    return decode(content(path), kind, schema, check, str(path))
 
 
 def decode(
@@ -66,7 +66,7 @@ def decode(
 
 def schema(path: Path) -> str:
     """The schema that a file says it has. Raises UsageError when it cannot be read or has none."""
-    return _schema(_bytes(path), "a dltune document", str(path))
+    return _schema(content(path), "a dltune document", str(path))
 
 
 def _schema(data: bytes, expected: str, source: str) -> str:
@@ -82,7 +82,8 @@ def digest(document: msgspec.Struct) -> str:
     return hashlib.sha256(msgspec.json.encode(document)).hexdigest()
 
 
-def _bytes(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """What is in the file, unpacked if it is gzipped. Raises UsageError."""
     try:
         data = path.read_bytes()
     except OSError as error:

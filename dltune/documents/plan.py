@@ -6,13 +6,16 @@ Each planner owns one section; a plan may hold several. A person can read, edit 
 from __future__ import annotations
 
 import collections
+import datetime
 import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from dltune import __version__
 from dltune.documents import files, plan_allreduce, plan_io
+from dltune.documents.machine import Machine
 from dltune.documents.profile import Placement
 
 SCHEMA = "dltune.plan/1"
@@ -101,6 +104,23 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: Threads | None = None
     io: plan_io.IoPlan | None = None
     allreduce: plan_allreduce.AllreducePlan | None = None
+
+
+def bare(
+    machine: Machine, *, profile: str = "", tensorflow: str = "", signatures: tuple[str, ...] = ()
+) -> Plan:
+    """A plan for this machine, made now, to which sections are added."""
+    return Plan(
+        schema=SCHEMA,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dltune=__version__,
+        profile=profile,
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        tensorflow=tensorflow,
+        signatures=signatures,
+    )
 
 
 def load(path: Path) -> Plan:

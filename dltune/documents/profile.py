@@ -23,6 +23,8 @@ SCHEMA = "dltune.profile/1"
 Placement = Literal["spread", "shared"]
 PartName = Literal["ops", "executor", "input", "communication", "python"]
 
+CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
+
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A performance counter over the runs of an op at one case.
@@ -211,6 +213,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Memory | None
     notes: tuple[str, ...]
     counters: Counters | None = None
+
+
+def is_clock(event: str) -> bool:
+    """Whether what is counted under this name, with or without a modifier, is seconds."""
+    return event.partition(":")[0] in CLOCKS
 
 
 def load(path: Path) -> Profile:

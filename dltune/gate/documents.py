@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 
 import msgspec
 
+from dltune.documents import files
 from dltune.documents import plan as plan_document
 from dltune.errors import UsageError
 from dltune.gate.config import Limit
 from dltune.gate.text import visible
 
-GZIP = b"\x1f\x8b"
 REPORTS = {"io_amplification": "an I/O report", "background_share": "a Horovod report"}
 
 
@@ -26,12 +24,7 @@ def value(limit: Limit, folder: Path) -> float:
     if limit.metric == "plan_step_time":
         return predicted(path)
     try:
-        data = path.read_bytes()
-        found: object = msgspec.json.decode(
-            gzip.decompress(data) if data.startswith(GZIP) else data
-        )
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+        found: object = msgspec.json.decode(files.content(path))
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     assert limit.field is not None

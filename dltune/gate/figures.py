@@ -5,6 +5,7 @@ from __future__ import annotations
 from dltune.documents.gate import Unit, Verdict
 
 NONE = "-"
+COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")
 SIGNS = {"pass": "ok", "fail": "FAIL", "undecided": "?"}
 _STEPS = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
           "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))}  # fmt: skip
@@ -35,6 +36,18 @@ def interval(verdict: Verdict) -> str:
 
 def limit(verdict: Verdict) -> str:
     return f"{'x ' if verdict.over == 'ratio' else ''}{over(verdict, verdict.limit)}"
+
+
+def cells(verdict: Verdict) -> tuple[str, ...]:
+    """What stands under `COLUMNS`."""
+    return (
+        quantity(verdict.base, verdict.unit),
+        quantity(verdict.head, verdict.unit),
+        over(verdict, verdict.median),
+        interval(verdict),
+        limit(verdict),
+        str(verdict.rounds),
+    )
 
 
 def sentence(verdict: Verdict) -> str:

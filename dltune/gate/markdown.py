@@ -14,7 +14,7 @@ HEADS = {
     "undecided": "❔ performance limits are undecided",
 }
 SIGNS = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
-COLUMNS = ("", "metric", "base", "head", "measured", "interval", "limit", "rounds")
+COLUMNS = ("", "metric", *figures.COLUMNS)
 
 
 def render(result: Result) -> str:
@@ -32,12 +32,7 @@ def render(result: Result) -> str:
         cells = (
             SIGNS[verdict.outcome],
             code(verdict.metric),
-            figures.quantity(verdict.base, verdict.unit),
-            figures.quantity(verdict.head, verdict.unit),
-            figures.over(verdict, verdict.median),
-            figures.interval(verdict),
-            figures.limit(verdict),
-            str(verdict.rounds),
+            *figures.cells(verdict),
         )
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 
 import msgspec
 
 from dltune import statistics
+from dltune.documents import files
 from dltune.errors import UsageError
 from dltune.gate.metrics import BENCHMARK
 from dltune.gate.text import visible
-
-GZIP = b"\x1f\x8b"
 
 
 class _Metadata(msgspec.Struct):
@@ -43,7 +40,7 @@ class _Suite(msgspec.Struct):
 def is_one(path: Path) -> bool:
     """Whether a file looks like one of pyperf's. Raises UsageError when it cannot be read."""
     try:
-        found = msgspec.json.decode(_bytes(path), type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(files.content(path), type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return False
     return "benchmarks" in found and "version" in found and "schema" not in found
@@ -57,7 +54,7 @@ def load(path: Path) -> dict[str, list[float]]:
     empty, or a time is not a number above 0.
     """
     try:
-        suite = msgspec.json.decode(_bytes(path), type=_Suite)
+        suite = msgspec.json.decode(files.content(path), type=_Suite)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is not a pyperf file: {error}") from None
     found: dict[str, list[float]] = {}
@@ -80,13 +77,3 @@ def load(path: Path) -> dict[str, list[float]]:
     if not found:
         raise UsageError(f"{path} holds no value of any benchmark")
     return found
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(GZIP) else data
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (EOFError, zlib.error):
-        raise UsageError(f"{path} is a damaged gzip file") from None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
-from dltune import __version__, statistics
+from dltune import statistics
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import JobEndedError, Runner
 from dltune.bench.settings import Setting
@@ -117,7 +117,11 @@ class _Observer:
         orders = Orders(PLAIN, targets=signatures, turnstile=True)
         kind = _Counting if wanted.peak else Setting
         self.runner = Runner(
-            kind(side.name, None, orders), machine, _no_plan(signatures, machine), self._hear
+            kind(side.name, None, orders),
+            machine,
+            # nothing was planned for the job: its step graphs are all that there is to tell
+            plan_document.bare(machine, signatures=signatures),
+            self._hear,
         )
 
     def _hear(self, record: Record, execution: messages.Execution) -> None:
@@ -238,18 +242,3 @@ def _ended(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> UsageErr
 
 def _phase(told: Progress, rounds: int) -> str:
     return f"round {told.round} of {rounds}: {told.phase}" if told.round else told.phase
-
-
-def _no_plan(signatures: tuple[str, ...], machine: Machine) -> plan_document.Plan:
-    """What a runner is told of a job for which nothing was planned: its step graphs."""
-    return plan_document.Plan(
-        schema=plan_document.SCHEMA,
-        created="",
-        dltune=__version__,
-        profile="",
-        machine=machine.fingerprint,
-        machine_name=machine.name,
-        cores=len(machine.cores),
-        tensorflow="",
-        signatures=signatures,
-    )

@@ -7,17 +7,15 @@ what other ways would give: then the reader's own defaults are planned, and that
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Iterable
 
 import msgspec
 
-from dltune import __version__
 from dltune.documents import files
 from dltune.documents.io import DataFile, Experiment, Io
 from dltune.documents.machine import Machine
-from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.plan import Plan, bare
 from dltune.documents.plan_io import Access, FilePlan, Follow, IoPlan, ReaderPlan
 from dltune.errors import UsageError
 from dltune.io.reader.filling import SLOTS
@@ -53,18 +51,7 @@ def decide(io: Io, machine: Machine, access: Access | None) -> IoPlan:
 
 def document(section: IoPlan, machine: Machine) -> Plan:
     """A plan with nothing but this section."""
-    return Plan(
-        schema=SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        dltune=__version__,
-        profile="",
-        machine=machine.fingerprint,
-        machine_name=machine.name,
-        cores=len(machine.cores),
-        tensorflow="",
-        signatures=(),
-        io=section,
-    )
+    return msgspec.structs.replace(bare(machine), io=section)
 
 
 def put_into(existing: Plan, section: IoPlan) -> Plan:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import datetime
-
 import msgspec
 
-from dltune import __version__
 from dltune.documents import files
 from dltune.documents.machine import Machine
-from dltune.documents.plan import SCHEMA, Plan, Threads
+from dltune.documents.plan import Plan, Threads, bare
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 
 
 def document(profile: Profile, machine: Machine, threads: Threads) -> Plan:
     """A plan with this section, which tells where it came from."""
-    return Plan(
-        schema=SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        dltune=__version__,
+    made = bare(
+        machine,
         profile=files.digest(profile),
-        machine=machine.fingerprint,
-        machine_name=machine.name,
-        cores=len(machine.cores),
         tensorflow=profile.tensorflow.version,
         signatures=tuple(step.signature for step in profile.steps),
-        threads=threads,
     )
+    return msgspec.structs.replace(made, threads=threads)
 
 
 def put_into(existing: Plan, made: Plan) -> Plan:

@@ -6,18 +6,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dltune.documents import profile as doc
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
+from dltune.machine.perf.events import Event
 from dltune.profile.climb import Case
 from dltune.statistics import relative_spread
 
-if TYPE_CHECKING:
-    from dltune.machine.perf.events import Event
-
-CLOCKS = ("task-clock", "cpu-clock")
 # what the kernel also accounts for by thread and process, and where
 _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
     "minor-faults": lambda used: used[0],
@@ -58,7 +54,7 @@ class Counting:
         running, *values = counted
         for event, value in zip(self.choice.groups[group], values, strict=True):
             at = (key, case, event.name)
-            self._values[at].append(value * NANOSECOND if event.name in CLOCKS else value)
+            self._values[at].append(value * NANOSECOND if doc.is_clock(event.name) else value)
             self._running[at] = min(running, self._running.get(at, 1.0))
 
     def counts(self, key: str, case: Case) -> tuple[doc.Count, ...]:
@@ -100,7 +96,7 @@ class Counting:
             if read is None:
                 continue
             ops = in_ops[index] - in_ops_before[index]
-            if event.name in CLOCKS:
+            if doc.is_clock(event.name):
                 ops *= NANOSECOND
             counted = others = 0.0
             for thread in ended.threads:

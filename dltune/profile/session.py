@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
@@ -16,6 +15,7 @@ from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import LEASH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
+from dltune.machine.perf import events as perf_events
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
@@ -23,11 +23,6 @@ from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
 from dltune.profile.python_lines import PythonLines
 from dltune.profile.turns import Turns
-
-if TYPE_CHECKING:
-    from dltune.machine.perf import events as perf_events
-
-    Group = Sequence[perf_events.Event]
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
@@ -97,8 +92,9 @@ class Session:
             (n, p) for n in ladder(machine, interval) for p in placements(machine, n)
         ]
         self.climb = Climb(self._cases)
-        self._counters = counters
-        self._groups: tuple[Group, ...] = counters.groups if counters else ((),)
+        self._groups: tuple[Sequence[perf_events.Event], ...] = (
+            counters.groups if counters else ((),)
+        )
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Turns | None = None
@@ -239,7 +235,7 @@ class Session:
     def _start_again(self) -> None:
         """What was taken for the step was not: training has begun only now."""
         self.climb = Climb(self._cases)
-        self._counting = Counting(self._counters) if self._counters else None
+        self._counting = Counting(self._counting.choice) if self._counting else None
         self._climbing = None
         self.notes.clear()
         self._version += 1

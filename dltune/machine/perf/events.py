@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dltune.documents.profile import CLOCKS
 from dltune.errors import UsageError
 from dltune.machine.perf import syscall
 
@@ -66,7 +67,6 @@ ALIASES = {
     "migrations": "cpu-migrations",
 }
 FAULTS = ("page-faults", "minor-faults", "major-faults", "alignment-faults", "emulation-faults")
-CLOCKS = ("cpu-clock", "task-clock")
 
 # cache: its number, and the operations it knows
 _CACHES = {

@@ -7,7 +7,6 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from dltune.errors import DltuneError, UsageError
 from dltune.machine.perf import syscall
@@ -137,12 +136,7 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -12,7 +12,6 @@ import fcntl
 import mmap
 import os
 import sys
-from types import TracebackType
 
 from dltune.errors import UsageError
 from dltune.machine.perf import syscall
@@ -69,10 +68,5 @@ class UserCounter:
     def __enter__(self) -> UserCounter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

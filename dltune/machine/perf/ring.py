@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from dltune.errors import DltuneError, UsageError
 from dltune.machine.perf import syscall
@@ -207,12 +206,7 @@ class Ring:
     def __enter__(self) -> Ring:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -62,20 +62,12 @@ def _table(result: Result, prefix: str) -> Markup:
         (
             short(verdict.metric),
             verdict.outcome,
-            figures.quantity(verdict.base, verdict.unit),
-            figures.quantity(verdict.head, verdict.unit),
-            figures.over(verdict, verdict.median),
-            figures.interval(verdict),
-            figures.limit(verdict),
-            str(verdict.rounds),
+            *figures.cells(verdict),
             tag("span", verdict.why, class_="why"),
         )
         for verdict in result.verdicts
     ]
-    heads = (
-        *("metric", "verdict", "base", "head", "measured", "interval", "limit", ">rounds"),
-        "why",
-    )
+    heads = ("metric", "verdict", *figures.COLUMNS[:-1], ">rounds", "why")
     caption = f"Limits; intervals hold with {result.confidence:.0%} at every look"
     return table(f"{prefix}-limits-table", caption, heads, rows)
 

@@ -1,4 +1,4 @@
-"""Derived figures as cells and lines: what the tables of a profile show beside its times."""
+"""Derived figures as cells and lines: what terminal and page show beside a profile's times."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Roofline
-from dltune.documents.profile import Ratio, Step, Total
-
-# seconds, not events
-CLOCKS = ("task-clock", "cpu-clock")
+from dltune.documents.profile import Ratio, Step, Total, is_clock
 
 # head, figure, how it is written
 _COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], str]], ...] = (
@@ -81,7 +78,7 @@ def totals(found: Sequence[Total]) -> tuple[tuple[str, ...], list[tuple[str, ...
     rows = []
     for total in found:
         values = (total.ops, total.gaps, total.others, total.process)
-        clock = total.event in CLOCKS
+        clock = is_clock(total.event)
         cells = [f"{value:.3f} s" if clock else f"{value:.0f}" for value in values]
         counted = total.ops + total.gaps + total.others
         share = f"{counted / total.process:.1%}" if total.process > 0 else ""
