@@ -10,21 +10,21 @@ take at least 100 us, and of the whole step.
 from __future__ import annotations
 
 import argparse
+import itertools
 import signal
-import subprocess
 import sys
 from collections import defaultdict
 
-from dltune.job.launch import Event, Job, Process
+from in_turns import FIRST, SECOND, executions
+
 from dltune.job.messages import Execution
-from dltune.job.orders import Orders, alternate_line, machine_lines
-from dltune.job.record import NANOSECOND, Record, main_graph, span
+from dltune.job.orders import Orders
+from dltune.job.record import NANOSECOND, Record, span
 from dltune.machine import topology
 from dltune.machine.perf import presets
 from dltune.statistics import median, ratio_interval
 
-DISCOVER, BARE, COUNTED = 1, 2, 3
-WARM_UP = 6  # executions after the switch that are not compared
+BARE, COUNTED = FIRST, SECOND
 HEAVY = 100e-6  # seconds
 
 
@@ -38,15 +38,9 @@ def main() -> None:
     command = options.job or [sys.executable, "scripts/train_resnet50.py", "--steps", "1000000"]
     machine = topology.local()
     cores = tuple(range(len(machine.cores)))
-    records: dict[int, Record] = {}
     counters, why = presets.choose(options.counters)
-    executions: list[Execution] = []
 
-    def greet(process: Process) -> list[str]:
-        records[process.pid] = Record(process.hello)
-        return [*machine_lines(machine), *Orders(DISCOVER, discover=True).lines()]
-
-    def orders(version: int, signature: str) -> Orders:
+    def orders(version: int, signature: str, _: Record) -> Orders:
         return Orders(
             version,
             targets=[signature],
@@ -56,37 +50,7 @@ def main() -> None:
             counters=counters if version == COUNTED else (),
         )
 
-    def start_turns(event: Event, graph: int) -> None:
-        assert event.process is not None
-        signature = records[event.process.pid].graphs[graph].signature
-        event.process.order(
-            [
-                *orders(BARE, signature).lines(),
-                *orders(COUNTED, signature).lines(),
-                alternate_line([BARE, COUNTED]),
-            ]
-        )
-
-    graph = None
-    with Job(command, greet=greet, stdout=subprocess.DEVNULL) as job:
-        for event in job.events(1.0):
-            if event is None or event.process is None:
-                continue
-            message = event.message
-            record = records[event.process.pid]
-            if not isinstance(message, Execution):
-                record.add(message)
-            elif graph is None:
-                record.add(message)
-                main = main_graph(record)
-                if main is not None and len(record.executions[main]) >= 5:
-                    graph = main
-                    start_turns(event, graph)
-            elif message.graph == graph and message.version != DISCOVER:
-                executions.append(message)
-                if len(executions) >= 2 * options.pairs + WARM_UP:
-                    break
-    kept = executions[WARM_UP:]
+    kept = list(itertools.islice(executions(command, machine, orders), 2 * options.pairs))
     times: dict[int, list[float]] = defaultdict(list)  # by node
     for execution in kept:
         for node, _, threads, _, start, end, _ in execution.events:

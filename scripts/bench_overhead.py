@@ -9,20 +9,19 @@ Prints the median of the paired ratios of step times and its 95 % interval.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import signal
-import subprocess
 import sys
 
-from dltune.job.launch import Event, Job, Process
-from dltune.job.messages import Execution
-from dltune.job.orders import Orders, alternate_line, machine_lines
-from dltune.job.record import NANOSECOND, Record, main_graph
+from in_turns import FIRST, SECOND, executions
+
+from dltune.job.orders import Orders
+from dltune.job.record import NANOSECOND, Record
 from dltune.machine import topology
 from dltune.statistics import median, ratio_interval
 
-DISCOVER, PLAIN, VIEWS = 1, 2, 3
-WARM_UP = 6  # executions after the switch that are not counted
+PLAIN, VIEWS = FIRST, SECOND
 
 
 def main() -> None:
@@ -35,49 +34,17 @@ def main() -> None:
     command = options.job or [sys.executable, "scripts/train_resnet50.py", "--steps", "1000000"]
     machine = topology.local()
     cores = tuple(range(len(machine.cores)))
-    records: dict[int, Record] = {}
-    walls: list[tuple[int, float]] = []  # version, seconds
 
-    def greet(process: Process) -> list[str]:
-        records[process.pid] = Record(process.hello)
-        return [*machine_lines(machine), *Orders(DISCOVER, discover=True).lines()]
-
-    def start_turns(event: Event, graph: int) -> None:
-        assert event.process is not None
-        record = records[event.process.pid]
-        target = [record.graphs[graph].signature]
+    def orders(version: int, signature: str, record: Record) -> Orders:
+        if version == PLAIN:
+            return Orders(PLAIN, targets=[signature])
         device = record.settings()
         threads = device.intra if device else len(cores)
-        event.process.order(
-            [
-                *Orders(PLAIN, targets=target).lines(),
-                *Orders(VIEWS, targets=target, fallback=(threads, cores)).lines(),
-                alternate_line([PLAIN, VIEWS]),
-            ]
-        )
+        return Orders(VIEWS, targets=[signature], fallback=(threads, cores))
 
-    graph, last = None, None
-    with Job(command, greet=greet, stdout=subprocess.DEVNULL) as job:
-        for event in job.events(1.0):
-            if event is None or event.process is None:
-                continue
-            message = event.message
-            record = records[event.process.pid]
-            if not isinstance(message, Execution):
-                record.add(message)
-            elif graph is None:
-                record.add(message)
-                main = main_graph(record)
-                if main is not None and len(record.executions[main]) >= 5:
-                    graph = main
-                    start_turns(event, graph)
-            elif message.graph == graph and message.version != DISCOVER:
-                if last is not None:
-                    walls.append((last.version, (message.start - last.start) * NANOSECOND))
-                last = message
-                if len(walls) >= 2 * options.pairs + WARM_UP:
-                    break
-    counted = walls[WARM_UP:]
+    seen = itertools.islice(executions(command, machine, orders), 2 * options.pairs + 1)
+    # a step's wall time: from its start to the next one's
+    counted = [(a.version, (b.start - a.start) * NANOSECOND) for a, b in itertools.pairwise(seen)]
     pairs = [
         (b[1], a[1]) if a[0] == PLAIN else (a[1], b[1])
         for a, b in zip(counted[::2], counted[1::2], strict=False)
