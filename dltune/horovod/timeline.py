@@ -1,0 +1,525 @@
+"""Horovod's own record of what its background thread did (HOROVOD_TIMELINE), read.
+
+Chrome's trace format, as timeline.cc of Horovod 0.28 writes it: each tensor is a "process", times
+are whole microseconds. Only the coordinator (rank 0) writes, yet collectives are the same on all
+ranks by Horovod's protocol, so what was fused tells for every rank.
+
+A request's life: negotiation (NEGOTIATE_...), with a mark for each rank that joined unless all
+ranks had it in their response cache, which answers without; then the operation (ALLREDUCE), in
+which lie copies into and out of the fusion buffer and the collective itself (MPI_ALLREDUCE).
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from dltune.documents.horovod import Cycles, Distribution, Tensor, Timeline
+from dltune.documents.plan_allreduce import Controller
+from dltune.errors import UsageError
+
+CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc)
+CHUNK = 4 << 20  # bytes decoded at a time
+
+# Records of one pass over the ranks' requests are written one after another; passes lie at least
+# a cycle apart, unless something else was recorded between them.
+_PASS_GAP = 0.5e-3  # seconds
+
+# Parts of an operation that are not the collective (common.h).
+_AROUND = frozenset(
+    (
+        "QUEUE",
+        "WAIT_FOR_DATA",
+        "WAIT_FOR_OTHER_TENSOR_DATA",
+        "ALLOCATE_OUTPUT",
+        "INIT_FUSION_BUFFER",
+        "MEMCPY_IN_FUSION_BUFFER",
+        "MEMCPY_OUT_FUSION_BUFFER",
+        "MEMCPY_IN_HOST_BUFFER",
+        "MEMCPY_OUT_HOST_BUFFER",
+        "MEMCPY_IN_SHARED_BUFFER",
+    )
+)
+_BYTES = {  # DataType_Name of message.cc
+    "uint8": 1,
+    "int8": 1,
+    "bool": 1,
+    "uint16": 2,
+    "int16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "float32": 4,
+    "int64": 8,
+    "float64": 8,
+}
+
+
+@dataclass(frozen=True)
+class Negotiation:
+    """From `start`, when the first rank's request was seen, to `end`, when all ranks had theirs.
+
+    Seconds since the timeline began. `last`: the ranks that came in the last pass, if not all came
+    in one; None where the cache answered, which does not tell ranks apart.
+    """
+
+    tensor: str
+    start: float
+    end: float
+    cached: bool
+    last: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One collective: the tensors that travelled together, in their order.
+
+    Seconds since the timeline began. `bytes` is None where the operation told no shapes.
+    `transfer`: the collective alone, in seconds; `sent`: when it began.
+    """
+
+    operation: str
+    tensors: tuple[str, ...]
+    start: float
+    end: float
+    bytes: int | None
+    transfer: float
+    sent: float | None
+    library: str | None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A timeline, as it was recorded.
+
+    `began`: Unix time of its zero. `cycles`: when each cycle started (none without
+    HOROVOD_TIMELINE_MARK_CYCLES). `sizes`: bytes of each tensor whose shape was told.
+    """
+
+    path: Path
+    began: float
+    seconds: float
+    events: int
+    truncated: bool
+    cycles: Sequence[float]
+    negotiations: Sequence[Negotiation]
+    batches: Sequence[Batch]
+    sizes: dict[str, int]
+
+
+def read(path: Path, *, cycle_time: float = CYCLE_TIME) -> Timeline:
+    """What a timeline tells, summed up. `cycle_time`: HOROVOD_CYCLE_TIME in seconds, which is not
+    in the file.
+
+    Raises UsageError when the file cannot be read, is empty or is no Horovod timeline.
+    """
+    return summary(recording(path), cycle_time=cycle_time)
+
+
+def summary(found: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
+    """As `read`, from a recording."""
+    queued = list(_queues(found))
+    waited: dict[str, list[float]] = {}
+    for tensor, seconds in queued:
+        waited.setdefault(tensor, []).append(seconds)
+    agreed: dict[str, list[float]] = {}
+    for each in found.negotiations:
+        agreed.setdefault(each.tensor, []).append(each.end - each.start)
+    sent: dict[str, list[float]] = {}
+    for batch in found.batches:
+        for tensor in batch.tensors:
+            sent.setdefault(tensor, []).append(batch.transfer)
+    answered = len(found.negotiations)
+    return Timeline(
+        path=str(found.path),
+        seconds=found.seconds,
+        events=found.events,
+        truncated=found.truncated,
+        controller=_controller(found.batches),
+        cycles=_cycles(found, cycle_time),
+        batches=len(found.batches),
+        fused=distribution([len(batch.tensors) for batch in found.batches]),
+        cached=sum(n.cached for n in found.negotiations) / answered if answered else None,
+        negotiation=distribution([n.end - n.start for n in found.negotiations]),
+        queue=distribution([seconds for _, seconds in queued]),
+        transfer=distribution([batch.transfer for batch in found.batches]),
+        late=_late(found.negotiations),
+        tensors=tuple(
+            Tensor(
+                name=name,
+                times=len(sent[name]),
+                bytes=found.sizes.get(name),
+                negotiation=distribution(agreed.get(name, [])),
+                queue=distribution(waited.get(name, [])),
+                transfer=distribution(sent[name]),
+            )
+            for name in sent
+        ),
+    )
+
+
+def steps(batches: Sequence[Batch], operation: str = "ALLREDUCE") -> list[list[Batch]]:
+    """The batches of each training step: a tensor that comes again begins the next one.
+
+    For jobs that reduce the same tensors, under the same names, in each step.
+    """
+    found: list[list[Batch]] = []
+    seen: set[str] = set()
+    for batch in batches:
+        if batch.operation != operation:
+            continue
+        if not found or not seen.isdisjoint(batch.tensors):
+            found.append([])
+            seen.clear()
+        found[-1].append(batch)
+        seen.update(batch.tensors)
+    return found
+
+
+def distribution(values: Sequence[float]) -> Distribution:
+    """Quantiles are values that occurred: the least that this share of all do not exceed."""
+    if not values:
+        return Distribution(0)
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+    mean = math.fsum(ordered) / len(ordered)
+    return Distribution(len(ordered), mean, at(0.5), at(0.95), at(0.99), ordered[-1])
+
+
+def _queues(found: Recording) -> Iterator[tuple[str, float]]:
+    """From the end of each tensor's negotiation until its collective began."""
+    agreed: dict[str, list[float]] = {}
+    for negotiation in reversed(found.negotiations):
+        agreed.setdefault(negotiation.tensor, []).append(negotiation.end)
+    for batch in found.batches:
+        for tensor in batch.tensors:
+            ends = agreed.get(tensor)
+            # an operation whose negotiation was not recorded stands before those that were
+            if ends and ends[-1] <= batch.start:
+                end = ends.pop()
+                if batch.sent is not None:
+                    yield tensor, batch.sent - end
+
+
+def _controller(batches: Sequence[Batch]) -> Controller | None:
+    for batch in batches:
+        if batch.library == "MPI":
+            return "mpi"
+        if batch.library == "GLOO":
+            return "gloo"
+    return None
+
+
+def _cycles(found: Recording, setting: float) -> Cycles | None:
+    starts = found.cycles
+    if len(starts) < 2:
+        return None
+    sent = iter([*(batch.start for batch in found.batches), math.inf])
+    transfer = next(sent)
+    periods, idle = [], []
+    for start, after in zip(starts, starts[1:], strict=False):
+        while transfer < start:
+            transfer = next(sent)
+        periods.append(after - start)
+        if transfer >= after:
+            idle.append(after - start)
+    # A cycle that took longer than the setting did not sleep; an idle one can only have waited for
+    # another rank. Both are late by the same amount, and the marks do not tell them apart.
+    late = [max(0.0, period - setting) for period in idle]
+    return Cycles(
+        setting=setting,
+        rate=len(periods) / (starts[-1] - starts[0]) if starts[-1] > starts[0] else 0.0,
+        period=distribution(periods),
+        oversleep=distribution(late),
+        empty=len(idle) / len(periods),
+    )
+
+
+def _late(negotiations: Sequence[Negotiation]) -> dict[str, float]:
+    told = [n.last for n in negotiations if n.last is not None]
+    ranks = sorted({rank for last in told for rank in last})
+    return {str(rank): sum(rank in last for last in told) / len(told) for rank in ranks}
+
+
+# --- the file ---
+
+
+class _Record(msgspec.Struct):
+    ph: str
+    name: str = ""
+    ts: float = 0.0
+    pid: int = -1
+    args: dict[str, str | int] = {}
+
+
+class _Foreign(Exception):
+    pass
+
+
+def recording(path: Path) -> Recording:
+    """All that is in a timeline file, gzipped or not, read in chunks.
+
+    Raises UsageError when it cannot be read, is empty or is no Horovod timeline. A file that ends
+    in the middle of a record is read up to there.
+    """
+    reader = _Reader()
+    try:
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            file: IO[bytes] = gzip.open(raw) if packed else raw  # type: ignore[assignment]
+            truncated = _feed(file, reader)
+    except OSError as error:
+        what = "is a damaged gzip file" if error.strerror is None else f": {error.strerror}"
+        raise UsageError(f"cannot read {path}: {what.lstrip(': ')}") from None
+    except (EOFError, zlib.error):
+        raise UsageError(f"{path} is a damaged gzip file", remedy="record it again") from None
+    except (_Foreign, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path} {error}" if isinstance(error, _Foreign) else f"{path} is damaged: {error}",
+            remedy="name a file that HOROVOD_TIMELINE made",
+        ) from None
+    return reader.result(path, truncated)
+
+
+# where one record ends and another begins
+_BETWEEN = (b'},{"ph"', b'},\n{"')
+
+
+def _feed(file: IO[bytes], reader: _Reader) -> bool:
+    """Decodes chunk after chunk; whether the file ends in the middle of a record."""
+    decode = msgspec.json.Decoder(list[_Record]).decode
+    rest, first = b"", True
+    while chunk := file.read(CHUNK):
+        rest += chunk
+        if first:
+            if not rest.lstrip().startswith(b"["):
+                raise _Foreign("is not a Horovod timeline: it does not begin with a list")
+            rest, first = rest.lstrip()[1:], False
+        cut = max(rest.rfind(mark) for mark in _BETWEEN)
+        if cut >= 0:
+            reader.take(decode(b"[" + rest[: cut + 1] + b"]"))
+            rest = rest[cut + 2 :]
+    if first:
+        raise _Foreign("is empty: no collective was recorded")
+    rest = rest.strip()
+    whole = rest.endswith(b"]")
+    if whole:
+        reader.take(decode(b"[" + rest))
+    elif found := _whole(rest):
+        reader.take(decode(b"[" + found + b"]"))
+    if not reader.events:
+        raise _Foreign("ends before its first record")
+    return not whole
+
+
+def _whole(rest: bytes) -> bytes | None:
+    """The record at the start of what is left of a file cut short, if it is there in full."""
+    rest = rest.rstrip(b",")
+    try:
+        msgspec.json.decode(rest, type=_Record)
+    except msgspec.DecodeError:
+        return None
+    return rest
+
+
+class _Tensor:
+    """Where one tensor's request is in its life."""
+
+    __slots__ = ("activity", "batch", "began", "joined", "name", "since", "state")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = ""  # "", "negotiating", "operation", "activity"
+        self.since = 0.0
+        self.joined: list[tuple[int, int]] = []  # pass, rank
+        self.activity = ""
+        self.began = 0.0
+        self.batch: _Open | None = None
+
+
+class _Open:
+    """A batch whose operation has not ended."""
+
+    __slots__ = ("bytes", "end", "left", "library", "operation", "sent", "start", "tensors", "took")
+
+    def __init__(self, operation: str, start: float) -> None:
+        self.operation = operation
+        self.start = self.end = start
+        self.tensors: list[str] = []
+        self.left = 0
+        self.bytes: int | None = 0
+        self.took = 0.0
+        self.sent: float | None = None
+        self.library: str | None = None
+
+
+class _Reader:
+    """Follows each tensor through its records."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._began = 0.0
+        self._first: float | None = None
+        self._last = 0.0
+        self._tensors: dict[int, _Tensor] = {}
+        self._cycles: list[float] = []
+        self._negotiations: list[Negotiation] = []
+        self._batches: list[Batch] = []
+        self._sizes: dict[str, int] = {}
+        self._gathering: _Open | None = None  # operations that begin one after another are one
+        self._pass = 0
+        self._joined_at = -math.inf
+        self._joined_rank = -1
+
+    def take(self, records: list[_Record]) -> None:
+        for record in records:
+            if not self.events:
+                began = record.args.get("start_time_since_epoch_in_micros")
+                if record.ph != "M" or not isinstance(began, int):
+                    raise _Foreign("is not a Horovod timeline: its first record tells no start")
+                self._began = began / 1e6
+            self.events += 1
+            if record.ph == "M":
+                name = record.args.get("name")
+                if record.name == "process_name" and isinstance(name, str):
+                    self._tensors[record.pid] = _Tensor(name)
+                continue
+            now = record.ts / 1e6
+            if self._first is None:
+                self._first = now
+            self._last = max(self._last, now)
+            if record.ph == "i":
+                self._cycles.append(now)
+                self._pass += 1
+                continue
+            tensor = self._tensors.get(record.pid)
+            if tensor is None:
+                raise _Foreign(f"is damaged: record {self.events} is of an unknown tensor")
+            if record.ph == "X":
+                self._join(tensor, record.name, now)
+            elif record.ph == "B":
+                self._begin(tensor, record.name, now)
+            elif record.ph == "E":
+                self._end(tensor, record.args, now)
+            else:
+                raise _Foreign(f"is not a Horovod timeline: it has a record {record.ph!r}")
+
+    def _join(self, tensor: _Tensor, name: str, now: float) -> None:
+        if not name.isdigit():
+            raise _Foreign(f"is not a Horovod timeline: rank {name!r} joins")
+        rank = int(name)
+        if now - self._joined_at > _PASS_GAP or rank < self._joined_rank:
+            self._pass += 1
+        self._joined_at, self._joined_rank = now, rank
+        tensor.joined.append((self._pass, rank))
+
+    def _begin(self, tensor: _Tensor, name: str, now: float) -> None:
+        if name.startswith("NEGOTIATE_"):
+            tensor.state, tensor.since, tensor.joined = "negotiating", now, []
+            return
+        if tensor.state in ("operation", "activity"):
+            tensor.state, tensor.activity, tensor.began = "activity", name, now
+            self._gathering = None
+            return
+        if self._gathering is None or self._gathering.operation != name:
+            self._gathering = _Open(name, now)
+            self._pass += 1
+        tensor.state, tensor.batch = "operation", self._gathering
+        tensor.batch.tensors.append(tensor.name)
+        tensor.batch.left += 1
+
+    def _end(self, tensor: _Tensor, args: dict[str, str | int], now: float) -> None:
+        if tensor.state == "negotiating":
+            tensor.state = ""
+            last = _last(tensor.joined)
+            self._negotiations.append(
+                Negotiation(tensor.name, tensor.since, now, not tensor.joined, last)
+            )
+        elif tensor.state == "activity":
+            tensor.state = "operation"
+            batch = tensor.batch
+            # a fused batch tells the same of each of its tensors
+            if batch and tensor.activity not in _AROUND and batch.tensors[0] == tensor.name:
+                batch.took += now - tensor.began
+                if batch.sent is None:
+                    batch.sent = tensor.began
+                    batch.library = tensor.activity.partition("_")[0]
+        elif tensor.state == "operation":
+            tensor.state = ""
+            self._gathering = None
+            batch, tensor.batch = tensor.batch, None
+            if batch:
+                self._arrived(tensor.name, batch, args, now)
+
+    def _arrived(self, name: str, batch: _Open, args: dict[str, str | int], now: float) -> None:
+        size = _size(args)
+        if size is None:
+            batch.bytes = None
+        else:
+            self._sizes[name] = size
+            if batch.bytes is not None:
+                batch.bytes += size
+        batch.left -= 1
+        batch.end = now
+        if not batch.left:
+            self._batches.append(
+                Batch(
+                    batch.operation,
+                    tuple(batch.tensors),
+                    batch.start,
+                    batch.end,
+                    batch.bytes,
+                    batch.took,
+                    batch.sent,
+                    batch.library,
+                )
+            )
+
+    def result(self, path: Path, truncated: bool) -> Recording:
+        first = self._first if self._first is not None else 0.0
+        return Recording(
+            path=path,
+            began=self._began,
+            seconds=max(0.0, self._last - first),
+            events=self.events,
+            truncated=truncated,
+            cycles=self._cycles,
+            negotiations=self._negotiations,
+            batches=self._batches,
+            sizes=self._sizes,
+        )
+
+
+def _last(joined: list[tuple[int, int]]) -> tuple[int, ...] | None:
+    """The ranks that joined in the last pass; none where all joined in one."""
+    if not joined:
+        return None
+    last = joined[-1][0]
+    if joined[0][0] == last:
+        return ()
+    return tuple(sorted(rank for number, rank in joined if number == last))
+
+
+_SHAPE = re.compile(r"\[(?:\d+(?:, \d+)*)?\]")
+
+
+def _size(args: dict[str, str | int]) -> int | None:
+    dtype, shape = args.get("dtype"), args.get("shape")
+    if not isinstance(dtype, str) or not isinstance(shape, str):
+        return None
+    each = _BYTES.get(dtype)
+    if each is None or not _SHAPE.fullmatch(shape):
+        return None
+    return each * math.prod(int(size) for size in re.findall(r"\d+", shape))
