@@ -1,11 +1,14 @@
 """What a job's processes tell dltune, one JSON object a line.
 
-`Python`, `Building` and `Failed` come from the bootstrap, on connections of their own that are
-answered once; the rest come from the native plugin after its `Plugin` greeting. Times are
-CLOCK_MONOTONIC nanoseconds as the plugin counts them; whoever reads them converts to seconds.
+`Python`, `Building`, `Failed` and the four of Horovod come from the bootstrap, on connections of
+their own that are answered once; the rest come from the native plugin after its `Plugin` greeting.
+Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them; whoever reads them converts to
+seconds.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -32,6 +35,55 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     pid: int
     version: str
     reason: str
+
+
+class Horovod(msgspec.Struct, tag="horovod", frozen=True):
+    """`hvd.init()` has returned in a rank.
+
+    `threads`: ids of those it added, the background thread first, MPI's or gloo's helpers after it.
+    `bound`: CPUs that the process might use when its interpreter started. `settings`: HOROVOD_*
+    and OMPI_MCA_* as they were for init; `overridden`: those of the plan that had another value,
+    which is here. `mpi`: what the MPI library says of itself.
+    """
+
+    pid: int
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    controller: Literal["mpi", "gloo"]
+    version: str
+    mpi: str | None
+    threads: list[int]
+    bound: list[int]
+    settings: dict[str, str]
+    overridden: dict[str, str]
+
+
+class NoHorovod(msgspec.Struct, tag="no_horovod", frozen=True):
+    """`horovod.tensorflow` could not be imported."""
+
+    pid: int
+    reason: str
+
+
+class Reduction(msgspec.Struct, tag="reduction", frozen=True):
+    """A call that reduces gradients was traced. `bins`: in how many the plan's order submits its
+    dense gradients, None when the call was left alone, and `why` then."""
+
+    pid: int
+    shapes: list[list[int | None] | None]
+    dtypes: list[str]
+    bins: int | None
+    why: str
+
+
+class Fell(msgspec.Struct, tag="fell", frozen=True):
+    """An exception that nothing caught is about to end a rank. `at`: monotonic seconds."""
+
+    pid: int
+    at: float
+    error: str
 
 
 class Plugin(msgspec.Struct, tag="plugin", frozen=True):
@@ -153,6 +205,10 @@ Message = (
     Python
     | Building
     | Failed
+    | Horovod
+    | NoHorovod
+    | Reduction
+    | Fell
     | Plugin
     | Device
     | Graph
