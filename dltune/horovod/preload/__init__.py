@@ -1,0 +1,18 @@
+"""Background threads that sleep where MPI spins (NBCS) and that agree on their sleeps (GS).
+
+Stock Horovod over MPI, its background thread alone, by a preloaded library. Methods of Pumma's
+thesis on parallel I/O and computational imbalance, sections 6.3.1 (GS) and 6.3.2 (NBCS).
+
+All ranks need the same variables, and the library in LD_PRELOAD; `library.variables` gives both:
+
+    DLTUNE_NBCS    seconds between two tests of a non-blocking collective, up to 1; 0 or unset: off
+    DLTUNE_GS      cycles from one agreement on the least sleep to the next; 0 or unset: off
+    DLTUNE_SLEEPS  a folder, in which each rank leaves what it did (`counts`) when Horovod shuts
+                   down; unset: nowhere. With the two others unset, Horovod is only counted.
+
+Where ranks differ, or a value is no such number, both are off and rank 0 says so.
+
+The background thread is the thread, other than the main one, that begins Horovod's first cache
+synchronisation; what Horovod does before that is left alone. With its response cache off
+(HOROVOD_CACHE_CAPACITY=0) there is none, and neither method does anything.
+"""

@@ -1,0 +1,108 @@
+"""The preloaded library: built for the job's MPI at first use, and the variables it is told by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dltune.documents.plan_allreduce import Sleeps
+from dltune.errors import DltuneError
+from dltune.native.build import BuildError
+from dltune.native.build import library as built
+
+SOURCE = Path(__file__).with_name("preload.cc")
+# no C++ runtime: it would be loaded into the launcher and every shell of the job
+FLAGS = ("-fno-exceptions", "-fno-rtti", "-pthread", "-Wl,--as-needed", "-ldl")
+SCOPE = (
+    "NBCS and GS are for Horovod over MPI, which spins while it waits; gloo blocks and needs "
+    "neither"
+)
+
+
+def build(launcher: Path | None = None, on_build: Callable[[], None] | None = None) -> Path:
+    """The library for the MPI of a job that is started with `launcher` (its mpirun), else for that
+    of the mpicc on PATH; $MPICC goes before both. Built when it is not in the cache, which
+    `on_build` is told of.
+
+    Raises DltuneError without that MPI's mpicc and mpi.h or a C++ compiler, or when the build fails.
+    """
+    flags = _compile_flags(_mpicc(launcher))
+    try:
+        return built("sleeps", [SOURCE], (*flags, *FLAGS), _header_digest(flags), on_build)
+    except BuildError as error:
+        raise DltuneError(f"the library for NBCS and GS: {error}") from None
+
+
+def variables(
+    library: Path, sleeps: Sleeps | None, environment: Mapping[str, str], counts: Path | None = None
+) -> dict[str, str]:
+    """What to set for every rank, in addition to `environment`, whose own LD_PRELOAD is kept.
+
+    `counts`: the folder for what each rank did. Without `sleeps` Horovod is only counted.
+    """
+    preloaded = [str(library), *filter(None, environment.get("LD_PRELOAD", "").split(":"))]
+    chosen = {"LD_PRELOAD": ":".join(dict.fromkeys(preloaded))}
+    if sleeps and sleeps.between_tests is not None:
+        chosen["DLTUNE_NBCS"] = f"{sleeps.between_tests:.9f}"
+    if sleeps and sleeps.agree_every is not None:
+        chosen["DLTUNE_GS"] = str(sleeps.agree_every)
+    if counts:
+        chosen["DLTUNE_SLEEPS"] = str(counts)
+    return chosen
+
+
+def _mpicc(launcher: Path | None) -> list[str]:
+    if chosen := os.environ.get("MPICC"):
+        return shlex.split(chosen)
+    if launcher is not None:
+        # not resolved: a link to mpirun stands in the folder of its own mpicc or of none
+        for beside in (launcher.parent, launcher.resolve().parent):
+            if found := shutil.which("mpicc", path=str(beside)):
+                return [found]
+        raise DltuneError(
+            f"{launcher} has no mpicc beside it, and the library for NBCS and GS is built "
+            "against the MPI of the job",
+            remedy=f"Install that MPI's development files, or set MPICC. {SCOPE}.",
+        )
+    if found := shutil.which("mpicc"):
+        return [found]
+    raise DltuneError(
+        "there is no mpicc on PATH, and the library for NBCS and GS is built against the MPI of "
+        "the job",
+        remedy=f"Install MPI's development files, or set MPICC. {SCOPE}.",
+    )
+
+
+def _compile_flags(mpicc: list[str]) -> list[str]:
+    """The folders of its headers: Open MPI tells by --showme:compile, MPICH and Intel by -show."""
+    # a preloaded library must not reach the compiler
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    said = ""
+    for question in ("--showme:compile", "-show"):
+        try:
+            asked = subprocess.run(
+                [*mpicc, question], capture_output=True, text=True, timeout=60, env=environment
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise DltuneError(f"{shlex.join(mpicc)} cannot be run: {error}") from None
+        if asked.returncode == 0:
+            return [word for word in shlex.split(asked.stdout) if word.startswith(("-I", "-D"))]
+        said = asked.stderr
+    raise DltuneError(f"{shlex.join(mpicc)} does not tell how it compiles: {said.strip()}")
+
+
+def _header_digest(flags: list[str]) -> str:
+    """Of mpi.h, which holds the MPI's version and all that a build depends on."""
+    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+    for folder in (*folders, Path("/usr/include")):
+        if (header := folder / "mpi.h").is_file():
+            return hashlib.sha256(header.read_bytes()).hexdigest()
+    raise DltuneError(
+        f"mpicc is there, but no mpi.h in {', '.join(map(str, folders)) or '/usr/include'}",
+        remedy=f"Install MPI's development files, or set MPICC. {SCOPE}.",
+    )

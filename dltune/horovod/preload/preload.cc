@@ -1,0 +1,255 @@
+// Preloaded into a job: Horovod's background thread sleeps where MPI would spin (NBCS), and agrees
+// with those of the other ranks on how long to sleep between cycles (GS).
+//
+// The background thread is a thread other than the main one that begins a cache synchronisation,
+// MPI_Allreduce of MPI_LONG_LONG with MPI_BAND. That one call is the same on all ranks, so that they
+// all change to non-blocking collectives, which do not match blocking ones, at the same moment; who
+// initialised MPI, and from which thread, does not matter. What a thread does is kept by that
+// thread alone: nothing is shared, and nothing needs a lock.
+#include <new>
+
+#include "background.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define CALLER __builtin_return_address(0)
+
+namespace dltune {
+namespace {
+
+thread_local Background* mine __attribute__((tls_model("initial-exec"))) = nullptr;
+// in MPI, or in this library: a sleep there is not a cycle's
+thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
+Settings settings;
+pthread_key_t at_exit;
+
+double number(const char* name, double most) {
+  const char* text = getenv(name);
+  if (!text || !*text) return 0;
+  char* end;
+  const double value = strtod(text, &end);
+  if (!*end && value >= 0 && value <= most) return value;
+  return -1;
+}
+
+void forget(bool settle) {
+  Background* ending = mine;
+  mine = nullptr;
+  pthread_setspecific(at_exit, nullptr);
+  if (settle) ending->settle();
+  ending->write();
+  // MPI may still write the result of an agreement that another rank left alone
+  if (!ending->agreeing()) free(ending);
+}
+
+__attribute__((constructor)) void begin() {
+  const double pause = number("DLTUNE_NBCS", 1);
+  const double every = number("DLTUNE_GS", 1e9);
+  settings.pause = pause > 0 ? pause : 0;
+  settings.every = every > 0 ? static_cast<int>(every) : 0;
+  settings.invalid = pause < 0 || every < 0;
+  settings.folder = getenv("DLTUNE_SLEEPS");
+  if (settings.folder) settings.folder = strdup(settings.folder);
+  // a thread that ends without freeing its communicators still tells what it did
+  pthread_key_create(&at_exit, [](void*) {
+    if (mine) forget(false);
+  });
+  // a forked child has no part in the parent's MPI
+  pthread_atfork(nullptr, nullptr, [] { mine = nullptr; });
+}
+
+bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
+
+// The thread's own, made when it begins its first cache synchronisation.
+Background* synchronising(const Pmpi& mpi, MPI_Comm comm) {
+  if (!mine && !on_main_thread()) {
+    if (void* place = malloc(sizeof(Background))) {
+      mine = new (place) Background(mpi, comm, settings);
+      pthread_setspecific(at_exit, mine);
+    }
+  }
+  return mine && mine->synchronises(comm) ? mine : nullptr;
+}
+
+template <class Block, class Start>
+int collective(Block block, Start start) {
+  if (!mine || inside) return block();
+  ++inside;
+  mine->count();
+  int error;
+  if (mine->nonblocking()) {
+    MPI_Request request;
+    error = start(&request);
+    if (error == MPI_SUCCESS) error = mine->wait(&request);
+  } else {
+    error = block();
+  }
+  --inside;
+  return error;
+}
+
+}  // namespace
+}  // namespace dltune
+
+using namespace dltune;
+
+EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
+                         MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  Background* cycle = nullptr;
+  if (op == mpi.band && type == mpi.long_long && !inside) {
+    ++inside;
+    cycle = synchronising(mpi, comm);
+    const int error = cycle ? cycle->before_synchronisation() : MPI_SUCCESS;
+    --inside;
+    if (error != MPI_SUCCESS) return error;
+  }
+  const int error = collective(
+      [&] { return mpi.Allreduce(send, receive, count, type, op, comm); },
+      [&](MPI_Request* r) { return mpi.Iallreduce(send, receive, count, type, op, comm, r); });
+  if (cycle && error == MPI_SUCCESS) cycle->after_synchronisation();
+  return error;
+}
+
+EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] { return mpi.Bcast(buffer, count, type, root, comm); },
+      [&](MPI_Request* r) { return mpi.Ibcast(buffer, count, type, root, comm, r); });
+}
+
+EXPORT int MPI_Barrier(MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective([&] { return mpi.Barrier(comm); },
+                    [&](MPI_Request* r) { return mpi.Ibarrier(comm, r); });
+}
+
+EXPORT int MPI_Gather(const void* send, int sends, MPI_Datatype send_type, void* receive,
+                      int receives, MPI_Datatype receive_type, int root, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] {
+        return mpi.Gather(send, sends, send_type, receive, receives, receive_type, root, comm);
+      },
+      [&](MPI_Request* r) {
+        return mpi.Igather(send, sends, send_type, receive, receives, receive_type, root, comm, r);
+      });
+}
+
+EXPORT int MPI_Gatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
+                       const int* receives, const int* places, MPI_Datatype receive_type, int root,
+                       MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] {
+        return mpi.Gatherv(send, sends, send_type, receive, receives, places, receive_type, root,
+                           comm);
+      },
+      [&](MPI_Request* r) {
+        return mpi.Igatherv(send, sends, send_type, receive, receives, places, receive_type, root,
+                            comm, r);
+      });
+}
+
+EXPORT int MPI_Allgather(const void* send, int sends, MPI_Datatype send_type, void* receive,
+                         int receives, MPI_Datatype receive_type, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] { return mpi.Allgather(send, sends, send_type, receive, receives, receive_type, comm); },
+      [&](MPI_Request* r) {
+        return mpi.Iallgather(send, sends, send_type, receive, receives, receive_type, comm, r);
+      });
+}
+
+EXPORT int MPI_Allgatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
+                          const int* receives, const int* places, MPI_Datatype receive_type,
+                          MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] {
+        return mpi.Allgatherv(send, sends, send_type, receive, receives, places, receive_type,
+                              comm);
+      },
+      [&](MPI_Request* r) {
+        return mpi.Iallgatherv(send, sends, send_type, receive, receives, places, receive_type,
+                               comm, r);
+      });
+}
+
+EXPORT int MPI_Alltoall(const void* send, int sends, MPI_Datatype send_type, void* receive,
+                        int receives, MPI_Datatype receive_type, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] { return mpi.Alltoall(send, sends, send_type, receive, receives, receive_type, comm); },
+      [&](MPI_Request* r) {
+        return mpi.Ialltoall(send, sends, send_type, receive, receives, receive_type, comm, r);
+      });
+}
+
+EXPORT int MPI_Alltoallv(const void* send, const int* sends, const int* send_places,
+                         MPI_Datatype send_type, void* receive, const int* receives,
+                         const int* receive_places, MPI_Datatype receive_type, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] {
+        return mpi.Alltoallv(send, sends, send_places, send_type, receive, receives,
+                             receive_places, receive_type, comm);
+      },
+      [&](MPI_Request* r) {
+        return mpi.Ialltoallv(send, sends, send_places, send_type, receive, receives,
+                              receive_places, receive_type, comm, r);
+      });
+}
+
+EXPORT int MPI_Reduce_scatter(const void* send, void* receive, const int* counts,
+                              MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  return collective(
+      [&] { return mpi.Reduce_scatter(send, receive, counts, type, op, comm); },
+      [&](MPI_Request* r) {
+        return mpi.Ireduce_scatter(send, receive, counts, type, op, comm, r);
+      });
+}
+
+// Horovod frees the communicator of its cycles when it shuts down.
+EXPORT int MPI_Comm_free(MPI_Comm* comm) {
+  const Pmpi& mpi = pmpi(CALLER);
+  if (mine && !inside && mine->synchronises(*comm)) {
+    ++inside;
+    forget(true);
+    --inside;
+  }
+  return mpi.Comm_free(comm);
+}
+
+EXPORT int nanosleep(const timespec* asked, timespec* left) {
+  if (mine && !inside) {
+    ++inside;
+    const bool slept = mine->sleep(seconds(*asked));
+    --inside;
+    if (slept) return 0;
+  }
+  static decltype(&nanosleep) plain;
+  auto found = __atomic_load_n(&plain, __ATOMIC_RELAXED);
+  if (!found) {
+    found = reinterpret_cast<decltype(plain)>(dlsym(RTLD_NEXT, "nanosleep"));
+    __atomic_store_n(&plain, found, __ATOMIC_RELAXED);
+  }
+  return found(asked, left);
+}
+
+EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* asked, timespec* left) {
+  if (mine && !inside && flags == 0 && clock != CLOCK_THREAD_CPUTIME_ID &&
+      clock != CLOCK_PROCESS_CPUTIME_ID) {
+    ++inside;
+    const bool slept = mine->sleep(seconds(*asked));
+    --inside;
+    if (slept) return 0;
+  }
+  static decltype(&clock_nanosleep) plain;
+  auto found = __atomic_load_n(&plain, __ATOMIC_RELAXED);
+  if (!found) {
+    found = reinterpret_cast<decltype(plain)>(dlsym(RTLD_NEXT, "clock_nanosleep"));
+    __atomic_store_n(&plain, found, __ATOMIC_RELAXED);
+  }
+  return found(clock, flags, asked, left);
+}
