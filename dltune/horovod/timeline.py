@@ -12,13 +12,14 @@ which lie copies into and out of the fusion buffer and the collective itself (MP
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import msgspec
 
@@ -228,7 +229,7 @@ def _cycles(found: Recording, setting: float) -> Cycles | None:
     sent = iter([*(batch.start for batch in found.batches), math.inf])
     transfer = next(sent)
     periods, idle = [], []
-    for start, after in zip(starts, starts[1:], strict=False):
+    for start, after in itertools.pairwise(starts):
         while transfer < start:
             transfer = next(sent)
         periods.append(after - start)
@@ -278,13 +279,15 @@ def recording(path: Path) -> Recording:
         with open(path, "rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            file: IO[bytes] = gzip.open(raw) if packed else raw  # type: ignore[assignment]
-            truncated = _feed(file, reader)
-    except OSError as error:
-        what = "is a damaged gzip file" if error.strerror is None else f": {error.strerror}"
-        raise UsageError(f"cannot read {path}: {what.lstrip(': ')}") from None
-    except (EOFError, zlib.error):
+            if packed:
+                with gzip.open(raw) as unpacked:
+                    truncated = _feed(unpacked, reader)
+            else:
+                truncated = _feed(raw, reader)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UsageError(f"{path} is a damaged gzip file", remedy="record it again") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (_Foreign, msgspec.DecodeError) as error:
         raise UsageError(
             f"{path} {error}" if isinstance(error, _Foreign) else f"{path} is damaged: {error}",
@@ -297,7 +300,7 @@ def recording(path: Path) -> Recording:
 _BETWEEN = (b'},{"ph"', b'},\n{"')
 
 
-def _feed(file: IO[bytes], reader: _Reader) -> bool:
+def _feed(file: BinaryIO | gzip.GzipFile, reader: _Reader) -> bool:
     """Decodes chunk after chunk; whether the file ends in the middle of a record."""
     decode = msgspec.json.Decoder(list[_Record]).decode
     rest, first = b"", True

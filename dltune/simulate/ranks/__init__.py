@@ -1,0 +1,1 @@
+"""The background threads of a Horovod job of any size, simulated (thesis, chapter 6)."""

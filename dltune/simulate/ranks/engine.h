@@ -1,0 +1,457 @@
+// The background threads of all ranks, a cycle at a time.
+//
+// Within a cycle ranks depend on each other only through the cores of their pool, so each pool is
+// followed on its own, event by event, until all of its background threads have come to where they
+// wait for the others; then the cycle is agreed on and its transfers are placed. A thread's draws
+// of chance are numbered, so that neither the order of pools nor that of ranks changes them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace dltune::ranks {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Same order as outcome.py's DOINGS.
+enum Doing : std::int32_t { kSleep, kOversleep, kWait, kTransfer, kCompute, kInput };
+
+struct Slice {
+  std::int32_t rank, doing;
+  double start, end;
+};
+
+struct Quantiles {
+  std::int32_t points;
+  const double* share;
+  const double* value;
+
+  double at(double u) const {
+    int i = 1;
+    while (i + 1 < points && share[i] <= u) ++i;
+    return value[i - 1] + (u - share[i - 1]) / (share[i] - share[i - 1]) * (value[i] - value[i - 1]);
+  }
+};
+
+struct Job {
+  std::int32_t ranks, pool_ranks;
+  double cores;
+  std::int32_t tensors, phases;
+  const double* bytes;          // per tensor
+  const double* seconds;        // per phase
+  const double* threads;        // per phase
+  const std::int32_t* ready;    // per tensor: the phase at whose end it becomes ready
+  double start, per_byte, copy_per_byte;  // of a transfer
+  double few_bytes;             // seconds of a small allreduce, as of sleeps and requests
+  double sync;                  // seconds of the caches' allreduce
+  double cycle_time, fusion_threshold, cycle_seconds, request, test;
+  std::int32_t cache;           // 0: none, 1: too small for all tensors, 2: holds them
+  Quantiles wake, wake_busy, jitter;
+  double input_seconds, input_threads;
+  double synchronizing, transferring;
+  std::int32_t wakes, offloaded;
+};
+
+struct Method {
+  std::int32_t agree_every;     // 0: never
+  double between_tests;         // 0: no tests
+  double reserved;
+  std::int32_t bins;            // 0: none
+  const std::int32_t* bin;      // per tensor
+  std::int32_t synchronized;
+};
+
+struct Totals {
+  double compute, slowest, transfer, background, oversleep, worst_oversleep;
+  std::int64_t cycles, empty, batches, sleeps;
+};
+
+// SplitMix64's mixing function (Steele, Lea and Flood, OOPSLA 2014).
+inline std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+class Simulation {
+ public:
+  Simulation(const Job& job, const Method& method, int steps, int warmup, std::uint64_t seed,
+             int drawn)
+      : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), drawn_(drawn),
+        compute_cores_(job.cores - method.reserved), ranks_(job.ranks),
+        pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
+        bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1) {
+    for (int t = 0; t < job_.tensors; ++t) {
+      last_phase_ = std::max(last_phase_, job_.ready[t]);
+      ++in_phase_[job_.ready[t] + 1];
+      if (!method_.bins) continue;
+      const int b = method_.bin[t];
+      bin_bytes_[b] += job_.bytes[t];
+      bin_phase_[b] = std::max(bin_phase_[b], job_.ready[t]);
+      ++bin_tensors_[b];
+    }
+    for (int k = 0; k < job_.phases; ++k) in_phase_[k + 1] += in_phase_[k];
+    for (int r = 0; r < job_.ranks; ++r)
+      ranks_[r].key = mix(seed + static_cast<std::uint64_t>(r + 1) * 0x9e3779b97f4a7c15ull);
+  }
+
+  void run() {
+    for (Rank& r : ranks_) {
+      r.phase = job_.phases;
+      r.begin = 0;
+      r.release = 0;
+      r.wake = job_.cycle_time;
+      r.stage = kRelease;
+      r.at = 0;
+    }
+    while (step_ < last_step_) {
+      for (std::size_t p = 0; p < pools_.size(); ++p) arrive(pools_[p], p);
+      if (method_.synchronized)
+        agree();
+      else
+        send_bin();
+    }
+    totals.background = -cpu_before_;
+    for (const Rank& r : ranks_) totals.background += r.cpu;
+  }
+
+  Totals totals{};
+  std::vector<double> ends;  // of each step's last transfer, the first one's start at 0 left out
+  std::vector<Slice> slices;
+
+ private:
+  // What a background thread waits for: the others, its transfers' end, its timer, its bin's last
+  // tensor, a core; or it has come.
+  enum Stage : std::int32_t { kAgree, kRelease, kTimer, kBin, kStart, kArrived };
+
+  struct Rank {
+    double at;         // when the background thread's next event is
+    double agreed, release;
+    double wake;       // when it is to wake up
+    double started;    // its cycle
+    double level = 0;  // of a core that it wants now
+    double cpu = 0;
+    double left = 0;   // of its phase
+    double input_left = 0;
+    double factor = 1;
+    double begin;      // of the next step's computing
+    double began = 0;
+    double ready = 0;  // its last tensor
+    std::uint64_t key, draws = 0;
+    std::int32_t stage, phase;
+    std::int32_t step = -1;
+    std::int32_t popped = 0, popped_before = 0;
+  };
+
+  struct Pool {
+    double now = 0;
+    bool busy = false;
+  };
+
+  double draw(Rank& r, const Quantiles& q) {
+    const std::uint64_t bits = mix(r.key + ++r.draws * 0x9e3779b97f4a7c15ull);
+    return q.at(static_cast<double>(bits >> 11) * 0x1p-53);
+  }
+
+  void note(int rank, Doing doing, double from, double to) {
+    if (rank < drawn_ && to > from) slices.push_back({rank, doing, from, to});
+  }
+
+  // Follows a pool until all of its background threads have come.
+  void arrive(Pool& pool, std::size_t index) {
+    const int first = static_cast<int>(index) * job_.pool_ranks, last = first + job_.pool_ranks;
+    for (;;) {
+      double wanted = 0, background = 0;
+      bool all = true;
+      for (int i = first; i < last; ++i) {
+        const Rank& r = ranks_[i];
+        all = all && r.stage == kArrived;
+        background += r.level;
+        if (r.phase < job_.phases) wanted += job_.threads[r.phase];
+        if (r.input_left > 0) wanted += job_.input_threads;
+      }
+      const bool apart = method_.reserved > 0;
+      if (!apart) wanted += background;
+      pool.busy = apart ? background + 1 > method_.reserved : wanted + 1 > job_.cores;
+      if (all) return;
+      const double rate = wanted > compute_cores_ ? compute_cores_ / wanted : 1;
+      const double own =
+          !apart ? rate : background > method_.reserved ? method_.reserved / background : 1;
+
+      double next = kNever;
+      for (int i = first; i < last; ++i) {
+        const Rank& r = ranks_[i];
+        next = std::min(next, r.at);
+        if (r.phase < job_.phases)
+          next = std::min(next, pool.now + r.left / speed(r, rate));
+        else if (!(r.input_left > 0))
+          next = std::min(next, r.begin);
+        if (r.input_left > 0) next = std::min(next, pool.now + r.input_left / rate);
+      }
+      next = std::max(next, pool.now);
+      const double passed = next - pool.now;
+      for (int i = first; i < last; ++i) {
+        Rank& r = ranks_[i];
+        r.cpu += passed * r.level * own;
+        if (r.input_left > 0) {
+          if (pool.now + r.input_left / rate <= next) {
+            r.input_left = 0;
+            note(i, kInput, r.began, next);
+          } else {
+            r.input_left -= passed * rate;
+          }
+        }
+        if (r.phase < job_.phases) {
+          if (pool.now + r.left / speed(r, rate) <= next)
+            end_phase(r, i, next);
+          else
+            r.left -= passed * speed(r, rate);
+        }
+        if (r.phase == job_.phases && !(r.input_left > 0) && r.begin <= next) begin(r, next, i);
+        while (r.at <= next) advance(r, pool, i);
+      }
+      pool.now = next;
+    }
+  }
+
+  double speed(const Rank& r, double rate) const { return job_.threads[r.phase] > 0 ? rate : 1; }
+
+  void begin(Rank& r, double now, int i) {
+    ++r.step;
+    r.began = now;
+    r.begin = kNever;
+    r.factor = draw(r, job_.jitter);
+    r.input_left = job_.input_seconds;
+    r.phase = 0;
+    r.left = job_.seconds[0] * r.factor;
+    if (!(r.left > 0)) end_phase(r, i, now);
+  }
+
+  void end_phase(Rank& r, int i, double now) {
+    do {
+      if (r.phase == last_phase_) {
+        r.ready = now;
+        note(i, kCompute, r.began, now);
+      }
+      ++r.phase;
+      r.left = r.phase < job_.phases ? job_.seconds[r.phase] * r.factor : 0;
+    } while (r.phase < job_.phases && !(r.left > 0));
+    if (r.stage == kBin && r.step == step_ && r.phase > bin_phase_[bin_]) {
+      r.wake = now;
+      r.stage = kTimer;
+      r.at = now;
+    }
+  }
+
+  // The background thread's next event.
+  void advance(Rank& r, const Pool& pool, int i) {
+    const double now = r.at;
+    switch (r.stage) {
+      case kAgree:
+        r.stage = kRelease;
+        r.at = r.release;
+        r.level = job_.transferring;
+        break;
+      case kRelease:
+        r.level = 0;
+        if (!method_.synchronized) {
+          const bool there = r.step == step_ && r.phase > bin_phase_[bin_];
+          r.stage = there ? kStart : kBin;
+          r.at = there ? now : kNever;
+        } else if (r.wake > now) {
+          note(i, kSleep, now, r.wake);
+          r.stage = kTimer;
+          r.at = r.wake;
+        } else {
+          r.stage = kStart;
+        }
+        break;
+      case kTimer: {
+        const double late = draw(r, pool.busy ? job_.wake_busy : job_.wake);
+        note(i, kOversleep, now, now + late);
+        ++totals.sleeps;
+        totals.oversleep += late;
+        totals.worst_oversleep = std::max(totals.worst_oversleep, late);
+        r.stage = kStart;
+        r.at = now + late;
+        break;
+      }
+      case kStart:
+        r.started = now;
+        r.popped = r.step == step_ ? r.phase : 0;
+        r.level = !method_.synchronized        ? job_.transferring
+                  : method_.between_tests > 0 ? 0
+                                              : job_.synchronizing;
+        r.cpu += job_.cycle_seconds * (1 - r.level);
+        r.stage = kArrived;
+        r.at = kNever;
+        break;
+      default:
+        r.at = kNever;
+    }
+  }
+
+  // All have come: the caches are synchronized, and what is ready everywhere is transferred.
+  void agree() {
+    double come = 0;
+    int common = job_.phases;
+    std::int64_t requests = 0;
+    const bool cached = job_.cache == 2 && step_ > 0;
+    for (Rank& r : ranks_) {
+      come = std::max(come, r.started + job_.cycle_seconds);
+      common = std::min(common, r.popped);
+      if (!cached) requests += in_phase_[r.popped] - in_phase_[r.popped_before];
+      r.popped_before = r.popped;
+    }
+    double agreed = come;
+    if (job_.cache > 0) agreed += job_.sync;
+    if (job_.cache == 0 || requests > 0)
+      agreed += 2 * job_.few_bytes + job_.request * static_cast<double>(requests);
+
+    double begin = agreed;
+    for (int i = 0; i < job_.ranks; ++i) {
+      Rank& r = ranks_[i];
+      const double from = r.started + job_.cycle_seconds;
+      if (method_.between_tests > 0) {
+        const double slept = method_.between_tests + late(r, i);
+        const double tests = std::ceil((agreed - from) / slept);
+        r.agreed = from + tests * slept;
+        r.cpu += tests * job_.test;
+      } else {
+        r.agreed = job_.wakes ? agreed + late(r, i) : agreed;
+      }
+      begin = std::max(begin, r.agreed);
+      note(i, kWait, r.started, r.agreed);
+    }
+    double end = transfers(begin, common);
+    ++totals.cycles;
+    if (end == begin) ++totals.empty;
+    const bool whole = sent_ == job_.tensors;
+    for (int i = 0; i < job_.ranks; ++i) {
+      Rank& r = ranks_[i];
+      r.release = end == begin || job_.offloaded ? r.agreed : end;
+      if (r.release > r.agreed) note(i, kTransfer, r.agreed, r.release);
+      r.wake = r.started + job_.cycle_time;
+    }
+    if (method_.agree_every && ++since_ >= method_.agree_every) {
+      since_ = 0;
+      double all = 0, least = kNever;
+      for (const Rank& r : ranks_) {
+        all = std::max(all, r.release);
+        least = std::min(least, std::max(0.0, r.wake - r.release));
+      }
+      all += job_.few_bytes;
+      for (Rank& r : ranks_) {
+        r.release = all;
+        r.wake = all + least;
+      }
+    }
+    for (Rank& r : ranks_) {
+      r.stage = kAgree;
+      r.at = r.agreed;
+    }
+    if (whole) end_step(job_.offloaded ? device_ : end);
+  }
+
+  double late(Rank& r, int i) {
+    return draw(r, pools_[i / job_.pool_ranks].busy ? job_.wake_busy : job_.wake);
+  }
+
+  // Places what is ready on all ranks, one after another; where the last transfer ends.
+  double transfers(double begin, int common) {
+    double end = begin;
+    if (method_.bins) {
+      for (int b = 0; b < method_.bins; ++b) {
+        if (bin_sent_[b] || bin_phase_[b] >= common) continue;
+        bin_sent_[b] = 1;
+        end = transfer(end, bin_bytes_[b], bin_tensors_[b]);
+      }
+      return end;
+    }
+    double bytes = 0;
+    int fused = 0;
+    for (int t = 0; t < job_.tensors; ++t) {
+      if (job_.ready[t] < phases_sent_ || job_.ready[t] >= common) continue;
+      if (fused && bytes + job_.bytes[t] > job_.fusion_threshold) {
+        end = transfer(end, bytes, fused);
+        bytes = 0;
+        fused = 0;
+      }
+      bytes += job_.bytes[t];
+      ++fused;
+    }
+    if (fused) end = transfer(end, bytes, fused);
+    phases_sent_ = std::max(phases_sent_, common);
+    return end;
+  }
+
+  double transfer(double from, double bytes, int tensors) {
+    const double begin = job_.offloaded ? std::max(from, device_) : from;
+    double seconds = job_.start + job_.per_byte * bytes;
+    if (tensors > 1) seconds += job_.copy_per_byte * bytes;
+    device_ = begin + seconds;
+    sent_ += tensors;
+    ++totals.batches;
+    totals.transfer += seconds;
+    return device_;
+  }
+
+  // All have come with a bin's tensors (TOPO).
+  void send_bin() {
+    double come = 0;
+    for (const Rank& r : ranks_) come = std::max(come, r.started + job_.cycle_seconds);
+    const double end = transfer(come, bin_bytes_[bin_], bin_tensors_[bin_]);
+    ++totals.cycles;
+    for (int i = 0; i < job_.ranks; ++i) {
+      Rank& r = ranks_[i];
+      const double from = r.started + job_.cycle_seconds;
+      r.agreed = job_.offloaded ? from : come;
+      r.release = job_.offloaded ? from : end;
+      note(i, kWait, r.started, r.agreed);
+      if (r.release > r.agreed) note(i, kTransfer, r.agreed, r.release);
+      r.stage = kAgree;
+      r.at = r.agreed;
+    }
+    if (++bin_ == method_.bins) {
+      bin_ = 0;
+      end_step(end);
+    }
+  }
+
+  void end_step(double end) {
+    const double from = ends.empty() ? 0 : ends.back();
+    double sum = 0, slowest = 0;
+    for (Rank& r : ranks_) {
+      sum += r.ready - from;
+      slowest = std::max(slowest, r.ready - from);
+      r.begin = end;
+      r.popped_before = 0;
+    }
+    totals.compute += sum;
+    totals.slowest += slowest;
+    ends.push_back(end);
+    sent_ = 0;
+    phases_sent_ = 0;
+    std::fill(bin_sent_.begin(), bin_sent_.end(), 0);
+    if (++step_ == warmup_) {
+      totals = Totals{};
+      for (const Rank& r : ranks_) cpu_before_ += r.cpu;
+    }
+  }
+
+  const Job job_;
+  const Method method_;
+  const int last_step_, warmup_, drawn_;
+  const double compute_cores_;
+  std::vector<Rank> ranks_;
+  std::vector<Pool> pools_;
+  std::vector<double> bin_bytes_;
+  std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_;
+  int last_phase_ = 0, step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
+  double device_ = 0, cpu_before_ = 0;
+};
+
+}  // namespace dltune::ranks

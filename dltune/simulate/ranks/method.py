@@ -1,0 +1,85 @@
+"""How Horovod's background threads agree: the original, and the methods of thesis section 6.3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dltune.simulate.ranks.job import Job
+
+
+@dataclass(frozen=True)
+class Method:
+    """`agree_every`: GS, all ranks take the least sleep, every so many cycles.
+    `between_tests`: NBCS, seconds slept between two tests of the caches' allreduce.
+    `reserved`: SCP, cores of a pool that only background threads may use, and they only those.
+    `bins`: tensors that travel together once the last is there; in this order where `synchronized`
+    is false. `synchronized`: false is TOPO as the thesis has it, one wake-up for each bin and no
+    synchronization of caches; bins with it are those of stock Horovod's groups.
+    """
+
+    name: str
+    agree_every: int | None = None
+    between_tests: float | None = None
+    reserved: float = 0.0
+    bins: tuple[tuple[int, ...], ...] | None = None
+    synchronized: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        if self.agree_every is not None and self.agree_every < 1:
+            raise ValueError("ranks agree every cycle at most")
+        if self.between_tests is not None and self.between_tests <= 0:
+            raise ValueError("a sleep between tests takes time")
+        if self.reserved < 0:
+            raise ValueError("reserved cores are not negative")
+        if not self.synchronized and self.bins is None:
+            raise ValueError("without synchronization there are bins")
+
+
+ORIGINAL = Method("original")
+
+
+def gs(every: int = 1) -> Method:
+    """Section 6.3.1; every cycle was best there."""
+    return Method("gs", agree_every=every)
+
+
+def nbcs(between_tests: float) -> Method:
+    """Section 6.3.2."""
+    return Method("nbcs", between_tests=between_tests)
+
+
+def scp(reserved: float) -> Method:
+    """Section 6.3.3."""
+    return Method("scp", reserved=reserved)
+
+
+def topo(bins: Sequence[Sequence[int]], *, synchronized: bool = False) -> Method:
+    """Section 6.3.4."""
+    return Method("topo", bins=tuple(map(tuple, bins)), synchronized=synchronized)
+
+
+def scp_topo(
+    reserved: float, bins: Sequence[Sequence[int]], *, synchronized: bool = False
+) -> Method:
+    """Section 6.4.1."""
+    return replace(topo(bins, synchronized=synchronized), name="scp-topo", reserved=reserved)
+
+
+def fused(job: Job) -> tuple[tuple[int, ...], ...]:
+    """Bins up to the fusion threshold of tensors that become ready together: what TOPO may fuse
+    without making a tensor wait for a later one."""
+    bins: list[tuple[int, ...]] = []
+    for phase in job.phases:
+        current: list[int] = []
+        size = 0
+        for tensor in phase.tensors:
+            if current and size + job.tensors[tensor] > job.fusion_threshold:
+                bins.append(tuple(current))
+                current, size = [], 0
+            current.append(tensor)
+            size += job.tensors[tensor]
+        if current:
+            bins.append(tuple(current))
+    return tuple(bins)
