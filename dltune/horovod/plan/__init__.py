@@ -1,0 +1,1 @@
+"""Planning a Horovod job: cores, tensor order and bins, sleeps, knobs."""
