@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "One HTML page of profiles, plans and results; timelines for Perfetto.",
     "compare": "What got slower or faster between two profiles or two bench results.",
     "io-report": "Why reading the data is slow: a running job, or a file read in every way.",
+    "horovod-report": "What Horovod's background threads do to a job of several ranks.",
     "gate": "Hold performance limits: against another revision, or against a baseline.",
     "lmdb": "Where the records of an LMDB file lie, its keys, and whether it is sound.",
 }

@@ -75,8 +75,10 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rank, watched for `seconds`.
 
     `cpu` of the whole process. `bound`: the launcher cut the process to less than the node's cores.
-    `threads` with the most CPU time first. `ended`: its exit code or signal (negative), None while
-    it ran on. `horovod`, `mpi`: versions. `settings`: HOROVOD_* and what Open MPI was told.
+    `threads` with the most CPU time first. `horovod`, `mpi`: versions. `settings`: HOROVOD_* and
+    what Open MPI was told. `ended_after`: seconds from the watch's begin, None while it ran on;
+    `ended`: its exit code or signal (negative), None also where the kernel tells it to nobody else.
+    `error`: the exception that ended it. `stuck`: where it hung, when it did.
     """
 
     rank: int
@@ -99,6 +101,9 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cycles: Cycles | None
     ended: int | None
     unseen: tuple[str, ...]
+    ended_after: float | None = None
+    error: str | None = None
+    stuck: str | None = None
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,7 +152,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`cores`: what the job could use on each host, by host name. `machine`: the fingerprint of
-    the machine on which the report was made."""
+    the machine on which the report was made. `watching`: share of one CPU that it took to watch."""
 
     schema: str
     created: str
@@ -160,6 +165,7 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: tuple[Rank, ...]
     timeline: Timeline | None
     findings: tuple[Finding, ...]
+    watching: float | None = None
 
 
 def load(path: Path) -> Horovod:

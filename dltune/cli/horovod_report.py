@@ -1,0 +1,196 @@
+"""`dltune horovod-report`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.horovod import Horovod, Timeline
+    from dltune.horovod.watch.watch import Watch
+
+PID_SECONDS = 20.0
+
+
+@click.command("horovod-report")
+@click.option("--pid", type=click.IntRange(min=1), help="Watch this rank, or this launcher's.")
+@click.option(
+    "--timeline",
+    type=click.Path(path_type=Path),
+    help="Read Horovod's own timeline. With CMD: have rank 0 write it there, cycles marked.",
+)
+@click.option("--merge", is_flag=True, help="Put reports together: their files instead of CMD.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1.0),
+    help="Watch so long [the whole job; with --pid 20 s].",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    pid: int | None,
+    timeline: Path | None,
+    merge: bool,
+    seconds: float | None,
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> None:
+    """What Horovod's background threads do to a job of several ranks.
+
+    Watches the ranks from outside and never stops them: which thread of each is Horovod's, what it
+    and the others use of the cores, what they wait for. Starts CMD (horovodrun, mpirun) as it is,
+    or looks at ranks that run.
+    """
+    from dltune.cli import interrupts
+    from dltune.documents.files import claim
+
+    if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
+        raise UsageError(
+            "name one thing to look at",
+            remedy="a command after --, or --pid PID, or --timeline FILE, or --merge FILES",
+        )
+    with interrupts.reported(), contextlib.ExitStack() as stack:
+        kept = stack.enter_context(claim(output, overwrite=overwrite)) if output else None
+        code = 0
+        if merge:
+            document = _merge(job, timeline)
+        elif pid is not None:
+            document = _watch_process(pid, seconds or PID_SECONDS, timeline)
+        elif job:
+            document, code = _watch_job(job, seconds, timeline)
+        else:
+            assert timeline is not None
+            document = _read(timeline)
+        if kept:
+            kept.write(document)
+    _show(document, as_json)
+    if output:
+        click.echo(f"written to {output}", err=as_json)
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
+
+
+def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
+    from dltune.horovod.watch.merge import merged
+
+    if len(files) < 2 or timeline is not None:
+        raise UsageError(
+            "--merge puts at least two reports together, and nothing else",
+            remedy="dltune horovod-report --merge a.json b.json -o all.json",
+        )
+    return merged([Path(name) for name in files])
+
+
+def _read(path: Path) -> Horovod:
+    from dltune.horovod import timeline
+    from dltune.horovod.watch.document import made
+
+    return made(command=(), cores={}, partial=False, found=(), timeline=timeline.read(path))
+
+
+def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
+    from dltune.cli.horovod_live import live
+    from dltune.horovod.watch.watch import Watch
+    from dltune.io.report import processes
+    from dltune.io.report.processes import Tree
+
+    with Watch(Tree(pid)) as watch:
+        command = tuple(processes.command(pid).split(" "))
+        with live(watch, f"pid {pid}") as tell:
+            partial = _run(watch, seconds, lambda: watch.shut_out, tell, time.sleep)
+        return _assembled(watch, command, timeline, partial)
+
+
+def _watch_job(
+    job: tuple[str, ...], seconds: float | None, timeline: Path | None
+) -> tuple[Horovod, int]:
+    """The report, and the job's exit code; 0 for a job that dltune ended."""
+    import shlex
+
+    from dltune.cli.horovod_live import live
+    from dltune.horovod.watch.watch import Watch
+    from dltune.io.report.processes import Tree
+    from dltune.job.launch import Job
+
+    environment = {}
+    if timeline is not None:
+        environment = {
+            "HOROVOD_TIMELINE": str(timeline.resolve()),
+            "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+        }
+    # the job's own output goes to stderr: results have stdout for themselves
+    with Job(job, stdout=2, environment=environment, answer=lambda _: {"plugin": False}) as running:
+        with Watch(Tree(running.pid)) as watch, live(watch, shlex.join(job)) as tell:
+            events = running.events(0.05)
+
+            def wait(seconds: float) -> None:
+                until = time.monotonic() + seconds
+                for event in events:
+                    if event is not None:
+                        watch.hear(event.message)
+                    if time.monotonic() >= until:
+                        break
+
+            partial = _run(watch, seconds, lambda: running.exit_code is not None, tell, wait)
+        code = 0 if partial else running.exit_code or 0
+        try:
+            return _assembled(watch, job, timeline, partial), code
+        except UsageError as error:
+            if not code:
+                raise
+            raise JobFailed(
+                f"the job ended with exit code {code}; {error}", code, remedy=error.remedy
+            ) from None
+
+
+def _run(
+    watch: Watch,
+    seconds: float | None,
+    over: Callable[[], bool],
+    tell: Callable[[], None],
+    wait: Callable[[float], object],
+) -> bool:
+    """Whether a signal ended the watch."""
+    from dltune.cli import interrupts
+
+    try:
+        watch.run(seconds, over, tell, wait)
+    except interrupts.Ended:
+        return True
+    return False
+
+
+def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partial: bool) -> Horovod:
+    from dltune.horovod.watch.document import assemble
+
+    return assemble(watch, command, _timeline(watch, path), partial)
+
+
+def _timeline(watch: Watch, path: Path | None) -> Timeline | None:
+    """Its cycles are judged by what the ranks were told."""
+    from dltune.horovod import timeline
+    from dltune.horovod.watch.document import cycle_time
+
+    return None if path is None else timeline.read(path, cycle_time=cycle_time(watch))
+
+
+def _show(document: Horovod, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(document).decode())
+        return
+    from dltune.cli import horovod_tables
+
+    horovod_tables.show(document)

@@ -1,0 +1,216 @@
+"""What a watch saw of Horovod's ranks, as the document tells it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+from dltune import __version__
+from dltune.documents import horovod
+from dltune.documents.horovod import Evidence, Horovod, Rank, Role, ThreadUse, Timeline
+from dltune.errors import UsageError
+from dltune.horovod.watch import ranks
+from dltune.horovod.watch.diagnosis import diagnose
+from dltune.horovod.watch.usage import ThreadSeen
+from dltune.horovod.watch.watch import RankSeen, Watch
+
+BUILD = (
+    "build it for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
+    "--force-reinstall horovod"
+)
+
+
+def assemble(
+    watch: Watch, command: Sequence[str], timeline: Timeline | None, partial: bool
+) -> Horovod:
+    """The document of a watch, with what follows from it. Raises UsageError when it saw no rank."""
+    seen = of_job(watch)
+    if not seen:
+        raise nothing(watch)
+    host = seen[0].identity.host
+    return made(
+        command=tuple(command),
+        cores={host: ranks.cores()},
+        partial=partial,
+        found=tuple(sorted((_rank(one, watch) for one in seen), key=lambda rank: rank.rank)),
+        timeline=timeline,
+        watching=watch.cpu / max(watch.ended - watch.began, 1e-9),
+    )
+
+
+def made(
+    *,
+    command: tuple[str, ...],
+    cores: dict[str, int],
+    partial: bool,
+    found: tuple[Rank, ...],
+    timeline: Timeline | None,
+    watching: float | None = None,
+) -> Horovod:
+    """A document with today's date, and its findings."""
+    from dltune.machine.topology import local
+
+    machine = local()
+    report = Horovod(
+        schema=horovod.SCHEMA,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dltune=__version__,
+        command=command,
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=cores,
+        partial=partial,
+        ranks=found,
+        timeline=timeline,
+        findings=(),
+        watching=watching,
+    )
+    return diagnose(report)
+
+
+def cycle_time(watch: Watch) -> float:
+    """Seconds of HOROVOD_CYCLE_TIME in the job; Horovod's own where it does not say."""
+    for seen in of_job(watch):
+        told = seen.told.settings if seen.told else seen.identity.settings
+        return ranks.cycle_time(told)
+    return ranks.CYCLE_TIME
+
+
+def of_job(watch: Watch) -> list[RankSeen]:
+    """One process for each rank: that with a background thread, else the first. What a rank forks
+    has its library and its number too."""
+    best: dict[int, RankSeen] = {}
+    for seen in watch.ranks.values():
+        if seen.background is None and not seen.numbered:
+            continue
+        number = seen.told.rank if seen.told else seen.identity.rank
+        known = best.get(number)
+        if known is None or (known.background is None and seen.background is not None):
+            best[number] = seen
+    return list(best.values())
+
+
+def nothing(watch: Watch) -> UsageError:
+    """Why no rank was seen."""
+    if watch.without:
+        reason = next(iter(watch.without.values()))
+        return UsageError(
+            f"no rank was seen: the job cannot import horovod.tensorflow ({reason})",
+            remedy=BUILD,
+        )
+    if watch.denied:
+        pid, user = next(iter(watch.denied.items()))
+        return UsageError(
+            f"pid {pid} belongs to {user}: the kernel shows its libraries and its threads' stacks "
+            "to that user and to root alone",
+            remedy=f"run dltune horovod-report as {user} or as root",
+        )
+    root, others = watch.tree.root, len(watch.looked) - 1
+    under = f" and its {others} descendants have" if others > 0 else " has"
+    why = "".join(f"; {sentence}" for sentence in sorted(watch.amiss))
+    return UsageError(
+        f"no rank was seen in {watch.ended - watch.began:.0f} s: pid {root}{under} not loaded "
+        f"Horovod's library{why}",
+        remedy=BUILD
+        if why
+        else "name a rank, or the launcher while its ranks run; give them time with --seconds",
+    )
+
+
+def _rank(seen: RankSeen, watch: Watch) -> Rank:
+    identity, told = seen.identity, seen.told
+    seconds = max(seen.until - seen.since, 1e-9)
+    threads = tuple(
+        sorted(
+            (
+                _use(tid, thread, _role(seen, tid, thread), seconds)
+                for (tid, _), thread in seen.threads.items()
+            ),
+            key=lambda use: -use.cpu,
+        )
+    )
+    controller = told.controller if told else identity.controller
+    evidence: list[Evidence] = []
+    if told and told.threads:
+        evidence.append("init")
+    if seen.stack is not None:
+        evidence.append("stack")
+    cpus = max((t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid), default=())
+    return Rank(
+        rank=told.rank if told else identity.rank,
+        size=told.size if told else identity.size,
+        local_rank=told.local_rank if told else identity.local_rank,
+        local_size=told.local_size if told else identity.local_size,
+        host=identity.host,
+        pid=seen.pid,
+        seconds=seconds,
+        controller=controller,
+        horovod=identity.library.version if identity.library else None,
+        mpi=identity.mpi if controller == "mpi" else None,
+        settings=ranks.settings(told.settings) if told else identity.settings,
+        evidence=tuple(evidence),
+        background=seen.background if seen.background in {t.tid for t in threads} else None,
+        cpu=max(0.0, seen.cpu[1] - seen.cpu[0]) / seconds,
+        cpus=tuple(sorted(cpus)),
+        bound=bool(cpus) and frozenset(cpus) < ranks.node(),
+        threads=threads,
+        cycles=None,
+        ended=None if seen.ended_at is None else seen.ending.code,
+        ended_after=None if seen.ended_at is None else seen.ended_at - watch.began,
+        error=watch.fell[seen.pid].error if seen.pid in watch.fell else None,
+        unseen=tuple(_unseen(seen)),
+    )
+
+
+def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> Role:
+    """As its stack says, else as the job does."""
+    if tid == seen.background:
+        return "background"
+    if thread.told and thread.told.role != "background":
+        return thread.told.role
+    if seen.told and tid in seen.told.threads:
+        return "helper"
+    return "other"
+
+
+def _use(tid: int, thread: ThreadSeen, role: Role, seconds: float) -> ThreadUse:
+    used = thread.used()
+    ticks = used.user + used.system
+    return ThreadUse(
+        tid=tid,
+        name=thread.told.name if thread.told else thread.last.comm,
+        role=role,
+        cpu=used.cpu / seconds,
+        # the scheduler counts nanoseconds, but tells user and system in ticks
+        user=used.cpu * (used.user / ticks if ticks else 1.0) / seconds,
+        system=used.cpu * (used.system / ticks if ticks else 0.0) / seconds,
+        wait=None if used.queued is None else used.queued / seconds,
+        voluntary=used.voluntary / seconds,
+        involuntary=used.involuntary / seconds,
+        cpus=tuple(sorted(used.cpus)),
+        born=thread.born,
+    )
+
+
+def _unseen(seen: RankSeen) -> Iterator[str]:
+    if seen.refused:
+        yield f"roles of threads and the background thread's stack: {seen.refused}"
+    library = seen.identity.library
+    if library and not library.loop:
+        yield (
+            "the background thread by its stack: Horovod's library is stripped of the symbols "
+            f"that tell it ({library.path})"
+        )
+    elif seen.stack is None and seen.background is None:
+        yield "the background thread: hvd.init() has not run, or Horovod was shut down"
+    if seen.told and seen.told.threads and seen.stack not in (None, seen.told.threads[0]):
+        yield (
+            f"which thread is the background one: by its stack it is {seen.stack}, but the first "
+            f"that hvd.init() added is {seen.told.threads[0]}; the figures are those of the first"
+        )
+    unknown = [tid for tid, thread in seen.current() if thread.told is None]
+    if unknown and not seen.refused:
+        yield (
+            f"what {len(unknown)} threads are there for: they were never at rest when looked at "
+            f"({', '.join(map(str, unknown[:5]))})"
+        )

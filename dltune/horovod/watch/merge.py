@@ -1,0 +1,57 @@
+"""Reports of ranks on several hosts as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import horovod
+from dltune.documents.horovod import Horovod
+from dltune.errors import UsageError
+from dltune.horovod.watch.diagnosis import diagnose
+from dltune.horovod.watch.document import made
+
+
+def merged(paths: Sequence[Path]) -> Horovod:
+    """All ranks of all reports, with what follows from them together.
+
+    Raises UsageError when one cannot be read, when a rank is in two of them, when they disagree on
+    how many ranks there are, or when two have a timeline.
+    """
+    reports = [(path, horovod.load(path)) for path in paths]
+    owner: dict[int, Path] = {}
+    sizes: dict[int, Path] = {}
+    for path, report in reports:
+        for rank in report.ranks:
+            if rank.rank in owner:
+                raise UsageError(
+                    f"rank {rank.rank} is in {owner[rank.rank]} and in {path}",
+                    remedy="merge reports of one job, one from each host",
+                )
+            owner[rank.rank] = path
+            sizes.setdefault(rank.size, path)
+    if len(sizes) > 1:
+        told = " but ".join(f"{path} is of a job of {size} ranks" for size, path in sizes.items())
+        raise UsageError(told, remedy="merge reports of one job")
+    timelines = [(path, report.timeline) for path, report in reports if report.timeline]
+    if len(timelines) > 1:
+        raise UsageError(
+            f"{timelines[0][0]} and {timelines[1][0]} both have a timeline",
+            remedy="rank 0 alone writes one: make the others without --timeline",
+        )
+    first = reports[0][1]
+    cores: dict[str, int] = {}
+    for _, report in reports:
+        cores |= report.cores
+    whole = made(
+        command=first.command,
+        cores=cores,
+        partial=any(report.partial for _, report in reports),
+        found=tuple(sorted((r for _, one in reports for r in one.ranks), key=lambda r: r.rank)),
+        timeline=timelines[0][1] if timelines else None,
+    )
+    return diagnose(
+        msgspec.structs.replace(whole, machine=first.machine, machine_name=first.machine_name)
+    )

@@ -1,0 +1,132 @@
+"""A process as a rank of a Horovod job: its number, what it runs with, the cores it may use."""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents.plan_allreduce import Controller
+from dltune.errors import UsageError
+from dltune.horovod.watch.library import Library
+from dltune.horovod.watch.memory import Mapping as Mapped
+from dltune.machine.ranks import local_rank
+from dltune.machine.world import world
+
+# what a launcher tells each rank for itself, and what must not be told further
+_LAUNCHERS = re.compile(
+    r"HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_|CROSS_|GLOO_RENDEZVOUS)"
+    r"|OMPI_MCA_(orte_|ess|pmix|shmem_RUNTIME|initial_wdir|rmaps_base_oversubscribe|mpi_oversub)"
+    r"|.*(SECRET|KEY)"
+)
+# seconds of a cycle when nobody sets it (operations.cc of Horovod 0.28)
+CYCLE_TIME = 1e-3
+# the variables that make a process a rank of a job
+NUMBERS = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
+_TOLD = ("HOROVOD_", "OMPI_MCA_", "MPIR_CVAR_")
+_MPI_VERSION = re.compile(r"\(?(Open MPI|MPICH|Intel\(R\) MPI)\b\D*(\d[\w.]*)")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """As `documents.horovod.Rank`. `library`: None for a rank without Horovod's."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    controller: Controller | None
+    mpi: str | None
+    settings: dict[str, str]
+    library: Library | None
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What the process was started with. Raises OSError when it may not be seen."""
+    data = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    return dict(pair.partition("=")[::2] for pair in data.split("\0") if "=" in pair)
+
+
+def identify(
+    pid: int, environ: Mapping[str, str], mapped: Sequence[Mapped], library: Library | None
+) -> Identity:
+    """Raises UsageError when the environment names two ranks, or half of one."""
+    try:
+        where, here = world(environ), local_rank(environ)
+    except UsageError as error:
+        raise UsageError(f"pid {pid}: {error}", remedy=error.remedy) from None
+    libmpi = next((m.path for m in mapped if re.search(r"/libmpi(ch)?\.so[^/]*$", m.path)), None)
+    return Identity(
+        rank=where.rank,
+        size=where.size,
+        local_rank=here.rank if here else 0,
+        local_size=here.size if here else 1,
+        host=socket.gethostname(),
+        controller=_controller(environ, libmpi),
+        mpi=_mpi_version(libmpi) if libmpi else None,
+        settings=settings(environ),
+        library=library,
+    )
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Horovod and MPI were told, without what each launcher tells each rank."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(_TOLD) and not _LAUNCHERS.match(name)
+    }
+
+
+def cycle_time(told: Mapping[str, str]) -> float:
+    """Seconds of HOROVOD_CYCLE_TIME, which is in milliseconds."""
+    try:
+        return max(0.0, float(told["HOROVOD_CYCLE_TIME"]) * 1e-3)
+    except (KeyError, ValueError):
+        return CYCLE_TIME
+
+
+@functools.cache
+def node() -> frozenset[int]:
+    """The CPUs that this control group may use: a launcher's binding does not change these."""
+    from dltune.machine.topology import survey
+
+    found = survey()
+    return found.cpuset or frozenset().union(*found.host_cores)
+
+
+def cores() -> int:
+    """Physical cores of the node, within the control group's."""
+    from dltune.machine.topology import survey
+
+    found = survey()
+    allowed = node()
+    return sum(1 for core in found.host_cores if core & allowed)
+
+
+def _controller(environ: Mapping[str, str], libmpi: str | None) -> Controller:
+    told = environ.get("HOROVOD_CONTROLLER", "").lower()
+    if told in ("mpi", "gloo"):
+        return "gloo" if told == "gloo" else "mpi"
+    # Horovod's own choice: MPI where it was built with it
+    return "mpi" if libmpi else "gloo"
+
+
+@functools.lru_cache(maxsize=8)
+def _mpi_version(libmpi: str) -> str | None:
+    """What the launcher that was installed with the library says of itself, such as
+    "Open MPI 4.1.8"."""
+    launcher = Path(libmpi).parent.parent / "bin" / "mpirun"
+    try:
+        told = subprocess.run(
+            [str(launcher), "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _MPI_VERSION.search(told)
+    return f"{found[1]} {found[2]}" if found else None

@@ -1,0 +1,98 @@
+"""What a thread is there for, told by its name and its stack.
+
+TensorFlow gives each thread a name, but the kernel takes none of more than 15 letters, so that
+those of "tf_data_private_threadpool" and "tf_numa_-1_Eigen" bear the process's own. The whole name
+stays where TensorFlow put it (`ThreadParams`), and the thread's first frame points there.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.horovod import Role
+from dltune.horovod.watch.library import Library
+from dltune.horovod.watch.memory import Mapping, Memory
+
+# what the thread is called that writes Horovod's timeline
+WRITER = "horovod timeline"
+_NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
+_STRING = struct.Struct("=QQ")
+_HIGHEST = 1 << 47
+# libraries of MPI and of what it stands on
+_MPI = re.compile(
+    r"/(libmpi|libopen-(rte|pal)|libpmix|libprrte|libevent|libhwloc|libucp|libucs|libuct|libfabric"
+    r"|libpsm2|libibverbs|libmlx5|libmpich|mca_)[^/]*$"
+)
+_PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
+
+
+@dataclass(frozen=True)
+class Told:
+    """`name`: in full."""
+
+    role: Role
+    name: str
+
+
+class Roles:
+    """The roles of one process's threads."""
+
+    def __init__(self, pid: int, mapped: Sequence[Mapping], library: Library | None) -> None:
+        self._pid = pid
+        self._loop = library.loop if library else ()
+        self._writer = library.writer if library else ()
+        code = [mapping for mapping in mapped if mapping.executable]
+        self._helpers = [range(m.start, m.end) for m in code if _MPI.search(m.path)]
+        self._helpers += library.code if library else ()
+        self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
+
+    def tell(self, memory: Memory, tid: int, comm: str) -> Told | None:
+        """A thread's role; None when it must be looked at again, because it runs now."""
+        if tid == self._pid:
+            return Told("python", comm)
+        stack = memory.stack(tid)
+        if stack is None:
+            return None
+        if _returns(memory, stack, self._loop):
+            return Told("background", comm)
+        name = comm if _NAME.match(comm.encode()) else _own_name(memory, stack) or comm
+        if name.startswith("tf_data"):
+            return Told("input", name)
+        if _NAME.match(name.encode()):
+            return Told("compute", name)
+        if _returns(memory, stack, self._writer):
+            return Told("helper", WRITER)
+        if _returns(memory, stack, self._helpers):
+            return Told("helper", comm)
+        return Told("python" if _returns(memory, stack, self._python) else "other", comm)
+
+
+def _returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
+    """Whether a function in these addresses has called what the thread does now."""
+    if not code:
+        return False
+    first, last = min(part.start for part in code), max(part.stop for part in code)
+    return any(
+        any(word in part for part in code) and memory.is_return(word)
+        for word in stack
+        if first < word < last
+    )
+
+
+def _own_name(memory: Memory, stack: Sequence[int]) -> str | None:
+    """The name in the std::string that a thread's first frame points to."""
+    for word in dict.fromkeys(stack):
+        if word & 7 or not 0 < word < _HIGHEST:
+            continue
+        data = memory.read(word, _STRING.size)
+        if len(data) < _STRING.size:
+            continue
+        at, size = _STRING.unpack(data)
+        if 3 < size < 100 and at < _HIGHEST:
+            text = memory.read(at, size)
+            if _NAME.fullmatch(text):
+                return text.decode()
+    return None

@@ -1,0 +1,273 @@
+"""Horovod's ranks among the processes of a job, watched for a time.
+
+Processes are looked at for Horovod's library; those that have it, and a background thread or a
+rank's number, are ranks. Of these all threads are counted. Each kind of look keeps its own pace, so
+that all together stay well below a hundredth of one CPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dltune.horovod.watch import library, ranks, usage
+from dltune.horovod.watch.ending import Ending
+from dltune.horovod.watch.memory import Mapping, Memory, mappings
+from dltune.horovod.watch.ranks import Identity
+from dltune.horovod.watch.roles import Roles
+from dltune.horovod.watch.usage import ThreadSeen
+from dltune.io.report import processes
+from dltune.io.report.pace import Pace
+from dltune.io.report.processes import Tree
+from dltune.job import messages
+
+# least seconds between two looks of a kind, and the share of one CPU that it may take
+MEMBERS, COUNTS, ROLES = (1.0, 0.001), (1.0, 0.003), (0.5, 0.001)
+# looks at a thread that always ran, after which its role is taken from its name
+PATIENCE = 200
+TELL_SECONDS = 1.0
+
+Key = tuple[int, int]  # a thread's or process's number, and when it began
+
+
+@dataclass
+class RankSeen:
+    """A process with Horovod's library.
+
+    `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
+    of the process at these times. `stack`: the thread that stands in the background loop. `told`:
+    what the job itself said of hvd.init(). `refused`: why its memory may not be read.
+    """
+
+    pid: int
+    identity: Identity
+    numbered: bool
+    roles: Roles
+    since: float
+    until: float
+    cpu: tuple[float, float]
+    ending: Ending
+    threads: dict[Key, ThreadSeen] = field(default_factory=dict)
+    running: set[Key] = field(default_factory=set)
+    looks: dict[Key, int] = field(default_factory=dict)
+    stack: int | None = None
+    told: messages.Horovod | None = None
+    ended_at: float | None = None
+    refused: str | None = None
+
+    @property
+    def background(self) -> int | None:
+        """Its background thread; by its stack where the two ways disagree: that is what it does."""
+        if self.stack is None and self.told and self.told.threads:
+            return self.told.threads[0]
+        return self.stack
+
+    def current(self) -> Iterator[tuple[int, ThreadSeen]]:
+        for key in self.running:
+            yield key[0], self.threads[key]
+
+
+class Watch:
+    """Use as a context manager. `tree`: the processes of the job.
+
+    `denied`: processes that may not be looked into, with their users. `without`: why a process
+    could not import Horovod. `fell`: exceptions that ended ranks. `amiss`: what is wrong with
+    Horovod beside a TensorFlow that runs without it.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.ranks: dict[Key, RankSeen] = {}
+        self.denied: dict[int, str] = {}  # pid: user
+        self.without: dict[int, str] = {}
+        self.fell: dict[int, messages.Fell] = {}
+        self.began = self.ended = time.monotonic()
+        self.looks = 0
+        self.looked: set[Key] = set()
+        self.amiss: set[str] = set()
+        self._sizes: dict[Key, int] = {}
+        self._told: dict[int, messages.Horovod] = {}
+        self._members, self._counts, self._roles = Pace(*MEMBERS), Pace(*COUNTS), Pace(*ROLES)
+        self._alive = True
+        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._cpu = time.process_time()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for rank in self.ranks.values():
+            rank.ending.close()
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU that watching has taken."""
+        return time.process_time() - self._cpu
+
+    @property
+    def shut_out(self) -> bool:
+        """Nothing of the job may be looked into."""
+        return bool(self.denied) and len(self.denied) == len(self.looked)
+
+    def hear(self, message: object) -> None:
+        """What the bootstrap in a rank tells of Horovod."""
+        if isinstance(message, messages.Horovod):
+            self._told[message.pid] = message
+            for rank in self.ranks.values():
+                if rank.pid == message.pid:
+                    rank.told = message
+        elif isinstance(message, messages.NoHorovod):
+            self.without[message.pid] = message.reason
+        elif isinstance(message, messages.Fell):
+            self.fell[message.pid] = message
+
+    def run(
+        self,
+        seconds: float | None,
+        over: Callable[[], bool],
+        tell: Callable[[], None],
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Look until `seconds` have passed, all processes have ended or `over` says so. `tell` is
+        called about once a second, `wait` to let time pass."""
+        told = self.began
+        try:
+            while True:
+                now = time.monotonic()
+                if self._members.due <= now:
+                    self._look(self._members, self._find)
+                    if not self._alive:
+                        break
+                if self._counts.due <= now:
+                    self._look(self._counts, self._count)
+                if self._roles.due <= now:
+                    self._look(self._roles, self._tell_roles)
+                self._note_endings()
+                self.ended = time.monotonic()
+                if now - told >= TELL_SECONDS:
+                    told = now
+                    tell()
+                if over() or (seconds is not None and now - self.began >= seconds):
+                    break
+                due = min(self._members.due, self._counts.due, self._roles.due)
+                wait(min(max(due - time.monotonic(), 0.001), 0.1))
+        finally:
+            self._count()
+            self._note_endings()
+            self.ended = time.monotonic()
+
+    def _look(self, pace: Pace, look: Callable[[], None]) -> None:
+        pace.begin()
+        look()
+        pace.end()
+        self.looks += 1
+
+    def _find(self) -> None:
+        members = self.tree.refresh()
+        self._alive = bool(members)
+        for pid in members:
+            key = (pid, self.tree.started(pid))
+            if key not in self.ranks and pid not in self.denied:
+                self._search(key)
+
+    def _search(self, key: Key) -> None:
+        """Whether a process has loaded Horovod's library since its address space last grew."""
+        pid = key[0]
+        self.looked.add(key)
+        size = int((processes.read(f"/proc/{pid}/statm") or b"0").split()[0])
+        if size == self._sizes.get(key):
+            return
+        self._sizes[key] = size
+        try:
+            mapped = mappings(pid)
+            found = library.find(pid, mapped)
+            if found is None:
+                self._note_tensorflow(pid, mapped)
+                return
+            environ = ranks.environment(pid)
+            ending = Ending(pid, may_look=True)
+        except PermissionError:
+            self.denied[pid] = processes.owner(pid)
+            return
+        except OSError:
+            return  # it has ended
+        identity = ranks.identify(pid, environ, mapped, found)
+        now = time.monotonic()
+        cpu = usage.process_cpu(pid) or 0.0
+        self.ranks[key] = RankSeen(
+            pid=pid,
+            identity=identity,
+            numbered=any(name in environ for name in ranks.NUMBERS),
+            roles=Roles(pid, mapped, found),
+            since=now,
+            until=now,
+            cpu=(cpu, cpu),
+            ending=ending,
+            told=self._told.get(pid),
+        )
+        self._counts.soon()
+        self._roles.soon()
+
+    def _note_tensorflow(self, pid: int, mapped: Sequence[Mapping]) -> None:
+        """What of Horovod stands beside the TensorFlow of a process that has not loaded it."""
+        for mapping in mapped:
+            if "/tensorflow/libtensorflow_framework" in mapping.path:
+                packages = Path(mapping.path).parent.parent
+                folder = Path(f"/proc/{pid}/root{packages}/horovod")
+                if not folder.is_dir():
+                    self.amiss.add(f"{packages} has TensorFlow and no Horovod")
+                elif not list(folder.glob("tensorflow/mpi_lib*.so")):
+                    self.amiss.add(f"Horovod in {packages} is built without TensorFlow")
+
+    def _count(self) -> None:
+        for rank in self.ranks.values():
+            if rank.ended_at is not None:
+                continue
+            now = time.monotonic()
+            running = set()
+            for tid in processes.threads(rank.pid):
+                counts = usage.counts(rank.pid, tid)
+                if counts is None:
+                    continue
+                key = (tid, counts.started)
+                running.add(key)
+                if key in rank.threads:
+                    rank.threads[key].look(now, counts)
+                else:
+                    new = counts.started > self._clock and bool(rank.threads)
+                    rank.threads[key] = ThreadSeen(None if new else counts, counts, now)
+                    self._roles.soon()
+            cpu = usage.process_cpu(rank.pid)
+            if running and cpu is not None:
+                rank.until, rank.cpu = now, (rank.cpu[0], cpu)
+            rank.running = running or rank.running
+
+    def _tell_roles(self) -> None:
+        for rank in self.ranks.values():
+            unknown = [
+                key
+                for key in rank.running
+                if rank.threads[key].told is None and rank.looks.get(key, 0) < PATIENCE
+            ]
+            if not unknown or rank.ended_at is not None or rank.refused:
+                continue
+            try:
+                with Memory(rank.pid) as memory:
+                    for key in unknown:
+                        rank.looks[key] = rank.looks.get(key, 0) + 1
+                        thread = rank.threads[key]
+                        thread.told = rank.roles.tell(memory, key[0], thread.last.comm)
+                        if thread.told and thread.told.role == "background":
+                            rank.stack = key[0]
+            except PermissionError as error:
+                rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"
+            except OSError:
+                continue  # it has ended
+
+    def _note_endings(self) -> None:
+        for rank in self.ranks.values():
+            known = rank.ended_at is not None and rank.ending.code is not None
+            if not known and rank.ending.ended() and rank.ended_at is None:
+                rank.ended_at = time.monotonic()
