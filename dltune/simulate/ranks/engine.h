@@ -326,13 +326,15 @@ class Simulation {
       begin = std::max(begin, r.agreed);
       note(i, kWait, r.started, r.agreed);
     }
-    double end = transfers(begin, common);
+    const std::int64_t before = totals.batches;
+    const double end = transfers(begin, common);
+    const bool empty = totals.batches == before;
     ++totals.cycles;
-    if (end == begin) ++totals.empty;
+    totals.empty += empty;
     const bool whole = sent_ == job_.tensors;
     for (int i = 0; i < job_.ranks; ++i) {
       Rank& r = ranks_[i];
-      r.release = end == begin || job_.offloaded ? r.agreed : end;
+      r.release = empty || job_.offloaded ? r.agreed : end;
       if (r.release > r.agreed) note(i, kTransfer, r.agreed, r.release);
       r.wake = r.started + job_.cycle_time;
     }
