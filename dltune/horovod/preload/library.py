@@ -29,7 +29,8 @@ def build(launcher: Path | None = None, on_build: Callable[[], None] | None = No
     of the mpicc on PATH; $MPICC goes before both. Built when it is not in the cache, which
     `on_build` is told of.
 
-    Raises DltuneError without that MPI's mpicc and mpi.h or a C++ compiler, or when the build fails.
+    Raises DltuneError without that MPI's mpicc and mpi.h or a C++ compiler, or when it cannot be
+    built.
     """
     flags = _compile_flags(_mpicc(launcher))
     try:

@@ -26,10 +26,11 @@ struct Pmpi {
   MPI_Op band, min;
 };
 
-// Where a name is defined for the object that called us. Python loads its modules, and with them
-// MPI, out of the global scope, so that RTLD_NEXT alone does not find it.
+// What a name means to the object that called us. Python loads its modules, and with them MPI, out
+// of the global scope, so that RTLD_DEFAULT alone does not find it. RTLD_NEXT would miss the copies
+// of Open MPI's predefined objects that a linked program holds.
 inline void* mpi_symbol(const char* name, void* caller) {
-  if (void* found = dlsym(RTLD_NEXT, name)) return found;
+  if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
   Dl_info info;
   void* found = nullptr;
   if (dladdr(caller, &info)) {
