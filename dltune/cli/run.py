@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import OpPlan, Plan
     from dltune.job.launch import Job
+    from dltune.run.rank_outcome import RankOutcome
     from dltune.run.session import Outcome
 
 
@@ -37,7 +38,8 @@ def command(
     overwrite: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Run an unmodified job with a plan enforced: threads and cores of each op, and its co-runs.
+    """Run an unmodified job with a plan enforced: threads and cores of each op, and its co-runs;
+    cores, bins and sleeps of Horovod's background thread.
 
     The job's own output and exit code are passed on; a summary goes to stderr at the end. Under
     another thread count an op adds its floats in another order, as it does under TensorFlow's own
@@ -52,10 +54,11 @@ def command(
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.run.enforce import require_machine, threads_of
+    from dltune.run.horovod import Ranks
     from dltune.run.session import Session
 
     plan = documents.load(path)
-    if plan.io is None:
+    if plan.io is None and plan.allreduce is None:
         threads_of(plan)
     machine = topology.local()
     if not partial:
@@ -75,40 +78,56 @@ def command(
         if as_json:
             file = stack.enter_context(claim(as_json, overwrite=overwrite))
         environment = {"DLTUNE_PLAN": str(path.resolve())}
+        ranks: Ranks | None = None
         session: Session | None = None
-        if plan.threads is None:  # nothing for the plugin to do
-            running = stack.enter_context(
-                Job(job, environment={**environment, "DLTUNE_DISABLE": "1"})
-            )
-        else:
-            session = Session(plan, machine, partial=partial, say=_say)
+        if plan.allreduce is not None:
+            ranks = Ranks(plan, machine, partial=partial, say=_say)
+            environment |= ranks.environment(job)
+        if plan.threads is not None:
+            session = Session(plan, machine, partial=partial, say=_say, ranks=ranks)
             running = stack.enter_context(
                 Job(job, answer=session.answer, greet=session.greet, environment=environment)
             )
+        elif ranks:
+            running = stack.enter_context(
+                Job(job, answer=ranks.answer, greet=ranks.greet, environment=environment)
+            )
+        else:  # nothing for the plugin to do
+            running = stack.enter_context(
+                Job(job, environment={**environment, "DLTUNE_DISABLE": "1"})
+            )
         stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
+        outcomes: list[Outcome] = []
+        ranked: list[RankOutcome] = []
         with followed(plan.io, running.pid, _say):
-            outcomes = session.run(running) if session else _plain(running)
+            if session:
+                outcomes = session.run(running)
+                ranked = ranks.outcomes(running.exit_code) if ranks else []
+            elif ranks:
+                ranked = ranks.run(running)
+            else:
+                _plain(running)
         code = running.exit_code
     for outcome in outcomes:
         _show(outcome, plan)
+    for rank in ranked:
+        _show_rank(rank)
     if file:
         import msgspec
 
-        file.write_bytes(
-            msgspec.json.format(
-                msgspec.json.encode({"schema": "dltune.outcome/1", "processes": outcomes}), indent=1
-            )
-            + b"\n"
-        )
+        document = {"schema": "dltune.outcome/1", "processes": outcomes, "ranks": ranked}
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     if code:
-        raise JobFailed(f"the job ended with exit code {code}", code)
+        cause = ranks.cause() if ranks else None
+        raise JobFailed(
+            f"the job ended with exit code {code}" + (f": {cause}" if cause else ""), code
+        )
 
 
-def _plain(job: Job) -> list[Outcome]:
+def _plain(job: Job) -> None:
     """A job without the plugin, until it ends."""
     for _ in job.events(1.0):
         pass
-    return []
 
 
 def _say(text: str) -> None:
@@ -118,13 +137,17 @@ def _say(text: str) -> None:
 def _show_intent(plan: Plan, machine: Machine) -> None:
     from dltune.cli.tables import table
     from dltune.run.enforce import Handling, fit
+    from dltune.run.rank_outcome import intent
 
     for file in plan.io.files if plan.io else ():
         does = {"ahead": f"hints {file.ahead} bytes ahead of the job", "whole": "read once, whole"}
         click.echo(f"{file.path}: {does[file.follow] if file.follow else 'left alone'}")
+    if plan.allreduce:
+        for line in intent(plan.allreduce, machine):
+            click.echo(f"Horovod: {line}")
     if plan.threads is None:
         return
-    fitted = fit(plan, machine)
+    fitted = fit(plan, machine, plan.allreduce.threads if plan.allreduce else None)
     section = fitted.section
     click.echo(
         f"{section.strategy}: TensorFlow's own pools get intra-op {fitted.uniform.intra}, "
@@ -155,6 +178,13 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
 
     rows = [row(op) for op in sorted(section.ops, key=lambda op: -op.seconds)]
     table("", ("op", ">threads", "cores", ">predicted ms"), rows)
+
+
+def _show_rank(rank: RankOutcome) -> None:
+    for sentence in rank.enforced:
+        _say(f"rank {rank.rank}: {sentence}")
+    for sentence in rank.left:
+        _say(f"rank {rank.rank}: not enforced: {sentence}")
 
 
 def _show(outcome: Outcome, plan: Plan) -> None:

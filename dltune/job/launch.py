@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import msgspec
 
@@ -30,6 +31,12 @@ INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 GRACE_SECONDS = 10.0
 # bytes; a graph of a hundred thousand nodes takes a tenth of it
 LONGEST_MESSAGE = 1 << 28
+
+
+class HasFileno(Protocol):
+    """What can be waited for."""
+
+    def fileno(self) -> int: ...
 
 
 class Process:
@@ -147,11 +154,19 @@ class Job:
             ended = self._child.poll() is not None
             ready = self._selector.select(0.05 if ended else tick)
             for key, _ in ready:
-                yield from self._read(key.fileobj)
+                if key.data:
+                    self._selector.unregister(key.fileobj)
+                    key.data()
+                else:
+                    yield from self._read(key.fileobj)
             if not ready:
                 if ended:
                     return
                 yield None
+
+    def watch(self, source: HasFileno, ready: Callable[[], None]) -> None:
+        """Call `ready` once, within `events`, when `source` can be read."""
+        self._selector.register(source.fileno(), selectors.EVENT_READ, ready)
 
     def _read(self, source: object) -> Iterator[Event]:
         assert isinstance(source, socket.socket)
@@ -209,6 +224,9 @@ class Job:
             until = time.monotonic() + GRACE_SECONDS
             while self._group_alive() and time.monotonic() < until:
                 for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
+                    if key.data:
+                        self._selector.unregister(key.fileobj)
+                        continue
                     for _ in self._read(key.fileobj):
                         pass
         finally:

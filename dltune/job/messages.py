@@ -61,7 +61,7 @@ class Horovod(msgspec.Struct, tag="horovod", frozen=True):
 
 
 class NoHorovod(msgspec.Struct, tag="no_horovod", frozen=True):
-    """`horovod.tensorflow` could not be imported."""
+    """Horovod, or its part for TensorFlow, could not be imported."""
 
     pid: int
     reason: str

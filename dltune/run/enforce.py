@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Candidate, OpPlan, Plan, Threads, Uniform
+from dltune.documents.plan_allreduce import RankThreads
 from dltune.errors import UsageError
 from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine.placement import cores_for
@@ -97,16 +98,20 @@ class Fitted:
         return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)
 
 
-def fit(plan: Plan, machine: Machine) -> Fitted:
+def fit(plan: Plan, machine: Machine, ranked: RankThreads | None = None) -> Fitted:
     """The plan's thread section on `machine`, which may be a part of the one planned for.
 
     How work is divided (`threads`) stays as planned, so numbers stay; where it runs is cut to the
-    cores there are. TensorFlow's own pools get no more threads than there are cores.
+    cores there are. TensorFlow's own pools get what is planned for a rank (`ranked`), else no more
+    threads than there are cores.
     """
     section = threads_of(plan)
     cores = len(machine.cores)
     dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
-    uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
+    if ranked is not None:
+        uniform = Uniform(intra=ranked.intra, inter=ranked.inter)
+    else:
+        uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
     return Fitted(section, machine, uniform, dropped)
 
 

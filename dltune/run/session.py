@@ -19,6 +19,7 @@ from dltune.job.orders import REPORT, Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
 from dltune.job.unreported import require_all_reported
 from dltune.run.enforce import Fitted, fit
+from dltune.run.horovod import Ranks
 from dltune.run.shares import Shares
 from dltune.statistics import relative_spread
 
@@ -71,14 +72,21 @@ class _Enforced:
 
 class Session:
     """Enforces one plan on one job. With `partial`, what still applies of a plan for another
-    machine or graph."""
+    machine or graph. `ranks`: those of a plan with a section on Horovod."""
 
     def __init__(
-        self, plan: Plan, machine: Machine, *, partial: bool, say: Callable[[str], None]
+        self,
+        plan: Plan,
+        machine: Machine,
+        *,
+        partial: bool,
+        say: Callable[[str], None],
+        ranks: Ranks | None = None,
     ) -> None:
         self.plan = plan
         self.partial = partial
         self.say = say
+        self.ranks = ranks
         self.seen = Sightings()
         self._enforced: dict[int, _Enforced] = {}
         self._looked = time.monotonic()
@@ -86,13 +94,14 @@ class Session:
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """Give a rank of a launcher its part of the node's cores."""
-        return self._shares.answer(python)
+        return self.ranks.answer(python) if self.ranks else self._shares.answer(python)
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: TensorFlow's own pools; the rest once its step is known."""
-        machine, rank = self._shares.of(process.pid)
+        shares = self.ranks.shares if self.ranks else self._shares
+        machine, rank = shares.of(process.pid)
         record = Record(process.hello)
-        fitted = fit(self.plan, machine)
+        fitted = fit(self.plan, machine, self.ranks.section.threads if self.ranks else None)
         self.seen.records[process.pid] = record
         self._enforced[process.pid] = _Enforced(process, fitted, rank, record)
         return [*fitted.first_lines(), *Orders(_DISCOVER, discover=True).lines()]
@@ -101,9 +110,13 @@ class Session:
         """Until the job ends. Raises a DltuneError when the plan could not be enforced."""
         for event in job.events(1.0):
             self._look_after(job)
+            if self.ranks:
+                self.ranks.look()
             if event is None:
                 continue
             self.seen.add(event.message)
+            if self.ranks:
+                self.ranks.hear(job, event)
             if event.process is None:
                 if isinstance(event.message, messages.Building):
                     self.say(f"building the plugin for TensorFlow {event.message.version}, once")
@@ -164,7 +177,7 @@ class Session:
             return
         if not mine.record.trains(main) and mine.record.seconds[main] < UNTRAINED_SECONDS:
             return  # preparation and validation may come before the step
-        if not self.partial:
+        if not self.partial and not self._binned(mine):
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self.plan.signatures)}); "
                 f"this job's step is {mine.record.graphs[main].signature}",
@@ -173,6 +186,10 @@ class Session:
             )
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
+
+    def _binned(self, mine: _Enforced) -> bool:
+        """Whether the plan itself has changed the step's graph since the profile."""
+        return self.ranks is not None and self.ranks.binned(mine.process.pid)
 
     def _enforce(self, mine: _Enforced, targets: tuple[str, ...]) -> None:
         if mine.targets:
@@ -188,10 +205,13 @@ class Session:
         )
         who = f"rank {mine.rank}" if mine.rank is not None else f"pid {mine.process.pid}"
         planned = targets == tuple(self.plan.signatures)
-        self.say(
-            f"{who}: the plan is enforced from here on"
-            + ("" if planned else f", as far as it applies to other graphs ({', '.join(targets)})")
-        )
+        if planned:
+            other = ""
+        elif self._binned(mine):
+            other = ", in the step's graph with its bins"
+        else:
+            other = f", as far as it applies to other graphs ({', '.join(targets)})"
+        self.say(f"{who}: the plan is enforced from here on{other}")
 
     def _outcome(self, mine: _Enforced) -> Outcome | None:
         walls = [

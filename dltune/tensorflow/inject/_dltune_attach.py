@@ -1,4 +1,4 @@
-"""Inside the job's Python: report in, wait for TensorFlow, load the plugin after it.
+"""Inside the job's Python: report in, wait for TensorFlow and Horovod, and act after them.
 
 Only the standard library is used; `dltune` itself may not exist in this environment.
 """
@@ -13,13 +13,15 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import _dltune_plugin  # beside this file, which sitecustomize puts on sys.path
+# beside this file, which sitecustomize puts on sys.path
+import _dltune_horovod
+import _dltune_plugin
 
 # what tells the ranks of a node apart; dltune knows what each means
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
@@ -27,7 +29,8 @@ _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
 def start(path: str) -> None:
-    """Report this process, take its share of the cores, and watch for TensorFlow."""
+    """Report this process, take its share of the cores, and watch for what it imports."""
+    bound = os.sched_getaffinity(0)
     answer = _tell(
         path,
         {
@@ -40,7 +43,17 @@ def start(path: str) -> None:
     )
     if cpus := answer.get("cpus"):
         os.sched_setaffinity(0, cpus)
-    sys.meta_path.insert(0, _Watch(path))
+    rank = _dltune_horovod.Rank(
+        answer.get("horovod", {}), sorted(bound), lambda message: _tell(path, message)
+    )
+    actions: dict[str, _Action] = {
+        "horovod": _Action(lambda _: None, rank.fail),
+        "horovod.common.basics": _Action(rank.wrap_init),
+        "horovod.tensorflow": _Action(rank.wrap_reduction, rank.fail),
+    }
+    if answer.get("plugin", True):
+        actions["tensorflow"] = _Action(lambda _: attach(path))
+    sys.meta_path.insert(0, _Watch(actions))
 
 
 def attach(path: str) -> None:
@@ -88,39 +101,59 @@ def _tell(path: str, message: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-class _Watch(importlib.abc.MetaPathFinder):
-    """Lets TensorFlow be imported as ever, and acts once its module has run."""
+class _Action:
+    """What to do once a module has run, and when it could not."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(
+        self,
+        after: Callable[[ModuleType], None],
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        self.after = after
+        self.failed = failed
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Lets modules be imported as ever, and acts once those of `actions` have run."""
+
+    def __init__(self, actions: dict[str, _Action]) -> None:
+        self._actions = actions
 
     def find_spec(
         self,
         name: str,
-        path: Sequence[str] | None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        if name != "tensorflow":
+        action = self._actions.pop(name, None)
+        if action is None:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        spec.loader = _Loader(spec.loader, self._path)
-        return spec
+        if not self._actions:
+            sys.meta_path.remove(self)
+        for finder in list(sys.meta_path):
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, action)
+                return spec
+        action.failed(ModuleNotFoundError(f"No module named {name!r}"))
+        return None
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: importlib.abc.Loader, path: str) -> None:
+    def __init__(self, inner: importlib.abc.Loader, action: _Action) -> None:
         self._inner = inner
-        self._path = path
+        self._action = action
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        self._inner.exec_module(module)
-        attach(self._path)
+        try:
+            self._inner.exec_module(module)
+        except BaseException as error:
+            self._action.failed(error)
+            raise
+        self._action.after(module)
 
     def __getattr__(self, name: str) -> Any:  # loaders have optional parts, such as get_source
         return getattr(self._inner, name)

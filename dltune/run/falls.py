@@ -1,0 +1,56 @@
+"""Which rank of a job was the first to fail, told apart from those that failed because of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# what a rank says that has lost another one, through Horovod, gloo or MPI
+_LOST = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Gloo \w+ failed|[Cc]onnection closed by peer"
+    r"|[Cc]onnection reset by peer|Broken pipe|MPI_ERR"
+)
+
+
+@dataclass
+class Fall:
+    """How a rank ended. `at`: monotonic seconds. `error`: the exception that it told of itself;
+    `code`: exit code, or the signal as a negative number, None when the kernel did not tell."""
+
+    rank: int
+    pid: int
+    at: float
+    error: str | None = None
+    code: int | None = None
+
+    @property
+    def followed(self) -> bool:
+        """Whether it fell because another was gone, or was ended by the launcher."""
+        if self.error is not None:
+            return _LOST.search(self.error) is not None
+        return self.code in (-signal.SIGTERM, -signal.SIGINT)
+
+    @property
+    def told(self) -> str:
+        if self.error is not None:
+            return self.error
+        if self.code is None:
+            return "it ended without a word"
+        if self.code < 0:
+            return f"it was ended by {signal.Signals(-self.code).name}"
+        return f"it ended with exit code {self.code}"
+
+
+def in_words(falls: list[Fall], name: Callable[[Fall], str]) -> str | None:
+    """One sentence on the first that failed, and on who followed; None when none failed."""
+    failed = [fall for fall in falls if fall.error is not None or fall.code != 0]
+    if not failed:
+        return None
+    first = min(failed, key=lambda fall: (fall.followed, fall.at))
+    text = f"{name(first)} failed first: {first.told}"
+    others = sorted((fall for fall in falls if fall is not first), key=lambda fall: fall.rank)
+    if others:
+        text += f"; {', '.join(map(name, others))} followed"
+    return text

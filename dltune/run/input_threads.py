@@ -1,0 +1,59 @@
+"""Threads of tf.data, which begin when a job reads its data, onto the cores planned for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from dltune.horovod.watch import library
+from dltune.horovod.watch.memory import Memory, mappings
+from dltune.horovod.watch.roles import Roles
+
+# looks at a thread that ran in each of them, after which it is left where it is
+PATIENCE = 30
+
+
+class InputThreads:
+    """Those of one process. `moved`: how many so far; `unseen`: why they cannot be told apart."""
+
+    def __init__(self, pid: int, cpus: Collection[int]) -> None:
+        self.moved = 0
+        self.unseen: str | None = None
+        self._pid = pid
+        self._cpus = cpus
+        self._looks: dict[int, int] = {}
+        self._roles: Roles | None = None
+
+    def move(self) -> None:
+        """Those that have begun since the last time."""
+        if self.unseen:
+            return
+        try:
+            fresh = [t for t in self._threads() if self._looks.get(t, 0) < PATIENCE]
+            if not fresh:
+                return
+            if self._roles is None:
+                mapped = mappings(self._pid)
+                found = library.find(self._pid, mapped)
+                self._roles = Roles(self._pid, mapped, found)
+            with Memory(self._pid) as memory:
+                for thread in fresh:
+                    self._look(self._roles, memory, thread)
+        except PermissionError as error:
+            self.unseen = f"the process may not be looked into ({error.strerror})"
+        except OSError:
+            return  # it has ended
+
+    def _look(self, roles: Roles, memory: Memory, thread: int) -> None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name = Path(f"/proc/{self._pid}/task/{thread}/comm").read_text().strip()
+            told = roles.tell(memory, thread, name)
+            self._looks[thread] = PATIENCE if told else self._looks.get(thread, 0) + 1
+            if told and told.role == "input":
+                os.sched_setaffinity(thread, self._cpus)
+                self.moved += 1
+
+    def _threads(self) -> list[int]:
+        return [int(task.name) for task in Path(f"/proc/{self._pid}/task").iterdir()]

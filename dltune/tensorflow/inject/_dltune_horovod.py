@@ -1,0 +1,299 @@
+"""Inside a rank of a Horovod job: what the plan's section on Horovod says, and what came of it.
+
+Only the standard library is used at import; stock Horovod is wrapped, not changed: `hvd.init()`
+gets its settings and cores, and a call that reduces gradients the plan's bins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+_TASKS = Path("/proc/self/task")
+_LONGEST_ERROR = 400
+# for bins that stay as they are planned, instead of growing by what else is ready
+_BINS_ALONE = {"HOROVOD_DISABLE_GROUP_FUSION": "1"}
+
+Tell = Callable[[dict[str, Any]], Any]
+
+
+class Rank:
+    """What this rank was told to do: `orders` is the answer's part on Horovod, {} without one."""
+
+    def __init__(self, orders: dict[str, Any], bound: Sequence[int], tell: Tell) -> None:
+        self._orders = orders
+        self._bound = bound
+        self._tell = tell
+
+    def wrap_init(self, basics: ModuleType) -> None:
+        """Once horovod.common.basics is imported, on which every framework's `init` stands."""
+        cls = basics.HorovodBasics
+        init = cls.init
+
+        @functools.wraps(init)
+        def wrapped(hvd: Any, *arguments: Any, **options: Any) -> Any:
+            if hvd.is_initialized():
+                return init(hvd, *arguments, **options)
+            overridden = self._set_environment()
+            before = _threads()
+            with self._on_background_cores():
+                result = init(hvd, *arguments, **options)
+            added = sorted(_threads() - before, key=_age)
+            self._place(added)
+            self._report(hvd, added, overridden)
+            self._tell_of_errors()
+            return result
+
+        cls.init = wrapped
+
+    def wrap_reduction(self, hvd: ModuleType) -> None:
+        """Once horovod.tensorflow is imported: calls that the plan knows submit its bins."""
+        orders = self._orders.get("orders")
+        if not orders:
+            return
+        make = getattr(hvd, "_make_allreduce_grads_fn", None)
+        if make is None:
+            version = sys.modules["horovod"].__version__
+            why = f"Horovod {version} does not reduce them as 0.28 does"
+            self._told(shapes=[], dtypes=[], bins=None, why=why)
+            return
+
+        @functools.wraps(make)
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            return _reduction(hvd, make, orders, self._told, *arguments, **options)
+
+        hvd._make_allreduce_grads_fn = wrapped
+
+    def fail(self, error: BaseException) -> None:
+        """Horovod could not be imported."""
+        self._tell({"type": "no_horovod", "pid": os.getpid(), "reason": _in_words(error)})
+
+    def _set_environment(self) -> dict[str, str]:
+        """The plan's settings into the environment; those that had another value there."""
+        chosen = dict(self._orders.get("settings", {}))
+        if self._orders.get("orders"):
+            chosen |= _BINS_ALONE
+        overridden = {
+            name: os.environ[name]
+            for name, value in chosen.items()
+            if os.environ.get(name, value) != value
+        }
+        os.environ.update(chosen)
+        if self._orders.get("cores") and "HOROVOD_THREAD_AFFINITY" in os.environ:
+            overridden["HOROVOD_THREAD_AFFINITY"] = os.environ.pop("HOROVOD_THREAD_AFFINITY")
+        return overridden
+
+    @contextlib.contextmanager
+    def _on_background_cores(self) -> Iterator[None]:
+        """New threads inherit the cores of the one that makes them."""
+        cores = self._orders.get("cores")
+        if not cores:
+            yield
+            return
+        mine = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cores["background"])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, mine)
+
+    def _place(self, added: Sequence[int]) -> None:
+        """Helpers to their own cores; MPI may have moved any of them meanwhile."""
+        if cores := self._orders.get("cores"):
+            for position, thread in enumerate(added):
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, cores["helpers" if position else "background"])
+
+    def _report(self, hvd: Any, added: Sequence[int], overridden: dict[str, str]) -> None:
+        prefixes = ("HOROVOD_", "OMPI_MCA_")
+        self._tell(
+            {
+                "type": "horovod",
+                "pid": os.getpid(),
+                "rank": hvd.rank(),
+                "size": hvd.size(),
+                "local_rank": hvd.local_rank(),
+                "local_size": hvd.local_size(),
+                "controller": "mpi" if hvd.mpi_enabled() else "gloo",
+                "version": sys.modules["horovod"].__version__,
+                "mpi": _mpi_version() if hvd.mpi_enabled() else None,
+                "threads": added,
+                "bound": sorted(self._bound),
+                "settings": {k: v for k, v in os.environ.items() if k.startswith(prefixes)},
+                "overridden": overridden,
+            }
+        )
+
+    def _told(self, **what: Any) -> None:
+        self._tell({"type": "reduction", "pid": os.getpid(), **what})
+
+    def _tell_of_errors(self) -> None:
+        """An error that ends this rank is told before its end reaches the other ranks."""
+        hook, owner = sys.excepthook, os.getpid()
+
+        def heard(
+            kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        ) -> None:
+            if os.getpid() == owner:
+                at = time.monotonic()
+                self._tell({"type": "fell", "pid": owner, "at": at, "error": _in_words(error)})
+            hook(kind, error, trace)
+
+        sys.excepthook = heard
+
+
+def _reduction(
+    hvd: ModuleType,
+    make: Callable[..., Any],
+    orders: Sequence[dict[str, Any]],
+    told: Callable[..., None],
+    name: str,
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: Any,
+    gradient_predivide_factor: float,
+    groups: Any,
+    process_set: Any,
+) -> Any:
+    """Horovod's function that reduces a list of gradients, or the plan's where it knows the list.
+
+    The parameters are those of Horovod's `_make_allreduce_grads_fn`, whose result this stands for.
+    """
+    import tensorflow as tf
+
+    plain = make(
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+    )
+    factor = gradient_predivide_factor if op == hvd.Average else 1.0
+
+    def planned(
+        gradients: list[Any], bins: list[list[int]], places: list[int], generic: bool
+    ) -> list[Any]:
+        reduced = list(gradients)
+        before: list[Any] = []
+        with tf.name_scope(name + "_Allreduce"):
+            for number, members in enumerate(bins):
+                mine = [gradients[places[member]] for member in members]
+                # what went before is submitted when its gradients are there: so is this, later
+                with tf.control_dependencies(before):
+                    results = hvd._grouped_allreduce_cond(
+                        mine,
+                        device_dense=device_dense,
+                        device_sparse=device_sparse,
+                        compression=compression,
+                        op=op,
+                        prescale_factor=1.0 / factor,
+                        postscale_factor=factor,
+                        process_set=process_set,
+                        name=f"grad_{number}" if generic else None,
+                        ignore_name_scope=generic,
+                    )
+                for member, result in zip(members, results, strict=True):
+                    reduced[places[member]] = result
+                before = mine
+            for place, gradient in enumerate(gradients):
+                if isinstance(gradient, tf.IndexedSlices):
+                    reduced[place] = plain([gradient], None, False)[0]
+        return reduced
+
+    @tf.autograph.experimental.do_not_convert
+    def reduce(gradients: Sequence[Any], variables: Any = None, generic: bool = False) -> Any:
+        if sparse_as_dense:
+            gradients = [
+                tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients
+            ]
+        places = [
+            place
+            for place, gradient in enumerate(gradients)
+            if gradient is not None and not isinstance(gradient, tf.IndexedSlices)
+        ]
+        dense = [gradients[place] for place in places]
+        shapes = [None if g.shape.rank is None else g.shape.as_list() for g in dense]
+        dtypes = [g.dtype.name for g in dense]
+        bins, why = _bins(orders, shapes, dtypes)
+        if groups is not None:
+            bins, why = None, f"the script has groups of its own (groups={_short(groups)})"
+        elif op == hvd.Adasum:
+            bins, why = None, "Adasum reduces each gradient by itself"
+        elif process_set is not hvd.global_process_set:
+            bins, why = None, "the call is for a process set, not for all ranks"
+        told(shapes=shapes, dtypes=dtypes, bins=None if bins is None else len(bins), why=why)
+        if bins is None:
+            return plain(gradients, variables, generic)
+        return planned(list(gradients), bins, places, generic)
+
+    return hvd._make_subgraph(reduce) if hvd._executing_eagerly() else reduce
+
+
+def _bins(
+    orders: Sequence[dict[str, Any]], shapes: Sequence[Any], dtypes: Sequence[str]
+) -> tuple[list[list[int]] | None, str]:
+    """The bins of the order for gradients like these, or None and why there are none."""
+    for order in orders:
+        if order["shapes"] == list(shapes) and order["dtypes"] == list(dtypes):
+            return order["bins"], ""
+    if any(shape is None or None in shape for shape in shapes):
+        return None, "not all shapes of its gradients are known before it runs"
+    known = {len(order["shapes"]) for order in orders}
+    if len(shapes) not in known:
+        planned = " or ".join(map(str, sorted(known)))
+        return None, f"it reduces {len(shapes)} dense gradients, the plan knows {planned}"
+    order = next(order for order in orders if len(order["shapes"]) == len(shapes))
+    place = next(
+        i
+        for i, mine in enumerate(zip(shapes, dtypes, strict=True))
+        if mine != (order["shapes"][i], order["dtypes"][i])
+    )
+    mine, theirs = f"{dtypes[place]}{shapes[place]}", order["shapes"][place]
+    return None, f"gradient {place} is {mine}, in the plan {order['dtypes'][place]}{theirs}"
+
+
+def _threads() -> set[int]:
+    return {int(task.name) for task in _TASKS.iterdir()}
+
+
+def _age(thread: int) -> tuple[int, int]:
+    """Threads sort by their start: the background thread makes all others that `init` adds."""
+    with contextlib.suppress(OSError):
+        # the command's name stands in parentheses and may hold spaces
+        return int((_TASKS / f"{thread}/stat").read_text().rpartition(")")[2].split()[19]), thread
+    return sys.maxsize, thread
+
+
+def _mpi_version() -> str | None:
+    """What the MPI library that is loaded says of itself."""
+    found = re.search(r"\S*/libmpi\.so\S*", Path("/proc/self/maps").read_text())
+    if found is None:
+        return None
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    ctypes.CDLL(found[0]).MPI_Get_library_version(text, ctypes.byref(length))
+    return text.value.decode(errors="replace").strip()
+
+
+def _in_words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return _short(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)
+
+
+def _short(what: object) -> str:
+    text = str(what)
+    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
