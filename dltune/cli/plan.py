@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.plan_allreduce import command as allreduce
 from dltune.cli.plan_io import command as io
 from dltune.documents import plan as plan_document
 from dltune.documents import profile as profile_document
@@ -42,6 +43,7 @@ def command() -> None:
     """Decide from a profile. Without a planner's name: threads."""
 
 
+command.add_command(allreduce)
 command.add_command(io)
 
 

@@ -1,0 +1,284 @@
+"""All parts of the plan's section on allreduce, each on top of those before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan_allreduce import AllreducePlan, MethodPrediction, RankThreads
+from dltune.errors import UsageError
+from dltune.horovod.plan import waiting
+from dltune.horovod.plan.bins import Cost
+from dltune.horovod.plan.knobs import tuned
+from dltune.horovod.plan.model import Model, Setting
+from dltune.horovod.plan.order import ordered
+from dltune.horovod.plan.partition import partition
+from dltune.simulate.ranks.method import ORIGINAL, Method, topo
+from dltune.simulate.ranks.outcome import Outcome
+
+METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
+# A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
+# and takes that part of the background thread's CPU time away.
+SHORTER, LIGHTER = 0.005, 0.1
+
+
+@dataclass(frozen=True)
+class State:
+    """What is planned so far: `names` of the methods, `parts` of the section.
+
+    `cores`: how many a rank computes on (None: all of the node's, with the other ranks).
+    """
+
+    names: tuple[str, ...]
+    setting: Setting
+    method: Method
+    cores: int | None
+    outcome: Outcome
+    parts: Mapping[str, Any]
+    reasons: tuple[str, ...]
+
+
+class Planner:
+    """Plans with one model. `threads`: those of the main plan, if it has any."""
+
+    def __init__(self, model: Model, machine: Machine, threads: RankThreads | None) -> None:
+        self._model = model
+        self._machine = machine
+        self._threads = threads
+
+    def plan(
+        self, wanted: Collection[str], *, forced: bool, report: str
+    ) -> tuple[AllreducePlan, tuple[str, ...]]:
+        """The section, and the names of the methods in it.
+
+        `wanted`: of METHODS. `forced`: all of these, else those that are predicted to help.
+        `report`: the digest of what this rests on.
+        """
+        seen = self._model.observed
+        first = self._model.outcome(self._model.original, ORIGINAL)
+        start = State((), self._model.original, ORIGINAL, None, first, {}, ())
+        told = {"original": first}
+        for way in self._all(start, wanted):
+            told["-".join(way.names)] = way.outcome
+        state = start
+        for group in (("scp",), ("topo",), waiting.NAMES, ("knobs",)):
+            ways = self._all(state, set(wanted) & set(group))
+            if forced and group == waiting.NAMES:
+                asked = set(wanted) & set(group)
+                ways = [way for way in ways if set(way.names[len(state.names) :]) == asked]
+            for way in ways:
+                told["-".join(way.names)] = way.outcome
+            if not ways:
+                continue
+            best = min(ways, key=lambda way: way.outcome.seconds)
+            if forced or _helps(state.outcome, best.outcome):
+                state = best
+            else:
+                name = "-".join(best.names[len(state.names) :])
+                state = dataclasses.replace(
+                    state, reasons=(*state.reasons, _left(name, state, best))
+                )
+        empty = AllreducePlan(
+            report=report,
+            controller=seen.controller,
+            ranks=seen.ranks,
+            local=seen.local,
+            cores=None,
+            threads=None,
+            orders=None,
+            sleeps=None,
+            knobs=None,
+            yield_when_idle=False,
+            predictions=tuple(
+                MethodPrediction(name, outcome.seconds, outcome.background)
+                for name, outcome in told.items()
+            ),
+            reasons=(*seen.assumed, *state.reasons),
+        )
+        return msgspec.structs.replace(empty, **state.parts), state.names
+
+    def _all(self, state: State, wanted: Collection[str]) -> list[State]:
+        """Each of the wanted methods by itself on top of a state."""
+        found = []
+        if "scp" in wanted:
+            found.append(self._scp(state))
+        if "topo" in wanted:
+            found.append(self._topo(state))
+        found += self._waiting(state, set(wanted) & set(waiting.NAMES))
+        if "knobs" in wanted:
+            found.append(self._knobs(state))
+        return found
+
+    def _scp(self, state: State) -> State:
+        found = partition(self._model, self._machine, self._threads)
+        return self._next(
+            state,
+            ("scp",),
+            setting=found.setting,
+            method=dataclasses.replace(state.method, reserved=found.method.reserved),
+            cores=found.split.compute,
+            parts={"cores": found.cores, "threads": found.setting.threads},
+            reasons=found.reasons,
+        )
+
+    def _topo(self, state: State) -> State:
+        seen, knobs = self._model.observed, state.setting.knobs
+        job = self._model.job(state.setting, state.cores)
+        moments = [0.0] * len(job.tensors)
+        now = 0.0
+        for phase in job.phases:
+            now += phase.seconds
+            for tensor in phase.tensors:
+                moments[tensor] = now
+        # a bin waits for half a cycle on average, is agreed on, and travels
+        cost = Cost(
+            knobs.cycle_time / 2 + job.synchronization + seen.network.start(seen.ranks),
+            seen.network.per_byte(seen.ranks),
+        )
+
+        def under(bins: tuple[tuple[int, ...], ...]) -> Method:
+            chained = topo(bins, synchronized=True)
+            return dataclasses.replace(state.method, bins=chained.bins, synchronized=True)
+
+        found = ordered(
+            self._model,
+            moments,
+            cost,
+            knobs.fusion_threshold,
+            lambda bins: self._model.outcome(state.setting, under(bins), state.cores).seconds,
+        )
+        return self._next(
+            state,
+            ("topo",),
+            method=under(found.bins),
+            parts={"orders": found.orders},
+            reasons=found.reasons,
+        )
+
+    def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
+        found = waiting.ways(
+            wanted,
+            state.setting,
+            state.method,
+            lambda setting, method: self._model.outcome(setting, method, state.cores),
+        )
+        return [
+            self._next(
+                state,
+                way.names,
+                setting=way.setting,
+                method=way.method,
+                parts={"yield_when_idle": True} if way.sleeps is None else {"sleeps": way.sleeps},
+                reasons=(_waits(way, state),),
+            )
+            for way in found
+        ]
+
+    def _knobs(self, state: State) -> State:
+        orders = state.parts.get("orders")
+        largest = max((b.bytes for order in orders for b in order.bins), default=0) if orders else 0
+        knobs, reasons = tuned(
+            state.setting,
+            len(self._model.sizes),
+            largest if orders else None,
+            lambda setting: self._model.outcome(setting, state.method, state.cores).seconds,
+        )
+        return self._next(
+            state,
+            ("knobs",),
+            setting=dataclasses.replace(state.setting, knobs=knobs),
+            parts={"knobs": knobs},
+            reasons=reasons,
+        )
+
+    def _next(
+        self,
+        state: State,
+        names: Sequence[str],
+        *,
+        setting: Setting | None = None,
+        method: Method | None = None,
+        cores: int | None = None,
+        parts: Mapping[str, Any],
+        reasons: Sequence[str],
+    ) -> State:
+        setting = setting or state.setting
+        method = method or state.method
+        cores = state.cores if cores is None else cores
+        return State(
+            names=(*state.names, *names),
+            setting=setting,
+            method=method,
+            cores=cores,
+            outcome=self._model.outcome(setting, method, cores),
+            parts={**state.parts, **parts},
+            reasons=(*state.reasons, *reasons),
+        )
+
+
+def applicable(
+    methods: Collection[str] | None, controller: str, *, needs: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which methods can be planned, and sentences on those that cannot.
+
+    `methods`: those that were asked for, None for all; `needs`: whether a report tells what the
+    ranks need. Raises UsageError when one that was asked for cannot be planned.
+    """
+    cannot = dict.fromkeys(waiting.NAMES, waiting.GLOO) if controller == "gloo" else {}
+    if not needs:
+        cannot["scp"] = "scp: cores are divided by what a report says the ranks need"
+    for name in methods or ():
+        if name in cannot:
+            raise UsageError(
+                cannot[name],
+                remedy=f"leave {name} out of --methods"
+                if controller == "gloo" and name in waiting.NAMES
+                else "give a report: dltune horovod-report -- horovodrun ...",
+            )
+    asked = set(methods or ())
+    if "yield" in asked and asked & {"nbcs", "gs"}:
+        raise UsageError(
+            "yield is another way to wait than nbcs and gs: who sleeps between looks has nothing "
+            "to give away",
+            remedy="leave one of them out of --methods",
+        )
+    chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
+    return chosen, () if methods else tuple(dict.fromkeys(cannot.values()))
+
+
+def _helps(before: Outcome, after: Outcome) -> bool:
+    if after.seconds < before.seconds * (1 - SHORTER):
+        return True
+    lighter = after.background < before.background * (1 - LIGHTER)
+    return lighter and after.seconds <= before.seconds * (1 + SHORTER)
+
+
+def _left(name: str, state: State, way: State) -> str:
+    return (
+        f"{name}: left out, for it is predicted to bring nothing here: a step of "
+        f"{way.outcome.seconds * 1e3:.1f} ms with it, {state.outcome.seconds * 1e3:.1f} ms without"
+    )
+
+
+def _waits(way: waiting.Way, state: State) -> str:
+    sleeps = way.sleeps
+    if sleeps is None:
+        what = "yield: Open MPI gives the core away at each look (mpi_yield_when_idle)"
+    else:
+        parts = []
+        if sleeps.between_tests is not None:
+            parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests")
+        if sleeps.agree_every is not None:
+            every = "cycle" if sleeps.agree_every == 1 else f"{sleeps.agree_every} cycles"
+            parts.append(f"agrees with all ranks on the least sleep every {every}")
+        what = f"{'-'.join(way.names)}: the background thread {' and '.join(parts)}"
+    return (
+        f"{what}: {way.outcome.background:.1%} of a core instead of "
+        f"{state.outcome.background:.1%}, a step of {way.outcome.seconds * 1e3:.1f} ms instead of "
+        f"{state.outcome.seconds * 1e3:.1f} ms"
+    )
