@@ -170,31 +170,35 @@ class Oracle:
     # --- the ranks of a pool, between two events ---
 
     def follow(self, pool: Pool) -> None:
-        job, reserved = self.job, self.method.reserved
+        job, reserved, input_cores = self.job, self.method.reserved, self.method.input_cores
         while True:
-            wanted = background = 0.0
+            wanted = background = reading = 0.0
             for rank in pool.ranks:
                 background += rank.level
                 if rank.computing:
                     wanted += job.phases[rank.phase].threads
                 if rank.input_left > 0:
-                    wanted += job.input_threads
-            if reserved:
-                pool.busy = background + 1 > reserved
-            else:
+                    reading += job.input_threads
+            cores = job.pool.cores - reserved - input_cores
+            if not reserved:
                 wanted += background
-                pool.busy = wanted + 1 > job.pool.cores
+            if not input_cores:
+                wanted += reading
+            pool.busy = background + 1 > reserved if reserved else wanted + 1 > cores
             if all(rank.come for rank in pool.ranks):
                 return
-            cores = job.pool.cores - reserved
             rate = cores / wanted if wanted > cores else 1.0
+            reads = rate
+            if input_cores:
+                reads = input_cores / reading if reading > input_cores else 1.0
             own = rate
             if reserved:
                 own = reserved / background if background > reserved else 1.0
-            moment = max(min(self.next(rank, pool.now, rate) for rank in pool.ranks), pool.now)
+            moment = min(self.next(rank, pool.now, rate, reads) for rank in pool.ranks)
+            moment = max(moment, pool.now)
             for rank in pool.ranks:
                 rank.cpu += (moment - pool.now) * rank.level * own
-                self.read(rank, pool.now, moment, rate)
+                self.read(rank, pool.now, moment, reads)
                 self.compute(rank, pool.now, moment, rate)
                 if not rank.computing and not rank.input_left > 0 and rank.begin <= moment:
                     self.start(rank, moment)
@@ -205,14 +209,14 @@ class Oracle:
     def speed(self, rank: Rank, rate: float) -> float:
         return rate if self.job.phases[rank.phase].threads > 0 else 1.0
 
-    def next(self, rank: Rank, now: float, rate: float) -> float:
+    def next(self, rank: Rank, now: float, rate: float, reads: float) -> float:
         moments = [rank.at]
         if rank.computing:
             moments.append(now + rank.left / self.speed(rank, rate))
         elif not rank.input_left > 0:
             moments.append(rank.begin)
         if rank.input_left > 0:
-            moments.append(now + rank.input_left / rate)
+            moments.append(now + rank.input_left / reads)
         return min(moments)
 
     def read(self, rank: Rank, now: float, moment: float, rate: float) -> None:

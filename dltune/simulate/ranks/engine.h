@@ -58,7 +58,7 @@ struct Job {
 struct Method {
   std::int32_t agree_every;     // 0: never
   double between_tests;         // 0: no tests
-  double reserved;
+  double reserved, input_cores;
   std::int32_t bins;            // 0: none
   const std::int32_t* bin;      // per tensor
   std::int32_t synchronized;
@@ -81,7 +81,7 @@ class Simulation {
   Simulation(const Job& job, const Method& method, int steps, int warmup, std::uint64_t seed,
              int drawn)
       : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), drawn_(drawn),
-        compute_cores_(job.cores - method.reserved), ranks_(job.ranks),
+        compute_cores_(job.cores - method.reserved - method.input_cores), ranks_(job.ranks),
         pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
         bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1) {
     for (int t = 0; t < job_.tensors; ++t) {
@@ -164,20 +164,25 @@ class Simulation {
   void arrive(Pool& pool, std::size_t index) {
     const int first = static_cast<int>(index) * job_.pool_ranks, last = first + job_.pool_ranks;
     for (;;) {
-      double wanted = 0, background = 0;
+      double wanted = 0, background = 0, reading = 0;
       bool all = true;
       for (int i = first; i < last; ++i) {
         const Rank& r = ranks_[i];
         all = all && r.stage == kArrived;
         background += r.level;
         if (r.phase < job_.phases) wanted += job_.threads[r.phase];
-        if (r.input_left > 0) wanted += job_.input_threads;
+        if (r.input_left > 0) reading += job_.input_threads;
       }
       const bool apart = method_.reserved > 0;
+      const bool reads_apart = method_.input_cores > 0;
       if (!apart) wanted += background;
-      pool.busy = apart ? background + 1 > method_.reserved : wanted + 1 > job_.cores;
+      if (!reads_apart) wanted += reading;
+      pool.busy = apart ? background + 1 > method_.reserved : wanted + 1 > compute_cores_;
       if (all) return;
       const double rate = wanted > compute_cores_ ? compute_cores_ / wanted : 1;
+      const double input = !reads_apart                      ? rate
+                           : reading > method_.input_cores ? method_.input_cores / reading
+                                                           : 1;
       const double own =
           !apart ? rate : background > method_.reserved ? method_.reserved / background : 1;
 
@@ -189,7 +194,7 @@ class Simulation {
           next = std::min(next, pool.now + r.left / speed(r, rate));
         else if (!(r.input_left > 0))
           next = std::min(next, r.begin);
-        if (r.input_left > 0) next = std::min(next, pool.now + r.input_left / rate);
+        if (r.input_left > 0) next = std::min(next, pool.now + r.input_left / input);
       }
       next = std::max(next, pool.now);
       const double passed = next - pool.now;
@@ -197,11 +202,11 @@ class Simulation {
         Rank& r = ranks_[i];
         r.cpu += passed * r.level * own;
         if (r.input_left > 0) {
-          if (pool.now + r.input_left / rate <= next) {
+          if (pool.now + r.input_left / input <= next) {
             r.input_left = 0;
             note(i, kInput, r.began, next);
           } else {
-            r.input_left -= passed * rate;
+            r.input_left -= passed * input;
           }
         }
         if (r.phase < job_.phases) {

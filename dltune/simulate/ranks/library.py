@@ -65,6 +65,7 @@ class Method(ctypes.Structure):
         ("agree_every", c_int32),
         ("between_tests", c_double),
         ("reserved", c_double),
+        ("input_cores", c_double),
         ("bins", c_int32),
         ("bin", _ints),
         ("synchronized", c_int32),

@@ -13,6 +13,7 @@ class Method:
     """`agree_every`: GS, all ranks take the least sleep, every so many cycles.
     `between_tests`: NBCS, seconds slept between two tests of the caches' allreduce.
     `reserved`: SCP, cores of a pool that only background threads may use, and they only those.
+    `input_cores`: SCP, the same for input pipelines; 0: they share the others with computing.
     `bins`: tensors that travel together once the last is there; in this order where `synchronized`
     is false. `synchronized`: false is TOPO as the thesis has it, one wake-up for each bin and no
     synchronization of caches; bins with it are those of stock Horovod's groups.
@@ -22,6 +23,7 @@ class Method:
     agree_every: int | None = None
     between_tests: float | None = None
     reserved: float = 0.0
+    input_cores: float = 0.0
     bins: tuple[tuple[int, ...], ...] | None = None
     synchronized: bool = True
 
@@ -31,7 +33,7 @@ class Method:
             raise ValueError("ranks agree every cycle at most")
         if self.between_tests is not None and self.between_tests <= 0:
             raise ValueError("a sleep between tests takes time")
-        if self.reserved < 0:
+        if self.reserved < 0 or self.input_cores < 0:
             raise ValueError("reserved cores are not negative")
         if not self.synchronized and self.bins is None:
             raise ValueError("without synchronization there are bins")
@@ -50,9 +52,9 @@ def nbcs(between_tests: float) -> Method:
     return Method("nbcs", between_tests=between_tests)
 
 
-def scp(reserved: float) -> Method:
+def scp(reserved: float, input_cores: float = 0.0) -> Method:
     """Section 6.3.3."""
-    return Method("scp", reserved=reserved)
+    return Method("scp", reserved=reserved, input_cores=input_cores)
 
 
 def topo(bins: Sequence[Sequence[int]], *, synchronized: bool = False) -> Method:
@@ -61,10 +63,19 @@ def topo(bins: Sequence[Sequence[int]], *, synchronized: bool = False) -> Method
 
 
 def scp_topo(
-    reserved: float, bins: Sequence[Sequence[int]], *, synchronized: bool = False
+    reserved: float,
+    bins: Sequence[Sequence[int]],
+    input_cores: float = 0.0,
+    *,
+    synchronized: bool = False,
 ) -> Method:
     """Section 6.4.1."""
-    return replace(topo(bins, synchronized=synchronized), name="scp-topo", reserved=reserved)
+    return replace(
+        topo(bins, synchronized=synchronized),
+        name="scp-topo",
+        reserved=reserved,
+        input_cores=input_cores,
+    )
 
 
 def fused(job: Job) -> tuple[tuple[int, ...], ...]:

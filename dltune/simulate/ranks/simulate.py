@@ -66,8 +66,9 @@ def simulate(
 
 def check(job: Job, method: Method) -> None:
     """Raises ValueError when the method does not fit the job."""
-    if method.reserved >= job.pool.cores:
-        raise ValueError(f"{method.reserved} of {job.pool.cores} cores reserved leave none")
+    kept = method.reserved + method.input_cores
+    if kept >= job.pool.cores:
+        raise ValueError(f"{kept} of {job.pool.cores} cores reserved leave none")
     if method.bins is not None:
         placed = sorted(tensor for bin_ in method.bins for tensor in bin_)
         if placed != list(range(len(job.tensors))) or not all(method.bins):
@@ -123,6 +124,7 @@ def _method(job: Job, method: Method, kept: list[object]) -> library.Method:
         agree_every=method.agree_every or 0,
         between_tests=method.between_tests or 0.0,
         reserved=method.reserved,
+        input_cores=method.input_cores,
         bins=len(method.bins or ()),
         bin=_ints(bin_of, kept),
         synchronized=method.synchronized,

@@ -57,9 +57,10 @@ def methods(of: Job) -> tuple[Method, ...]:
         gs(3),
         nbcs(50e-6),
         scp(own),
+        scp(own, own),
         topo(bins),
         topo(bins, synchronized=True),
-        scp_topo(own, bins),
+        scp_topo(own, bins, own),
     )
 
 
