@@ -33,7 +33,11 @@ SLEEPS = r"""
 struct Sleep { long tid; double begin, asked, woke; };
 static Sleep sleeps[1 << 20];
 static long count;
-static double now() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+static double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
 #define EXPORT extern "C" __attribute__((visibility("default")))
 EXPORT int nanosleep(const timespec* asked, timespec* left) {
   const double begin = now();
@@ -43,7 +47,10 @@ EXPORT int nanosleep(const timespec* asked, timespec* left) {
     sleeps[i] = {syscall(SYS_gettid), begin, asked->tv_sec + asked->tv_nsec * 1e-9, now()};
   return result;
 }
-EXPORT const Sleep* slept(long* n) { *n = __atomic_load_n(&count, __ATOMIC_RELAXED); return sleeps; }
+EXPORT const Sleep* slept(long* n) {
+  *n = __atomic_load_n(&count, __ATOMIC_RELAXED);
+  return sleeps;
+}
 """
 
 
@@ -193,7 +200,9 @@ def rank(out: Path, steps: int, *, timeline: bool) -> None:
     else:
         phase("own_again", steps, lambda: own().numpy())
         phase("both_again", steps, lambda: both().numpy())
-    out.with_suffix(f".{hvd.rank()}").write_text(json.dumps({"phases": phases, "new": list(new)}))
+    out.with_suffix(f".{hvd.rank()}").write_text(
+        json.dumps({"phases": phases, "cpus": sorted(os.sched_getaffinity(0))})
+    )
     hvd.shutdown()
 
 
