@@ -9,6 +9,7 @@ job, as it ran, take as long as it did.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -131,6 +132,8 @@ class Model:
         found = self.computing(max(1, wanted), setting.threads)
         ready = [moment * self.scale for moment in found.ready]
         reading = seen.need.input * self.step if setting.reads else 0.0
+        # it reads ahead of the step, on as many threads as that takes
+        readers = float(max(1, math.ceil(2 * seen.need.input)))
         return Job(
             ranks=min(seen.ranks, RANKS) // setting.pool.ranks * setting.pool.ranks,
             pool=setting.pool,
@@ -143,8 +146,8 @@ class Model:
             cycle_time=setting.knobs.cycle_time,
             fusion_threshold=setting.knobs.fusion_threshold,
             cache_capacity=setting.knobs.cache_capacity,
-            input_seconds=reading,
-            input_threads=1.0 if reading else 0.0,
+            input_seconds=reading / readers,
+            input_threads=readers if reading else 0.0,
             waiting=setting.waiting,
             cycle_seconds=seen.cycle_seconds,
         )

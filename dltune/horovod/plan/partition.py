@@ -141,13 +141,16 @@ def _reasons(
     model: Model, machine: Machine, best: Split, shared: Split, seconds: dict[Split, float]
 ) -> tuple[str, ...]:
     need, local = model.observed.need, model.observed.local
-    tiles = len(machine.tiles)
     told = [
-        f"scp: {local} ranks on {len(machine.cores)} cores in {tiles} "
-        f"{'tile' if tiles == 1 else 'tiles'}: {best.cores} for each, which no other rank disturbs "
+        f"scp: {_count(local, 'rank')} on {_count(len(machine.cores), 'core')} in "
+        f"{_count(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
         f"(a rank keeps {need.compute:.2f} cores busy with computing, {need.input:.2f} with input, "
         f"{need.background:.2f} with its background thread, {need.helpers:.2f} with helpers)"
     ]
+    if local > len(machine.cores):
+        told[0] = (
+            f"scp: {local} ranks on {_count(len(machine.cores), 'core')}: ranks share them in turns"
+        )
     if best.cores == 1:
         told.append("scp: a rank's threads share its one core: there is none to give away")
         return tuple(told)
@@ -165,3 +168,7 @@ def _reasons(
             f"{seconds[shared] * 1e3:.1f} ms when all share"
         )
     return tuple(told)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,262 @@
+"""`dltune plan allreduce` as a person meets it: exit codes, what is printed, what is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import synthetic
+import synthetic_ranks
+
+from dltune.documents import files
+from dltune.documents import plan as plan_document
+from dltune.documents.horovod import Horovod
+from dltune.documents.plan import Prediction, Threads, Uniform, bare
+from dltune.documents.profile import Profile
+
+MACHINE = synthetic.machine(2)
+
+
+def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", "plan", "allreduce", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def profiled(folder: Path, profile: Profile | None = None) -> Path:
+    return write(folder / "profile.json", profile or synthetic_ranks.profile(MACHINE))
+
+
+def reported(folder: Path, report: Horovod | None = None, *, name: str = "report.json") -> Path:
+    return write(folder / name, report or synthetic_ranks.report(MACHINE))
+
+
+def write(path: Path, document: msgspec.Struct) -> Path:
+    path.write_bytes(msgspec.json.encode(document))
+    return path
+
+
+def refused(done: subprocess.CompletedProcess[str], *told: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert any(line.startswith("dltune: ") for line in done.stderr.splitlines())
+    for part in told:
+        assert part in done.stderr
+
+
+def methods(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return [line.split()[0] for line in done.stdout.splitlines()[2:]]
+
+
+def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
+    report = synthetic_ranks.report(MACHINE)
+    done = dltune(profiled(tmp_path), reported(tmp_path, report))
+    assert methods(done)[:8] == [
+        *("original", "scp", "topo", "nbcs", "gs", "nbcs-gs", "yield", "knobs")
+    ]
+    assert done.stdout.splitlines()[0] == "predicted step of the job"
+    assert sum(line.endswith("planned") for line in done.stdout.splitlines()) == 1
+    plan = plan_document.load(tmp_path / "plan.json")
+    assert plan.allreduce is not None
+    assert plan.threads is None
+    assert plan.signatures == ("signature-train",)
+    assert plan.allreduce.report == files.digest(report)
+    assert (plan.allreduce.ranks, plan.allreduce.local) == (2, 2)
+
+
+def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
+    done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "scp,topo,nbcs,gs,knobs")
+    assert methods(done)[-1] == "scp-topo-nbcs-gs-knobs"
+    assert "scp: a rank's threads share its one core" in done.stderr
+    section = plan_document.load(tmp_path / "plan.json").allreduce
+    assert section is not None
+    assert section.cores
+    assert section.sleeps
+    assert section.sleeps.between_tests
+    assert section.sleeps.agree_every
+    assert section.knobs
+    assert not section.yield_when_idle
+    (order,) = section.orders or ()
+    assert order.shapes == tuple((1000, k + 1) for k in range(6))
+    assert sum(bin_.bytes for bin_ in order.bins) == 4000 * sum(range(1, 7))
+
+
+def test_one_method_alone(tmp_path: Path) -> None:
+    done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "topo", "--explain")
+    assert methods(done)[:2] == ["original", "topo"]
+    assert "gradients in" in done.stdout
+    assert "0: float32[1000,1] grad_0" in done.stdout
+    section = plan_document.load(tmp_path / "plan.json").allreduce
+    assert section is not None
+    assert (section.cores, section.threads, section.sleeps, section.knobs) == (None,) * 4
+
+
+def test_without_a_report_the_graph_still_gives_an_order(tmp_path: Path) -> None:
+    done = dltune(profiled(tmp_path), "--ranks", "2", "--controller", "gloo", "--methods", "topo")
+    assert done.returncode == 0, done.stderr
+    assert "no report" in done.stderr
+    section = plan_document.load(tmp_path / "plan.json").allreduce
+    assert section is not None
+    assert section.orders
+    assert section.report == ""
+
+
+def test_json(tmp_path: Path) -> None:
+    done = dltune(profiled(tmp_path), reported(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    section = json.loads(done.stdout)
+    assert section["controller"] == "mpi"
+    assert section["predictions"][0]["method"] == "original"
+
+
+def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
+    profile = synthetic_ranks.profile(MACHINE)
+    predicted = (Prediction("uniform 2x1", 0.05, 1.0, 1.0),)
+    threads = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), predicted)
+    signatures = tuple(step.signature for step in profile.steps)
+    plan = msgspec.structs.replace(bare(MACHINE, signatures=signatures), threads=threads)
+    path = write(tmp_path / "mine.json", plan)
+    done = dltune(profiled(tmp_path), reported(tmp_path), "--into", path, "--methods", "scp")
+    assert done.returncode == 0, done.stderr
+    made = plan_document.load(path)
+    assert made.threads == threads
+    assert made.allreduce is not None
+    assert made.allreduce.threads is not None
+    assert made.allreduce.threads.intra == 1  # its two threads would not fit a rank's one core
+
+
+def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
+    other = write(tmp_path / "other.json", bare(synthetic.machine(4)))
+    refused(
+        dltune(profiled(tmp_path), reported(tmp_path), "--into", other), "4 cores", "write a plan"
+    )
+    graphs = write(tmp_path / "graphs.json", bare(MACHINE, signatures=("else",)))
+    refused(dltune(profiled(tmp_path), reported(tmp_path), "--into", graphs), "other graphs")
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("env", "export HOROVOD_CYCLE_TIME="),
+        ("horovodrun-yaml", "controller: mpi"),
+        ("rankfile", "rank 1=localhost slot=1"),
+    ],
+)
+def test_emit(tmp_path: Path, kind: str, told: str) -> None:
+    done = dltune(
+        profiled(tmp_path), reported(tmp_path), "--emit", kind, "--methods", "scp,topo,knobs"
+    )
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout
+    assert "predicted" not in done.stdout
+
+
+def test_the_fastest_measured_setting_is_planned(tmp_path: Path) -> None:
+    def ran(name: str, step: float, **settings: str) -> Path:
+        ranks = [synthetic_ranks.rank(k, settings=settings) for k in range(2)]
+        timeline = synthetic_ranks.timeline(step=step)
+        found = synthetic_ranks.report(MACHINE, ranks, timeline=timeline)
+        return reported(tmp_path, found, name=name)
+
+    spinning = ran("spinning.json", 0.058)
+    yielding = ran("yielding.json", 0.044, OMPI_MCA_mpi_yield_when_idle="1")
+    slow = ran("slow.json", 0.090, HOROVOD_CYCLE_TIME="20")
+    options = [option for path in (slow, yielding, spinning) for option in ("--measured", path)]
+    done = dltune(profiled(tmp_path), spinning, *options)
+    assert done.returncode == 0, done.stderr
+    assert "44.0 ms with a cycle time of 1 ms, a threshold of 128 MiB and yielding" in done.stderr
+    section = plan_document.load(tmp_path / "plan.json").allreduce
+    assert section is not None
+    assert section.yield_when_idle
+    assert section.sleeps is None
+    assert section.knobs is not None
+    assert section.knobs.cycle_time == 1e-3
+
+
+def test_what_was_measured_must_compare(tmp_path: Path) -> None:
+    profile, report = profiled(tmp_path), reported(tmp_path)
+    refused(dltune(profile, report, "--measured", report), "no timeline")
+    four = [synthetic_ranks.rank(k, size=4, local=4) for k in range(4)]
+    timed = synthetic_ranks.report(MACHINE, four, timeline=synthetic_ranks.timeline())
+    other = reported(tmp_path, timed, name="four.json")
+    refused(dltune(profile, report, "--measured", other), "of 4 ranks, the job of 2")
+
+
+def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("mine")
+    profile, report = profiled(tmp_path), reported(tmp_path)
+    refused(dltune(profile, report), "plan.json exists")
+    assert (tmp_path / "plan.json").read_text() == "mine"
+    assert dltune(profile, report, "--overwrite").returncode == 0
+
+
+def test_a_refused_plan_leaves_nothing(tmp_path: Path) -> None:
+    refused(
+        dltune(profiled(tmp_path, synthetic.network(MACHINE, layers=2)), reported(tmp_path)),
+        "no Horovod operations",
+        "dltune profile -- horovodrun",
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["profile.json", "report.json"]
+
+
+def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    profile, report = profiled(tmp_path), reported(tmp_path)
+    refused(dltune(profile, report, "--ranks", "4"), "a job of 2 ranks, not 4")
+    refused(dltune(profile, report, "--local", "3"), "--local 3: more than the 2 ranks")
+    refused(dltune(profile, report, "--controller", "gloo"), "a job with mpi, not gloo")
+    refused(dltune(profile), "without a report", "--ranks N")
+    refused(dltune(profile, "--ranks", "2", "--controller", "mpi", "--methods", "scp"), "scp: ")
+    refused(dltune(profile, report, "--methods", "topology"), "'topology' is none of")
+    refused(dltune(profile, report, "--methods", "nbcs,yield"), "another way to wait")
+    refused(dltune(profile, report, "-o", profile), "what the plan is made from")
+    refused(dltune(profile, report, "-o", "a", "--into", "b"), "both name where")
+    refused(dltune(profile, report, "--methods", "topo", "--emit", "rankfile"), "leaves cores")
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_report_of_another_machine(tmp_path: Path) -> None:
+    report = reported(tmp_path, synthetic_ranks.report(synthetic.machine(4, name="elsewhere")))
+    refused(dltune(profiled(tmp_path), report), "made on elsewhere", "not the same machine")
+
+
+def test_gloo_has_nothing_to_sleep_through(tmp_path: Path) -> None:
+    ranks = [synthetic_ranks.rank(k, controller="gloo") for k in range(2)]
+    report = reported(tmp_path, synthetic_ranks.report(MACHINE, ranks))
+    profile = profiled(tmp_path)
+    for method in ("nbcs", "gs", "yield"):
+        refused(dltune(profile, report, "--methods", f"scp,{method}"), "already block in poll()")
+    done = dltune(profile, report)
+    assert done.returncode == 0
+    assert "already block in poll()" in done.stderr
+
+
+def test_nodes_with_different_numbers_of_ranks(tmp_path: Path) -> None:
+    ranks = [synthetic_ranks.rank(k, size=3) for k in range(3)]
+    ranks[2] = msgspec.structs.replace(ranks[2], local_rank=0, local_size=1)
+    report = reported(tmp_path, synthetic_ranks.report(MACHINE, ranks))
+    refused(dltune(profiled(tmp_path), report), "different numbers of ranks, 1 and 2")
+
+
+def test_a_report_without_ranks(tmp_path: Path) -> None:
+    report = reported(tmp_path, synthetic_ranks.report(MACHINE, []))
+    refused(dltune(profiled(tmp_path), report), "the report has no rank")
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    profile, report = profiled(tmp_path), reported(tmp_path)
+    refused(dltune(tmp_path / "none.json", report), "cannot read")
+    refused(dltune(profile, tmp_path / "none.json"), "cannot read")
+    refused(dltune(report, report), "is a 'dltune.horovod/1' document")
+    newer = tmp_path / "newer.json"
+    newer.write_bytes(report.read_bytes().replace(b"dltune.horovod/1", b"dltune.horovod/2"))
+    refused(dltune(profile, newer), "dltune.horovod/2", "upgrade dltune")
+    short = tmp_path / "short.json"
+    short.write_bytes(report.read_bytes()[:200])
+    refused(dltune(profile, short), "short.json")
