@@ -1,0 +1,183 @@
+"""What is injected into a rank, on a Horovod that is none: its init starts a thread, no more."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dltune
+
+INJECT = Path(dltune.__file__).parent / "tensorflow" / "inject"
+CPUS = sorted(os.sched_getaffinity(0))
+BASICS = """
+import threading, time
+
+class HorovodBasics:
+    thread = None
+
+    def init(self):
+        if self.thread is None:
+            self.thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+            self.thread.start()
+
+    def is_initialized(self): return self.thread is not None
+    def rank(self): return 1
+    def size(self): return 2
+    local_rank, local_size = rank, size
+    def mpi_enabled(self): return False
+"""
+TRAIN = """
+import os
+import horovod.tensorflow as hvd
+before = os.sched_getaffinity(0)
+hvd.init()
+hvd.init()
+assert os.sched_getaffinity(0) == before
+allowed = sorted(os.sched_getaffinity(hvd.basics.thread.native_id))
+print(allowed, os.environ.get("HOROVOD_CYCLE_TIME"))
+"""
+
+Rank = Callable[..., tuple[subprocess.CompletedProcess[str], list[dict]]]
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Rank]:
+    """`rank(code, answer, **environment)` runs a rank that is answered so at its start."""
+    package = tmp_path / "packages" / "horovod"
+    (package / "common").mkdir(parents=True)
+    (package / "tensorflow").mkdir()
+    (package / "__init__.py").write_text("__version__ = '0.99'\n")
+    (package / "common" / "__init__.py").touch()
+    (package / "common" / "basics.py").write_text(BASICS)
+    (package / "tensorflow" / "__init__.py").write_text(
+        "from horovod.common.basics import HorovodBasics\n"
+        "basics = HorovodBasics()\ninit = basics.init\n"
+    )
+    path, heard, answers = str(tmp_path / "socket"), [], [{}]
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                line = connection.makefile("rb").readline()
+                if not line:
+                    return
+                heard.append(json.loads(line))
+                connection.sendall(json.dumps(answers[0]).encode() + b"\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+
+    def run(
+        code: str, answer: dict, **env: str
+    ) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
+        answers[0] = answer
+        paths = os.pathsep.join([str(INJECT), str(package.parent)])
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": paths, "DLTUNE_SOCKET": path, **env},
+        )
+        return done, heard
+
+    yield run
+    with socket.socket(socket.AF_UNIX) as last:
+        last.connect(path)
+    thread.join()
+    listener.close()
+
+
+def test_the_background_thread_is_born_on_its_cores_and_told(rank: Rank) -> None:
+    cores = {"background": CPUS[-1:], "helpers": CPUS}
+    answer = {"horovod": {"cores": cores, "settings": {"HOROVOD_CYCLE_TIME": "5"}}}
+    env = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_THREAD_AFFINITY": "0"}
+
+    done, heard = rank(TRAIN, answer, **env)
+
+    assert done.stdout == f"{CPUS[-1:]} 5\n", done.stderr
+    assert [message["type"] for message in heard] == ["python", "horovod"]
+    told = heard[1]
+    assert len(told["threads"]) == 1
+    assert told["bound"] == CPUS
+    assert told["controller"] == "gloo"
+    assert told["settings"]["HOROVOD_CYCLE_TIME"] == "5"
+    assert "HOROVOD_THREAD_AFFINITY" not in told["settings"]
+    assert told["overridden"] == env
+
+
+def test_without_a_plan_it_only_tells(rank: Rank) -> None:
+    done, heard = rank(TRAIN, {}, HOROVOD_CYCLE_TIME="1")
+    assert done.stdout == f"{CPUS} 1\n", done.stderr
+    assert heard[1]["overridden"] == {}
+
+
+def test_an_error_that_ends_it_is_told_first(rank: Rank) -> None:
+    code = "import horovod.tensorflow as hvd\nhvd.init()\nraise ValueError('bad batch\\nand more')"
+    done, heard = rank(code, {})
+    assert done.returncode == 1
+    assert "ValueError: bad batch" in done.stderr
+    assert (heard[-1]["type"], heard[-1]["error"]) == ("fell", "ValueError: bad batch")
+
+
+def test_a_horovod_that_reduces_otherwise_is_told(rank: Rank) -> None:
+    order = {"shapes": [[1]], "dtypes": ["float32"], "bins": [[0]]}
+    done, heard = rank("import horovod.tensorflow", {"horovod": {"orders": [order]}})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert heard[-1]["why"] == "Horovod 0.99 does not reduce them as 0.28 does"
+
+
+def test_a_horovod_that_is_not_there_is_told(rank: Rank) -> None:
+    code = "import sys; sys.path = [p for p in sys.path if 'packages' not in p]; import horovod"
+    done, heard = rank(code, {})
+    assert "ModuleNotFoundError: No module named 'horovod'" in done.stderr
+    assert heard[-1]["type"] == "no_horovod"
+
+
+@pytest.fixture(scope="module")
+def injected() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("_dltune_horovod", INJECT / "_dltune_horovod.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ORDERS = [
+    {"shapes": [[2], [3, 4]], "dtypes": ["float32", "float32"], "bins": [[1], [0]]},
+    {"shapes": [[5]], "dtypes": ["float32"], "bins": [[0]]},
+]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "expected"),
+    [
+        ([[2], [3, 4]], ["float32"] * 2, ([[1], [0]], "")),
+        ([[5]], ["float32"], ([[0]], "")),
+        ([[5]], ["float16"], (None, "gradient 0 is float16[5], in the plan float32[5]")),
+        (
+            [[2], [3]],
+            ["float32"] * 2,
+            (None, "gradient 1 is float32[3], in the plan float32[3, 4]"),
+        ),
+        ([[1]] * 3, ["float32"] * 3, (None, "it reduces 3 dense gradients, the plan knows 1 or 2")),
+        ([[None]], ["float32"], (None, "not all shapes of its gradients are known before it runs")),
+        ([None], ["float32"], (None, "not all shapes of its gradients are known before it runs")),
+    ],
+)
+def test_a_call_is_known_by_its_gradients(injected, shapes, dtypes, expected) -> None:
+    assert injected._bins(ORDERS, shapes, dtypes) == expected
