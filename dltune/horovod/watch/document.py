@@ -11,8 +11,9 @@ from dltune.documents.horovod import Evidence, Horovod, Rank, Role, ThreadUse, T
 from dltune.errors import UsageError
 from dltune.horovod.watch import ranks
 from dltune.horovod.watch.diagnosis import diagnose
+from dltune.horovod.watch.rank_seen import RankSeen
 from dltune.horovod.watch.usage import ThreadSeen
-from dltune.horovod.watch.watch import RankSeen, Watch
+from dltune.horovod.watch.watch import Watch
 
 BUILD = (
     "build it for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
@@ -71,8 +72,7 @@ def made(
 def cycle_time(watch: Watch) -> float:
     """Seconds of HOROVOD_CYCLE_TIME in the job; Horovod's own where it does not say."""
     for seen in of_job(watch):
-        told = seen.told.settings if seen.told else seen.identity.settings
-        return ranks.cycle_time(told)
+        return ranks.cycle_time(seen.settings)
     return ranks.CYCLE_TIME
 
 
@@ -101,9 +101,9 @@ def nothing(watch: Watch) -> UsageError:
     if watch.denied:
         pid, user = next(iter(watch.denied.items()))
         return UsageError(
-            f"pid {pid} belongs to {user}: the kernel shows its libraries and its threads' stacks "
-            "to that user and to root alone",
-            remedy=f"run dltune horovod-report as {user} or as root",
+            f"pid {pid} belongs to {user}, and the kernel does not show its libraries and stacks "
+            "to this user",
+            remedy=f"run dltune horovod-report as {user}, or as root with CAP_SYS_PTRACE",
         )
     root, others = watch.tree.root, len(watch.looked) - 1
     under = f" and its {others} descendants have" if others > 0 else " has"
@@ -145,19 +145,20 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         pid=seen.pid,
         seconds=seconds,
         controller=controller,
-        horovod=identity.library.version if identity.library else None,
+        horovod=identity.library.version,
         mpi=identity.mpi if controller == "mpi" else None,
-        settings=ranks.settings(told.settings) if told else identity.settings,
+        settings=seen.settings,
         evidence=tuple(evidence),
         background=seen.background if seen.background in {t.tid for t in threads} else None,
         cpu=max(0.0, seen.cpu[1] - seen.cpu[0]) / seconds,
         cpus=tuple(sorted(cpus)),
         bound=bool(cpus) and frozenset(cpus) < ranks.node(),
         threads=threads,
-        cycles=None,
+        cycles=seen.sleeps.cycles() if seen.sleeps else None,
         ended=None if seen.ended_at is None else seen.ending.code,
         ended_after=None if seen.ended_at is None else seen.ended_at - watch.began,
         error=watch.fell[seen.pid].error if seen.pid in watch.fell else None,
+        stuck=watch.stuck.get(seen.pid),
         unseen=tuple(_unseen(seen)),
     )
 
@@ -196,21 +197,26 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
     if seen.refused:
         yield f"roles of threads and the background thread's stack: {seen.refused}"
     library = seen.identity.library
-    if library and not library.loop:
+    if not library.loop:
         yield (
             "the background thread by its stack: Horovod's library is stripped of the symbols "
             f"that tell it ({library.path})"
         )
-    elif seen.stack is None and seen.background is None:
+    unknown = ", ".join(str(tid) for tid, thread in seen.current() if thread.told is None)
+    if unknown and not seen.refused:
+        count = unknown.count(",") + 1
+        yield (
+            f"which of {count} threads that never rest ({unknown}) is the background one: stacks "
+            "are read of threads that sleep or wait"
+            if seen.background is None
+            else f"what {count} threads that never rest are there for ({unknown})"
+        )
+    elif library.loop and seen.background is None:
         yield "the background thread: hvd.init() has not run, or Horovod was shut down"
     if seen.told and seen.told.threads and seen.stack not in (None, seen.told.threads[0]):
         yield (
             f"which thread is the background one: by its stack it is {seen.stack}, but the first "
             f"that hvd.init() added is {seen.told.threads[0]}; the figures are those of the first"
         )
-    unknown = [tid for tid, thread in seen.current() if thread.told is None]
-    if unknown and not seen.refused:
-        yield (
-            f"what {len(unknown)} threads are there for: they were never at rest when looked at "
-            f"({', '.join(map(str, unknown[:5]))})"
-        )
+    if seen.sleeps and seen.sleeps.refused:
+        yield f"cycles and oversleep: {seen.sleeps.refused}; a timeline tells them too (--timeline)"

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dltune.horovod.watch import elf
 from dltune.horovod.watch.memory import Mapping
 
 # horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so, horovod/torch/mpi_lib_v2...so
@@ -92,24 +93,10 @@ def _read(path: str, inode: int, changed: int, inside: str) -> tuple[_Ranges, _R
     """(offset, linked address) of what is loaded; (start, end) of the loop's functions, and of the
     timeline's writer."""
     del path, inode, changed  # they are the key: ranks share a file
-    from elftools.elf.elffile import ELFFile
-
-    with Path(inside).open("rb") as file:
-        elf = ELFFile(file)
-        segments = tuple(
-            (part["p_offset"], part["p_vaddr"])
-            for part in elf.iter_segments()
-            if part["p_type"] == "PT_LOAD"
-        )
-        for table, names in ((".symtab", _LOOP), (".dynsym", _CALLED)):
-            section = elf.get_section_by_name(table)
-            functions = [
-                (symbol.name, (symbol["st_value"], symbol["st_value"] + symbol["st_size"]))
-                for symbol in (section.iter_symbols() if section else ())
-                if symbol["st_size"] and symbol["st_info"]["type"] == "STT_FUNC"
-            ]
-            loop = tuple(at for name, at in functions if any(part in name for part in names))
-            if loop:
-                writer = tuple(at for name, at in functions if _WRITER in name)
-                return segments, loop, writer
-    return segments, (), ()
+    image = elf.read(inside)
+    for functions, names in ((image.local, _LOOP), (image.exported, _CALLED)):
+        loop = tuple((f.start, f.end) for f in functions if any(part in f.name for part in names))
+        if loop:
+            writer = tuple((f.start, f.end) for f in functions if _WRITER in f.name)
+            return image.segments, loop, writer
+    return image.segments, (), ()

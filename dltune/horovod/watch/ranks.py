@@ -33,7 +33,7 @@ _MPI_VERSION = re.compile(r"\(?(Open MPI|MPICH|Intel\(R\) MPI)\b\D*(\d[\w.]*)")
 
 @dataclass(frozen=True)
 class Identity:
-    """As `documents.horovod.Rank`. `library`: None for a rank without Horovod's."""
+    """As `documents.horovod.Rank`."""
 
     rank: int
     size: int
@@ -43,7 +43,7 @@ class Identity:
     controller: Controller | None
     mpi: str | None
     settings: dict[str, str]
-    library: Library | None
+    library: Library
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -53,7 +53,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def identify(
-    pid: int, environ: Mapping[str, str], mapped: Sequence[Mapped], library: Library | None
+    pid: int, environ: Mapping[str, str], mapped: Sequence[Mapped], library: Library
 ) -> Identity:
     """Raises UsageError when the environment names two ranks, or half of one."""
     try:

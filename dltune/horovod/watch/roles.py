@@ -40,34 +40,37 @@ class Told:
 class Roles:
     """The roles of one process's threads."""
 
-    def __init__(self, pid: int, mapped: Sequence[Mapping], library: Library | None) -> None:
+    def __init__(self, pid: int, mapped: Sequence[Mapping], library: Library) -> None:
         self._pid = pid
-        self._loop = library.loop if library else ()
-        self._writer = library.writer if library else ()
+        self._loop = library.loop
+        self._writer = library.writer
         code = [mapping for mapping in mapped if mapping.executable]
         self._helpers = [range(m.start, m.end) for m in code if _MPI.search(m.path)]
-        self._helpers += library.code if library else ()
+        self._helpers += library.code
         self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> Told | None:
         """A thread's role; None when it must be looked at again, because it runs now."""
         if tid == self._pid:
             return Told("python", comm)
+        if _NAME.match(comm.encode()):
+            return Told(_of_tensorflow(comm), comm)
         stack = memory.stack(tid)
         if stack is None:
             return None
         if _returns(memory, stack, self._loop):
             return Told("background", comm)
-        name = comm if _NAME.match(comm.encode()) else _own_name(memory, stack) or comm
-        if name.startswith("tf_data"):
-            return Told("input", name)
-        if _NAME.match(name.encode()):
-            return Told("compute", name)
+        if name := _own_name(memory, stack):
+            return Told(_of_tensorflow(name), name)
         if _returns(memory, stack, self._writer):
             return Told("helper", WRITER)
         if _returns(memory, stack, self._helpers):
             return Told("helper", comm)
         return Told("python" if _returns(memory, stack, self._python) else "other", comm)
+
+
+def _of_tensorflow(name: str) -> Role:
+    return "input" if name.startswith("tf_data") else "compute"
 
 
 def _returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:

@@ -66,13 +66,14 @@ def process_cpu(pid: int) -> float | None:
 
 @dataclass
 class ThreadSeen:
-    """`first`: when it was first seen, None for one that began since (it then had nothing).
-    `told`: its role, None until it was seen at rest. `moved`: when it last ran, of
-    time.monotonic()."""
+    """`first`: what it had when it was first seen, None for one that began since. `since`, `until`:
+    when it was looked at first and last, of time.monotonic(). `told`: its role, None until it was
+    seen at rest."""
 
     first: Counts | None
     last: Counts
-    moved: float
+    since: float
+    until: float
     told: Told | None = None
 
     @property
@@ -81,9 +82,7 @@ class ThreadSeen:
         return self.first is None
 
     def look(self, now: float, new: Counts) -> None:
-        if new.cpu > self.last.cpu:
-            self.moved = now
-        self.last = new
+        self.last, self.until = new, now
 
     def used(self) -> Counts:
         """The growth of every count."""

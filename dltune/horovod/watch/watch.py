@@ -8,15 +8,16 @@ that all together stay well below a hundredth of one CPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dltune.horovod.watch import library, ranks, usage
 from dltune.horovod.watch.ending import Ending
+from dltune.horovod.watch.hang import hung
 from dltune.horovod.watch.memory import Mapping, Memory, mappings
-from dltune.horovod.watch.ranks import Identity
+from dltune.horovod.watch.rank_seen import Key, RankSeen
 from dltune.horovod.watch.roles import Roles
+from dltune.horovod.watch.sleeps import Sleeps
 from dltune.horovod.watch.usage import ThreadSeen
 from dltune.io.report import processes
 from dltune.io.report.pace import Pace
@@ -29,52 +30,14 @@ MEMBERS, COUNTS, ROLES = (1.0, 0.001), (1.0, 0.003), (0.5, 0.001)
 PATIENCE = 200
 TELL_SECONDS = 1.0
 
-Key = tuple[int, int]  # a thread's or process's number, and when it began
-
-
-@dataclass
-class RankSeen:
-    """A process with Horovod's library.
-
-    `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
-    of the process at these times. `stack`: the thread that stands in the background loop. `told`:
-    what the job itself said of hvd.init(). `refused`: why its memory may not be read.
-    """
-
-    pid: int
-    identity: Identity
-    numbered: bool
-    roles: Roles
-    since: float
-    until: float
-    cpu: tuple[float, float]
-    ending: Ending
-    threads: dict[Key, ThreadSeen] = field(default_factory=dict)
-    running: set[Key] = field(default_factory=set)
-    looks: dict[Key, int] = field(default_factory=dict)
-    stack: int | None = None
-    told: messages.Horovod | None = None
-    ended_at: float | None = None
-    refused: str | None = None
-
-    @property
-    def background(self) -> int | None:
-        """Its background thread; by its stack where the two ways disagree: that is what it does."""
-        if self.stack is None and self.told and self.told.threads:
-            return self.told.threads[0]
-        return self.stack
-
-    def current(self) -> Iterator[tuple[int, ThreadSeen]]:
-        for key in self.running:
-            yield key[0], self.threads[key]
-
 
 class Watch:
     """Use as a context manager. `tree`: the processes of the job.
 
     `denied`: processes that may not be looked into, with their users. `without`: why a process
     could not import Horovod. `fell`: exceptions that ended ranks. `amiss`: what is wrong with
-    Horovod beside a TensorFlow that runs without it.
+    Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that hung
+    at the end, what shows it.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -91,8 +54,10 @@ class Watch:
         self._told: dict[int, messages.Horovod] = {}
         self._members, self._counts, self._roles = Pace(*MEMBERS), Pace(*COUNTS), Pace(*ROLES)
         self._alive = True
+        self.stuck: dict[int, str] = {}
         self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
         self._cpu = time.process_time()
+        self.cpu = 0.0
 
     def __enter__(self) -> Watch:
         return self
@@ -100,11 +65,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         for rank in self.ranks.values():
             rank.ending.close()
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of CPU that watching has taken."""
-        return time.process_time() - self._cpu
 
     @property
     def shut_out(self) -> bool:
@@ -144,6 +104,7 @@ class Watch:
                     self._look(self._counts, self._count)
                 if self._roles.due <= now:
                     self._look(self._roles, self._tell_roles)
+                self._look_at_sleeps(now)
                 self._note_endings()
                 self.ended = time.monotonic()
                 if now - told >= TELL_SECONDS:
@@ -154,9 +115,14 @@ class Watch:
                 due = min(self._members.due, self._counts.due, self._roles.due)
                 wait(min(max(due - time.monotonic(), 0.001), 0.1))
         finally:
+            for rank in self.ranks.values():
+                if rank.sleeps:
+                    rank.sleeps.close()
             self._count()
             self._note_endings()
+            self.stuck = hung(list(self.ranks.values()))
             self.ended = time.monotonic()
+            self.cpu = time.process_time() - self._cpu
 
     def _look(self, pace: Pace, look: Callable[[], None]) -> None:
         pace.begin()
@@ -237,12 +203,23 @@ class Watch:
                     rank.threads[key].look(now, counts)
                 else:
                     new = counts.started > self._clock and bool(rank.threads)
-                    rank.threads[key] = ThreadSeen(None if new else counts, counts, now)
+                    rank.threads[key] = ThreadSeen(None if new else counts, counts, now, now)
                     self._roles.soon()
             cpu = usage.process_cpu(rank.pid)
             if running and cpu is not None:
                 rank.until, rank.cpu = now, (rank.cpu[0], cpu)
-            rank.running = running or rank.running
+                rank.running = running
+                self._note_progress(rank, now)
+
+    def _note_progress(self, rank: RankSeen, now: float) -> None:
+        cycles = others = 0.0
+        for (tid, _), thread in rank.threads.items():
+            last = thread.last
+            if tid == rank.background:
+                cycles += last.cpu + last.voluntary + last.involuntary
+            elif thread.told is None or thread.told.role != "helper":
+                others += last.cpu
+        rank.progress.note(now, cycles, others)
 
     def _tell_roles(self) -> None:
         for rank in self.ranks.values():
@@ -265,6 +242,17 @@ class Watch:
                 rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"
             except OSError:
                 continue  # it has ended
+
+    def _look_at_sleeps(self, now: float) -> None:
+        for rank in self.ranks.values():
+            if rank.ended_at is not None or rank.stack is None:
+                continue
+            if rank.sleeps is None:
+                setting = ranks.cycle_time(rank.settings)
+                rank.sleeps = Sleeps(rank.stack, rank.identity.library, setting)
+            if rank.sleeps.refused is None and rank.sleeps.due <= now:
+                rank.sleeps.look()
+                self.looks += 1
 
     def _note_endings(self) -> None:
         for rank in self.ranks.values():

@@ -56,12 +56,15 @@ def perf_event_open(
     read_format: int = 0,
     period: int = 0,
     sample_type: int = 0,
+    registers: int = 0,
+    stack: int = 0,
     tid: int = 0,
     cpu: int = -1,
     leader: int = -1,
 ) -> int:
     """The descriptor of a new event; times of its samples are CLOCK_MONOTONIC.
 
+    `registers`: of user space, a bit each (asm/perf_regs.h); `stack`: bytes of the user's stack.
     `tid`: the thread, 0 for the calling one, -1 for all (with a `cpu`). Raises OSError with the
     kernel's errno, and ENOSYS on an architecture whose number of the call is not known.
     """
@@ -85,8 +88,8 @@ def perf_event_open(
             config1,
             config2,
             0,  # branches
-            0,  # registers
-            0,  # stack
+            registers,
+            stack,
             CLOCK_MONOTONIC if sample_type else 0,
         ),
         ATTR_SIZE,

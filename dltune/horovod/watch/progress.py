@@ -1,0 +1,45 @@
+"""Whether a rank gets on: its background thread's cycles, and everything else that it does."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+# seconds without progress after which a rank hangs: Horovod itself warns after 60, and a step, a
+# checkpoint or a slow batch that keeps a rank this long shows some use of a core
+HUNG_SECONDS = 10.0
+# of one core; below it a rank's threads but wake up now and then
+IDLE = 0.01
+
+
+@dataclass(frozen=True)
+class _Look:
+    at: float
+    cycles: float  # CPU seconds and switches of the background thread: it moves when they do
+    others: float  # CPU seconds of threads that compute, read, or run Python
+
+
+class Progress:
+    """What a rank did over the last `HUNG_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._looks: deque[_Look] = deque()
+
+    def note(self, at: float, cycles: float, others: float) -> None:
+        self._looks.append(_Look(at, cycles, others))
+        while len(self._looks) > 2 and self._looks[1].at <= at - HUNG_SECONDS:
+            self._looks.popleft()
+
+    @property
+    def known(self) -> bool:
+        """It was watched for long enough to tell."""
+        return bool(self._looks) and self._looks[-1].at - self._looks[0].at >= HUNG_SECONDS
+
+    @property
+    def cycling(self) -> bool:
+        return self._looks[-1].cycles > self._looks[0].cycles
+
+    @property
+    def working(self) -> bool:
+        first, last = self._looks[0], self._looks[-1]
+        return last.others - first.others > IDLE * (last.at - first.at)

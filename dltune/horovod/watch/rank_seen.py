@@ -1,0 +1,61 @@
+"""One rank while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dltune.horovod.watch import ranks
+from dltune.horovod.watch.ending import Ending
+from dltune.horovod.watch.progress import Progress
+from dltune.horovod.watch.ranks import Identity
+from dltune.horovod.watch.roles import Roles
+from dltune.horovod.watch.sleeps import Sleeps
+from dltune.horovod.watch.usage import ThreadSeen
+from dltune.job import messages
+
+Key = tuple[int, int]  # a thread's or process's number, and when it began
+
+
+@dataclass
+class RankSeen:
+    """A process with Horovod's library.
+
+    `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
+    of the process at these times. `stack`: the thread that stands in the background loop. `told`:
+    what the job itself said of hvd.init(). `refused`: why its memory may not be read.
+    """
+
+    pid: int
+    identity: Identity
+    numbered: bool
+    roles: Roles
+    since: float
+    until: float
+    cpu: tuple[float, float]
+    ending: Ending
+    threads: dict[Key, ThreadSeen] = field(default_factory=dict)
+    running: set[Key] = field(default_factory=set)
+    looks: dict[Key, int] = field(default_factory=dict)
+    stack: int | None = None
+    told: messages.Horovod | None = None
+    ended_at: float | None = None
+    refused: str | None = None
+    progress: Progress = field(default_factory=Progress)
+    sleeps: Sleeps | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """As they were for hvd.init() where the job says so, else as the process was started."""
+        return ranks.settings(self.told.settings) if self.told else self.identity.settings
+
+    @property
+    def background(self) -> int | None:
+        """Its background thread; by its stack where the two ways disagree: that is what it does."""
+        if self.stack is None and self.told and self.told.threads:
+            return self.told.threads[0]
+        return self.stack
+
+    def current(self) -> Iterator[tuple[int, ThreadSeen]]:
+        for key in self.running:
+            yield key[0], self.threads[key]

@@ -1,0 +1,195 @@
+"""Ranks watched from outside, against what they know of themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pretended_ranks
+import pytest
+from pretended_ranks import started
+
+from dltune.documents import horovod
+from dltune.errors import UsageError
+from dltune.horovod.watch import document
+from dltune.horovod.watch.watch import Watch
+from dltune.io.report.processes import Tree
+
+
+def watched(pid: int, seconds: float, meanwhile=lambda: None) -> horovod.Horovod:
+    with Watch(Tree(pid)) as watch:
+        watch.run(seconds, lambda: False, meanwhile)
+        report = document.assemble(watch, ("job",), None, False)
+    assert horovod.check(report) == []
+    return report
+
+
+def test_the_background_thread_is_found_by_its_stack(library):
+    with started(library, rank=1) as rank:
+        report = watched(rank.pid, 2.0)
+    (seen,) = report.ranks
+    assert (seen.rank, seen.size, seen.pid) == (1, 2, rank.pid)
+    assert seen.background == rank.background
+    assert seen.evidence == ("stack",)
+    assert seen.horovod == "0.28.1"
+    assert seen.settings["HOROVOD_CYCLE_TIME"] == "2"
+    assert "HOROVOD_RANK" not in seen.settings
+    roles = {thread.tid: thread.role for thread in seen.threads}
+    assert roles[rank.background] == "background"
+    assert roles[rank.helper] == "helper"
+    assert roles[rank.pid] == "python"
+    assert any("1 of 2 ranks are not" in finding.told for finding in report.findings)
+
+
+def test_cpu_time_is_that_of_the_threads_own_clock(library):
+    # CPUCLOCK_SCHED of one thread, as pthread_getcpuclockid gives it: only its own process may ask
+    body = """
+clock = ~lib.background_thread() << 3 | 6
+while True:
+    print(time.monotonic(), time.clock_gettime(clock), flush=True)
+    time.sleep(0.02)
+"""
+    with started(library, body, cycle=4, spin=2) as rank:
+        with Watch(Tree(rank.pid)) as watch:
+            watch.run(4.0, lambda: False, lambda: None)
+            (seen,) = watch.ranks.values()
+        time.sleep(0.2)
+        rank.process.kill()
+        lines = [line.split() for line in rank.process.stdout.read().splitlines()]
+    clock = [(float(at), float(cpu)) for at, cpu in (line for line in lines if len(line) == 2)]
+    thread = next(t for (tid, _), t in seen.threads.items() if tid == rank.background)
+
+    def own(at: float) -> float:
+        """The thread's own clock then, between two of its readings."""
+        after = next(i for i, (when, _) in enumerate(clock) if when >= at)
+        (t0, c0), (t1, c1) = clock[after - 1], clock[after]
+        return c0 + (c1 - c0) * (at - t0) / (t1 - t0)
+
+    used = own(thread.until) - own(thread.since)
+    assert used > 0.5
+    assert thread.used().cpu == pytest.approx(used, rel=0.02)
+
+
+def test_threads_that_come_and_go_keep_what_they_used(library):
+    body = """
+def work():
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        sum(range(1000))
+time.sleep(1.5)
+for _ in range(2):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+time.sleep(60)
+"""
+    with started(library, body) as rank:
+        report = watched(rank.pid, 6.0)
+    (seen,) = report.ranks
+    born = [thread for thread in seen.threads if thread.born]
+    assert len(born) == 2
+    # both have ended, and what they used between the last look and their end is lost alone
+    assert sum(thread.cpu for thread in born) * seen.seconds > 0.5
+    assert sum(thread.cpu for thread in seen.threads) <= seen.cpu * 1.05 + 0.01
+
+
+def test_a_child_with_a_ranks_library_is_no_rank(library):
+    body = """
+parent = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == parent:
+        time.sleep(0.1)
+    os._exit(0)
+print("forked", flush=True)
+time.sleep(60)
+"""
+    with started(library, body) as rank:
+        assert rank.process.stdout.readline() == "forked\n"
+        report = watched(rank.pid, 2.0)
+    assert [seen.pid for seen in report.ranks] == [rank.pid]
+
+
+def test_sleeps_are_seen_where_the_kernel_allows_it(library):
+    with started(library, cycle=2) as rank:
+        report = watched(rank.pid, 2.5)
+    (seen,) = report.ranks
+    if seen.cycles is None:
+        assert any(text.startswith("cycles and oversleep: ") for text in seen.unseen)
+        return
+    assert seen.cycles.setting == pytest.approx(2e-3)
+    assert seen.cycles.period.median >= 2e-3
+    assert seen.cycles.oversleep is not None
+    assert seen.cycles.oversleep.samples >= 20
+    # a sleep of less than 2 ms begins 2 ms before the next cycle at the latest
+    assert seen.cycles.oversleep.median < seen.cycles.period.median
+
+
+def test_a_thread_that_never_rests_is_said_to_be_unseen(library):
+    """Work of 3 ms in cycles of 2 ms never sleeps."""
+    with started(library, cycle=2, spin=3) as rank:
+        (seen,) = watched(rank.pid, 2.0).ranks
+    assert seen.background is None
+    assert seen.cycles is None
+    (told,) = seen.unseen
+    assert told.startswith(f"which of 1 threads that never rest ({rank.background})")
+
+
+def test_a_process_without_horovod():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
+        with Watch(Tree(other.pid)) as watch:
+            watch.run(1.0, lambda: False, lambda: None)
+            with pytest.raises(UsageError, match=f"pid {other.pid} has not loaded Horovod's"):
+                document.assemble(watch, (), None, False)
+        other.kill()
+
+
+def test_a_library_without_symbols_is_said_to_be(library, tmp_path):
+    copy = tmp_path / "horovod" / "tensorflow" / "mpi_lib.so"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(library.read_bytes())
+    subprocess.run(["strip", str(copy)], check=True)
+    with started(copy) as rank:
+        (seen,) = watched(rank.pid, 1.5).ranks
+    assert seen.background is None
+    assert any("stripped of the symbols" in text for text in seen.unseen)
+
+
+def test_the_rank_that_died_is_told_from_those_that_follow(library):
+    first = pretended_ranks.command(library, "time.sleep(2)\nos.kill(os.getpid(), signal.SIGSEGV)")
+    second = pretended_ranks.command(library, "time.sleep(3)\nsys.exit(1)")
+    launcher = pretended_ranks.launcher(second, first)
+    with subprocess.Popen(launcher) as job, Watch(Tree(job.pid)) as watch:
+        watch.run(20.0, lambda: job.poll() is not None, lambda: None)
+        report = document.assemble(watch, ("job",), None, False)
+    assert [rank.ended for rank in report.ranks] == [1, -signal.SIGSEGV]
+    told = report.findings[0]
+    assert told.told == "rank 1 failed first, the others followed"
+    assert "was ended by SIGSEGV" in told.evidence
+    assert "rank 0 ended with exit code 1" in told.evidence
+
+
+@pytest.mark.parametrize("how", ["stopped", "asleep"])
+def test_a_rank_that_hangs_is_told_from_those_that_wait(library, how):
+    with started(library, rank=0) as one, started(library, rank=1) as other:
+        if how == "stopped":
+            other.process.send_signal(signal.SIGSTOP)
+        report = watched(os.getpid(), 13.0)  # both are children of this process
+        ranks = {rank.pid: rank for rank in report.ranks}
+    if how == "stopped":
+        assert ranks[other.pid].stuck == "its process is stopped by a signal"
+        assert ranks[one.pid].stuck is None
+        assert report.findings[0].told == "rank 1 hangs, and the others wait for it"
+    else:  # neither is within TensorFlow: no one is to blame
+        assert all(rank.stuck is None for rank in ranks.values())
+
+
+def test_ranks_of_different_versions(library, tmp_path):
+    newer = pretended_ranks.build(tmp_path, "0.29.0")
+    with started(library, rank=0), started(newer, rank=1):
+        report = watched(os.getpid(), 1.5)
+    (told,) = [f for f in report.findings if "versions" in f.told]
+    assert told.told == "ranks run different versions of Horovod"
+    assert told.evidence == "0.28.1: rank 0; 0.29.0: rank 1"
