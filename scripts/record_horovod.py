@@ -180,7 +180,9 @@ def rank(out: Path, steps: int, *, timeline: bool) -> None:
             "steps": times,
             "cpu": process,
             "threads": used,
-            "sleeps": [(s.tid, round(s.asked, 7), round(s.woke - s.begin, 7)) for s in slept],
+            "sleeps": [
+                (s.tid, round(s.begin, 6), round(s.asked, 6), round(s.woke, 6)) for s in slept
+            ],
         }
 
     if timeline:

@@ -290,10 +290,8 @@ class Oracle:
                     tests = math.ceil((agreed - come) / slept)
                     rank.agreed = come + tests * slept
                     rank.cpu += tests * job.test
-                elif job.waiting.wakes:
-                    rank.agreed = agreed + rank.draw(job.wake_busy if pool.busy else job.wake)
                 else:
-                    rank.agreed = agreed
+                    rank.agreed = agreed + self.answer(rank, pool)
         end = max(agreed, *(rank.agreed for rank in self.ranks))
         batches = self.batches(common)
         for tensors in batches:
@@ -313,6 +311,12 @@ class Oracle:
                     rank.release, rank.wake = moment, moment + least
         if not self.unsent:
             self.end_step(self.device if job.offloaded else end)
+
+    def answer(self, rank: Rank, pool: Pool) -> float:
+        if self.job.answers is None:
+            return 0.0
+        idle, busy = self.job.answers
+        return rank.draw(busy if pool.busy else idle)
 
     def batches(self, common: int) -> list[list[int]]:
         job = self.job
@@ -337,6 +341,8 @@ class Oracle:
             seconds += 2 / job.network.copy * size
         if job.offloaded:
             begin = max(begin, self.device)
+        else:
+            seconds += max(self.answer(rank, pool) for pool in self.pools for rank in pool.ranks)
         self.device = begin + seconds
         self.unsent -= set(tensors)
         self.told.batches += 1

@@ -49,10 +49,10 @@ struct Job {
   double sync;                  // seconds of the caches' allreduce
   double cycle_time, fusion_threshold, cycle_seconds, request, test;
   std::int32_t cache;           // 0: none, 1: too small for all tensors, 2: holds them
-  Quantiles wake, wake_busy, jitter;
+  Quantiles wake, wake_busy, answer, answer_busy, jitter;
   double input_seconds, input_threads;
   double synchronizing, transferring;
-  std::int32_t wakes, offloaded;
+  std::int32_t answers, offloaded;
 };
 
 struct Method {
@@ -80,7 +80,7 @@ class Simulation {
  public:
   Simulation(const Job& job, const Method& method, int steps, int warmup, std::uint64_t seed,
              int drawn)
-      : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), drawn_(drawn),
+      : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), shown_(drawn),
         compute_cores_(job.cores - method.reserved - method.input_cores), ranks_(job.ranks),
         pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
         bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1) {
@@ -157,7 +157,7 @@ class Simulation {
   }
 
   void note(int rank, Doing doing, double from, double to) {
-    if (rank < drawn_ && to > from) slices.push_back({rank, doing, from, to});
+    if (rank < shown_ && to > from) slices.push_back({rank, doing, from, to});
   }
 
   // Follows a pool until all of its background threads have come.
@@ -321,12 +321,12 @@ class Simulation {
       Rank& r = ranks_[i];
       const double from = r.started + job_.cycle_seconds;
       if (method_.between_tests > 0) {
-        const double slept = method_.between_tests + late(r, i);
+        const double slept = method_.between_tests + drawn(r, i, job_.wake, job_.wake_busy);
         const double tests = std::ceil((agreed - from) / slept);
         r.agreed = from + tests * slept;
         r.cpu += tests * job_.test;
       } else {
-        r.agreed = job_.wakes ? agreed + late(r, i) : agreed;
+        r.agreed = agreed + answer(r, i);
       }
       begin = std::max(begin, r.agreed);
       note(i, kWait, r.started, r.agreed);
@@ -363,8 +363,12 @@ class Simulation {
     if (whole) end_step(job_.offloaded ? device_ : end);
   }
 
-  double late(Rank& r, int i) {
-    return draw(r, pools_[i / job_.pool_ranks].busy ? job_.wake_busy : job_.wake);
+  double drawn(Rank& r, int i, const Quantiles& idle, const Quantiles& busy) {
+    return draw(r, pools_[i / job_.pool_ranks].busy ? busy : idle);
+  }
+
+  double answer(Rank& r, int i) {
+    return job_.answers ? drawn(r, i, job_.answer, job_.answer_busy) : 0;
   }
 
   // Places what is ready on all ranks, one after another; where the last transfer ends.
@@ -399,6 +403,11 @@ class Simulation {
     const double begin = job_.offloaded ? std::max(from, device_) : from;
     double seconds = job_.start + job_.per_byte * bytes;
     if (tensors > 1) seconds += job_.copy_per_byte * bytes;
+    if (job_.answers && !job_.offloaded) {
+      double latest = 0;
+      for (int i = 0; i < job_.ranks; ++i) latest = std::max(latest, answer(ranks_[i], i));
+      seconds += latest;
+    }
     device_ = begin + seconds;
     sent_ += tensors;
     ++totals.batches;
@@ -451,7 +460,7 @@ class Simulation {
 
   const Job job_;
   const Method method_;
-  const int last_step_, warmup_, drawn_;
+  const int last_step_, warmup_, shown_;
   const double compute_cores_;
   std::vector<Rank> ranks_;
   std::vector<Pool> pools_;

@@ -61,6 +61,9 @@ class Job:
     step does; the next step waits for it.
     `wake`: by how much a sleeping background thread oversleeps while a core is free for it;
     `wake_busy`: while none is (section 6.2.4: up to tens of milliseconds).
+    `answer`, `answer_busy`: how much later than an allreduce ended a rank's background thread is on
+    a core and sees it; drawn for the caches' and, unless `offloaded`, for each transfer's. None: as
+    long as it oversleeps where it must be woken, not at all where it spins.
     `sync`: seconds of the caches' allreduce once the last rank has come (None: by the network).
     `cycle_seconds`: the background thread's own work in a cycle. `request`: the coordinator's work
     for one tensor of one rank that is not in the cache. `test`: that of asking whether a
@@ -78,6 +81,8 @@ class Job:
     cycle_time: float = 1e-3
     fusion_threshold: int = 128 << 20
     cache_capacity: int = 1024
+    answer: Quantiles | None = None
+    answer_busy: Quantiles | None = None
     jitter: Quantiles = field(default_factory=lambda: constant(1.0))
     input_seconds: float = 0.0
     input_threads: float = 0.0
@@ -106,6 +111,13 @@ class Job:
         times = (self.cycle_time, self.input_seconds, self.cycle_seconds, self.request, self.test)
         if min(times) < 0 or not all(map(math.isfinite, times)):
             raise ValueError("times are finite and not negative")
+
+    @property
+    def answers(self) -> tuple[Quantiles, Quantiles] | None:
+        """`answer` and `answer_busy`; None where all see the end at once."""
+        if self.answer is None and self.answer_busy is None:
+            return (self.wake, self.wake_busy) if self.waiting.wakes else None
+        return self.answer or constant(0.0), self.answer_busy or constant(0.0)
 
     @property
     def synchronization(self) -> float:

@@ -50,12 +50,14 @@ class Job(ctypes.Structure):
         ("cache", c_int32),
         ("wake", Quantiles),
         ("wake_busy", Quantiles),
+        ("answer", Quantiles),
+        ("answer_busy", Quantiles),
         ("jitter", Quantiles),
         ("input_seconds", c_double),
         ("input_threads", c_double),
         ("synchronizing", c_double),
         ("transferring", c_double),
-        ("wakes", c_int32),
+        ("answers", c_int32),
         ("offloaded", c_int32),
     )
 

@@ -81,6 +81,7 @@ def _job(job: Job, kept: list[object]) -> library.Job:
         for tensor in phase.tensors:
             ready[tensor] = index
     network = job.network
+    answers = job.answers or (job.wake, job.wake_busy)
     return library.Job(
         ranks=job.ranks,
         pool_ranks=job.pool.ranks,
@@ -105,12 +106,14 @@ def _job(job: Job, kept: list[object]) -> library.Job:
         cache=0 if job.cache_capacity == 0 else 1 + (job.cache_capacity >= len(job.tensors)),
         wake=_quantiles(job.wake, kept),
         wake_busy=_quantiles(job.wake_busy, kept),
+        answer=_quantiles(answers[0], kept),
+        answer_busy=_quantiles(answers[1], kept),
         jitter=_quantiles(job.jitter, kept),
         input_seconds=job.input_seconds,
         input_threads=job.input_threads,
         synchronizing=job.waiting.synchronizing,
         transferring=job.waiting.transferring,
-        wakes=job.waiting.wakes,
+        answers=job.answers is not None,
         offloaded=job.offloaded,
     )
 

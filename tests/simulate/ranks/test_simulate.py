@@ -94,6 +94,8 @@ def jobs(draw: st.DrawFn) -> Job:
         cycle_time=draw(st.sampled_from((2e-4, 1e-3, 5e-3))),
         fusion_threshold=draw(st.sampled_from((0, 3_000_000, 128 << 20))),
         cache_capacity=draw(st.sampled_from((0, 2, 1024))),
+        answer=draw(st.none() | quantiles(0, 1e-3)),
+        answer_busy=draw(st.none() | quantiles(0, 5e-3)),
         jitter=draw(quantiles(0.5, 2)),
         input_seconds=draw(st.sampled_from((0.0, 0.008))),
         input_threads=draw(st.sampled_from((1.0, 3.0))),
