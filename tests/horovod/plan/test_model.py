@@ -1,0 +1,151 @@
+"""The prediction of a step: tied to what was measured, and moved by what moves real ones."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+import synthetic
+import synthetic_ranks
+
+from dltune.documents.plan_allreduce import Controller, Knobs, RankThreads
+from dltune.errors import UsageError
+from dltune.horovod.plan import knobs
+from dltune.horovod.plan.calls import calls
+from dltune.horovod.plan.decide import METHODS, Planner, applicable
+from dltune.horovod.plan.model import Model
+from dltune.horovod.plan.observed import (
+    DEFAULTS,
+    MPI,
+    NETWORKS,
+    YIELDING,
+    observed,
+    unobserved,
+)
+from dltune.horovod.plan.waiting import GLOO
+from dltune.simulate.ranks.method import ORIGINAL
+
+MACHINE = synthetic.machine(2)
+
+
+def model(controller: Controller = "mpi") -> Model:
+    profile = synthetic_ranks.profile(MACHINE, seconds=4e-3)
+    ranks = [synthetic_ranks.rank(k, controller=controller) for k in range(2)]
+    return Model(profile, calls(profile), observed(synthetic_ranks.report(MACHINE, ranks)))
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_the_job_as_it_ran_takes_as_long_as_it_did(controller: Controller) -> None:
+    made = model(controller)
+    assert made.outcome(made.original, ORIGINAL).seconds == pytest.approx(made.step, rel=0.02)
+
+
+def test_gradients_are_there_in_the_order_of_the_backward_pass() -> None:
+    found = model().computing(1, RankThreads(1, 1))
+    assert list(found.ready) == sorted(found.ready, reverse=True)
+    assert found.after > 0
+    assert found.busy == pytest.approx(1.0, rel=1e-3)
+
+
+def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:
+    made = model()
+    one, two = made.computing(1, RankThreads(1, 1)), made.computing(2, RankThreads(2, 1))
+    assert max(two.ready) < max(one.ready)
+    assert 1.0 < two.busy <= 2.0
+
+
+def test_a_profile_without_thread_samples_is_refused() -> None:
+    profile = synthetic_ranks.profile(MACHINE)
+    bare = msgspec.structs.replace(
+        profile, ops=tuple(msgspec.structs.replace(op, times=()) for op in profile.ops)
+    )
+    with pytest.raises(UsageError, match="no thread samples"):
+        Model(bare, calls(bare), unobserved(2, 2, "mpi"))
+
+
+def test_only_what_helps_is_planned_unless_it_was_asked_for() -> None:
+    profile = synthetic_ranks.profile(MACHINE, seconds=4e-3)
+    made = model()
+    section, names = Planner(made, profile.machine, None).plan(METHODS, forced=False, report="x")
+    original = section.predictions[0]
+    assert original.method == "original"
+    chosen = {p.method: p for p in section.predictions}["-".join(names) or "original"]
+    assert chosen.seconds <= original.seconds
+    for name in METHODS:
+        told = any(reason.startswith((name, "nbcs-gs")) for reason in section.reasons)
+        assert told or name in (*names, "nbcs", "gs", "yield")
+    forced, all_names = Planner(made, profile.machine, None).plan(
+        ("scp", "topo", "yield", "knobs"), forced=True, report="x"
+    )
+    assert all_names == ("scp", "topo", "yield", "knobs")
+    assert forced.yield_when_idle
+    assert forced.sleeps is None
+
+
+def test_what_applies() -> None:
+    assert applicable(None, "mpi", needs=True) == (METHODS, ())
+    assert applicable(None, "gloo", needs=True) == (("scp", "topo", "knobs"), (GLOO,))
+    methods, cannot = applicable(None, "gloo", needs=False)
+    assert methods == ("topo", "knobs")
+    assert len(cannot) == 2
+
+
+def test_network_and_settings_of_a_report() -> None:
+    """Tensors of 100 kB, each by itself, take 1 ms: most of it is the start of a transfer."""
+    ranks = [
+        synthetic_ranks.rank(
+            k, settings={"HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_FUSION_THRESHOLD": "1048576"}
+        )
+        for k in range(2)
+    ]
+    report = synthetic_ranks.report(MACHINE, ranks, timeline=synthetic_ranks.timeline())
+    found = observed(report)
+    assert found.knobs == Knobs(2.5e-3, 1 << 20, DEFAULTS.cache_capacity)
+    each = found.network.start(2) + 100_000 * found.network.per_byte(2)
+    assert each == pytest.approx(1e-3)
+    assert found.assumed == ()
+    without = observed(synthetic_ranks.report(MACHINE, ranks))
+    assert without.network == NETWORKS["mpi"]
+    assert any("no timeline" in sentence for sentence in without.assumed)
+
+
+def test_the_neediest_rank_counts() -> None:
+    ranks = [
+        synthetic_ranks.rank(0, cpu={"compute": 0.5, "python": 0.1, "background": 0.1}),
+        synthetic_ranks.rank(1, cpu={"compute": 0.3, "background": 0.4, "input": 0.2}),
+    ]
+    need = observed(synthetic_ranks.report(MACHINE, ranks)).need
+    assert (need.background, need.input) == (0.4, 0.2)
+    assert need.compute == pytest.approx(0.6)
+
+
+def test_a_job_that_yields_already() -> None:
+    ranks = [
+        synthetic_ranks.rank(k, settings={"OMPI_MCA_mpi_yield_when_idle": "1"}) for k in range(2)
+    ]
+    assert observed(synthetic_ranks.report(MACHINE, ranks)).waiting == YIELDING
+    assert observed(synthetic_ranks.report(MACHINE)).waiting == MPI
+
+
+def test_ranks_that_talk_in_two_ways_are_refused() -> None:
+    ranks = [synthetic_ranks.rank(0, controller="gloo"), synthetic_ranks.rank(1)]
+    with pytest.raises(UsageError, match="some ranks of the report use MPI"):
+        observed(synthetic_ranks.report(MACHINE, ranks))
+
+
+def test_knobs_change_only_for_a_gain() -> None:
+    setting = model().original
+    same, _ = knobs.tuned(setting, 6, None, lambda _: 0.05)
+    assert same == DEFAULTS
+    slow, reasons = knobs.tuned(setting, 6, None, lambda s: 0.05 + s.knobs.cycle_time)
+    assert slow.cycle_time == min(knobs.CYCLES)
+    assert "0.5 ms: 50.5" in reasons[0]
+
+
+def test_the_cache_holds_all_tensors_and_the_threshold_the_largest_bin() -> None:
+    setting = model().original
+    small = dataclasses.replace(setting, knobs=Knobs(1e-3, 1 << 20, 100))
+    found, _ = knobs.tuned(small, 700, (1 << 20) + 1, lambda _: 0.05)
+    assert found.cache_capacity >= 1400
+    assert found.fusion_threshold == 2 << 20
