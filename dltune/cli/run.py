@@ -46,6 +46,7 @@ def command(
     thread setting: results agree to rounding, and bit for bit under `dltune plan --bitwise`.
     """
     import contextlib
+    import tempfile
 
     from dltune.cli import interrupts
     from dltune.documents import plan as documents
@@ -82,7 +83,8 @@ def command(
         session: Session | None = None
         if plan.allreduce is not None:
             ranks = Ranks(plan, machine, partial=partial, say=_say)
-            environment |= ranks.environment(job)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-")))
+            environment |= ranks.environment(job, folder)
         if plan.threads is not None:
             session = Session(plan, machine, partial=partial, say=_say, ranks=ranks)
             running = stack.enter_context(

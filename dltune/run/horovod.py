@@ -16,7 +16,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.plan_allreduce import Controller
 from dltune.errors import DltuneError, JobFailed, UsageError
-from dltune.horovod.preload import library
+from dltune.horovod.preload import counts, library
 from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job, Process
@@ -74,9 +74,10 @@ class Ranks:
         self._ranks: dict[int, _Rank] = {}
         self._without: dict[int, str] = {}
         self._looked = 0.0
+        self._counts: Path | None = None
 
-    def environment(self, command: Sequence[str]) -> dict[str, str]:
-        """What the launcher and its ranks need from their start.
+    def environment(self, command: Sequence[str], folder: Path) -> dict[str, str]:
+        """What the launcher and its ranks need from their start; they may write to `folder`.
 
         Raises DltuneError when the library for NBCS and GS cannot be built.
         """
@@ -85,7 +86,8 @@ class Ranks:
         built = library.build(
             _mpirun(command), lambda: self._say("building the library for NBCS and GS, once")
         )
-        return library.variables(built, self.section.sleeps, os.environ)
+        self._counts = folder
+        return library.variables(built, self.section.sleeps, os.environ, folder)
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """The reply to an interpreter's start.
@@ -156,6 +158,10 @@ class Ranks:
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
+        counted = counts.read(self._counts) if self._counts else []
+        for rank in ranks:
+            if rank.heard:
+                rank.heard.counts = next((c for c in counted if c.pid == rank.pid), None)
         found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
         if not found:
             raise self._why_nothing(exit_code)

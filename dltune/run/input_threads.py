@@ -37,6 +37,9 @@ class InputThreads:
             if self._roles is None:
                 mapped = mappings(self._pid)
                 found = library.find(self._pid, mapped)
+                if found is None:
+                    self.unseen = "Horovod's library is not where it is known to lie"
+                    return
                 self._roles = Roles(self._pid, mapped, found)
             with Memory(self._pid) as memory:
                 for thread in fresh:

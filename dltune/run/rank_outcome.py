@@ -9,6 +9,7 @@ import msgspec
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan_allreduce import AllreducePlan
+from dltune.horovod.preload.counts import Counts
 from dltune.job import messages
 from dltune.machine import cpulist
 
@@ -25,13 +26,14 @@ class RankOutcome(msgspec.Struct, frozen=True):
 @dataclass
 class Heard:
     """What one rank has told. `moved`: threads of tf.data that were put onto their cores;
-    `unmoved`: why none could be."""
+    `unmoved`: why none could be. `counts`: what NBCS and GS did."""
 
     init: messages.Horovod
     reductions: list[messages.Reduction] = field(default_factory=list)
     device: messages.Device | None = None
     moved: int = 0
     unmoved: str | None = None
+    counts: Counts | None = None
 
 
 def outcome(
@@ -45,7 +47,7 @@ def outcome(
         *_threads(section, heard),
         *_bins(section, heard),
         *_settings(section, heard),
-        *_sleeps(section),
+        *_sleeps(section, heard.counts),
     ):
         (enforced if good else left).append(text)
     return RankOutcome(heard.init.rank, heard.init.pid, tuple(enforced), tuple(left))
@@ -73,7 +75,10 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
         for order in section.orders or ()
     ]
     told += [f"{name}={value}" for name, value in settings(section).items()]
-    told += [text for _, text in _sleeps(section)]
+    if section.sleeps and section.sleeps.between_tests is not None:
+        told.append(_nbcs(section.sleeps.between_tests))
+    if section.sleeps and section.sleeps.agree_every is not None:
+        told.append(_gs(section.sleeps.agree_every))
     return told
 
 
@@ -160,13 +165,31 @@ def _settings(section: AllreducePlan, heard: Heard) -> _Told:
         yield True, f"HOROVOD_THREAD_AFFINITY (was {was}) gave way to the plan's cores"
 
 
-def _sleeps(section: AllreducePlan) -> _Told:
-    if section.sleeps is None:
+def _sleeps(section: AllreducePlan, counts: Counts | None) -> _Told:
+    sleeps = section.sleeps
+    if sleeps is None:
         return
-    if section.sleeps.between_tests is not None:
-        yield True, f"NBCS: sleeps of {section.sleeps.between_tests * 1e6:g} us between tests"
-    if section.sleeps.agree_every is not None:
-        yield True, f"GS: ranks agree on the least sleep every {section.sleeps.agree_every} cycles"
+    none = "the preloaded library left no count of it"
+    if sleeps.between_tests is not None:
+        told = _nbcs(sleeps.between_tests)
+        if counts and counts.collectives:
+            yield True, f"{told}; {counts.sleeps} sleeps in {counts.collectives} collectives"
+        else:
+            yield False, f"{told}: {none if counts is None else 'no collective was seen'}"
+    if sleeps.agree_every is not None:
+        told = _gs(sleeps.agree_every)
+        if counts and counts.agreements:
+            yield True, f"{told}; {counts.agreements} times, {counts.shortened} sleeps cut short"
+        else:
+            yield False, f"{told}: {none if counts is None else 'they never did'}"
+
+
+def _nbcs(between_tests: float) -> str:
+    return f"NBCS: sleeps of {between_tests * 1e6:g} us between tests"
+
+
+def _gs(agree_every: int) -> str:
+    return f"GS: ranks agree on the least sleep every {agree_every} cycles"
 
 
 def _cpus(machine: Machine, cores: Sequence[int]) -> str:

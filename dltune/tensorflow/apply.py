@@ -28,6 +28,11 @@ def apply_here(path: Path) -> None:
     """
     global _plugin
     plan = documents.load(path)
+    if plan.allreduce is not None:
+        raise UsageError(
+            "the plan has a section on Horovod, which works from the job's start on",
+            remedy="start the job with dltune run",
+        )
     machine = topology.local()
     require_machine(plan, machine)
     if _plugin is not None or os.environ.get("DLTUNE_SOCKET"):

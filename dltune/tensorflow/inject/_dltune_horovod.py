@@ -55,7 +55,7 @@ class Rank:
 
         cls.init = wrapped
 
-    def wrap_reduction(self, hvd: ModuleType) -> None:
+    def wrap_reduction(self, hvd: Any) -> None:
         """Once horovod.tensorflow is imported: calls that the plan knows submit its bins."""
         orders = self._orders.get("orders")
         if not orders:
@@ -152,7 +152,7 @@ class Rank:
 
 
 def _reduction(
-    hvd: ModuleType,
+    hvd: Any,
     make: Callable[..., Any],
     orders: Sequence[dict[str, Any]],
     told: Callable[..., None],
@@ -215,7 +215,6 @@ def _reduction(
                     reduced[place] = plain([gradient], None, False)[0]
         return reduced
 
-    @tf.autograph.experimental.do_not_convert
     def reduce(gradients: Sequence[Any], variables: Any = None, generic: bool = False) -> Any:
         if sparse_as_dense:
             gradients = [
@@ -241,7 +240,9 @@ def _reduction(
             return plain(gradients, variables, generic)
         return planned(list(gradients), bins, places, generic)
 
-    return hvd._make_subgraph(reduce) if hvd._executing_eagerly() else reduce
+    # a script's tf.function would have AutoGraph rewrite it
+    whole = tf.autograph.experimental.do_not_convert(reduce)
+    return hvd._make_subgraph(whole) if hvd._executing_eagerly() else whole
 
 
 def _bins(
