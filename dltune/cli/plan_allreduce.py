@@ -102,7 +102,7 @@ def command(
             if seen is None:
                 raise UsageError("--measured compares with the job's report", remedy="give it")
             compared = measurements.measured(others, seen)
-            section = measurements.settled(section, compared, chosen)
+            section = measurements.settled(section, compared, chosen, found.machine)
         partial = (found.partial or "") and f"the profile is partial: {found.partial}"
         told = tuple(sentence for sentence in (*cannot, partial) if sentence)
         section = msgspec.structs.replace(section, reasons=(*section.reasons, *told))

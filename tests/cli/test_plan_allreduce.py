@@ -171,13 +171,38 @@ def test_the_fastest_measured_setting_is_planned(tmp_path: Path) -> None:
     options = [option for path in (slow, yielding, spinning) for option in ("--measured", path)]
     done = dltune(profiled(tmp_path), spinning, *options)
     assert done.returncode == 0, done.stderr
-    assert "44.0 ms with a cycle time of 1 ms, a threshold of 128 MiB and yielding" in done.stderr
+    assert (
+        "44.0 ms with a cycle time of 1 ms, a threshold of 128 MiB, yielding; 58.0 ms"
+        in done.stderr
+    )
     section = plan_document.load(tmp_path / "plan.json").allreduce
     assert section is not None
     assert section.yield_when_idle
     assert section.sleeps is None
     assert section.knobs is not None
     assert section.knobs.cycle_time == 1e-3
+
+
+def test_ranks_that_ran_faster_bound_are_planned_so(tmp_path: Path) -> None:
+    def ran(name: str, step: float, *, bound: bool) -> Path:
+        ranks = [
+            msgspec.structs.replace(
+                synthetic_ranks.rank(k), bound=bound, cpus=(1 - k,) if bound else (0, 1)
+            )
+            for k in range(2)
+        ]
+        timeline = synthetic_ranks.timeline(step=step)
+        return reported(
+            tmp_path, synthetic_ranks.report(MACHINE, ranks, timeline=timeline), name=name
+        )
+
+    free, bound = ran("free.json", 0.058, bound=False), ran("bound.json", 0.050, bound=True)
+    done = dltune(profiled(tmp_path), free, "--measured", free, "--measured", bound)
+    assert done.returncode == 0, done.stderr
+    assert "spinning, bound to cores; 58.0 ms" in done.stderr
+    section = plan_document.load(tmp_path / "plan.json").allreduce
+    assert section is not None
+    assert [rank.compute for rank in section.cores or ()] == [(1,), (0,)]
 
 
 def test_what_was_measured_must_compare(tmp_path: Path) -> None:

@@ -10,19 +10,22 @@ from typing import Any
 import msgspec
 
 from dltune.documents.horovod import Horovod
-from dltune.documents.plan_allreduce import AllreducePlan, Controller, Knobs
+from dltune.documents.machine import Machine
+from dltune.documents.plan_allreduce import AllreducePlan, Controller, Knobs, RankCores
 from dltune.errors import UsageError
 from dltune.horovod.plan.observed import knobs, yields
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A setting that a job ran under. `seconds` of a step, by the report's timeline."""
+    """A setting that a job ran under. `seconds` of a step, by the report's timeline. `bound`: the
+    CPUs of each local rank of the first node, if the launcher had bound them."""
 
     path: Path
     seconds: float
     knobs: Knobs
     yields: bool
+    bound: tuple[tuple[int, ...], ...] | None
 
 
 def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[Measured]:
@@ -42,7 +45,10 @@ def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[M
                 f"{path} was made on another machine, {other.machine_name}: its steps do not "
                 "compare"
             )
-        found.append(Measured(path, step(path, other), knobs(other.ranks[0]), _yields(other)))
+        seconds = step(path, other)
+        first = other.ranks[0]
+        yielding = first.controller == "mpi" and yields(first)
+        found.append(Measured(path, seconds, knobs(first), yielding, _bound(other)))
     return sorted(found, key=lambda one: one.seconds)
 
 
@@ -58,17 +64,20 @@ def step(path: Path, report: Horovod) -> float:
     return timeline.seconds / times
 
 
-def _yields(report: Horovod) -> bool:
-    return report.ranks[0].controller == "mpi" and yields(report.ranks[0])
+def _bound(report: Horovod) -> tuple[tuple[int, ...], ...] | None:
+    here = [rank for rank in report.ranks if rank.host == report.ranks[0].host]
+    if not all(rank.bound for rank in here):
+        return None
+    return tuple(rank.cpus for rank in sorted(here, key=lambda rank: rank.local_rank))
 
 
 def settled(
-    section: AllreducePlan, found: Sequence[Measured], methods: Collection[str]
+    section: AllreducePlan, found: Sequence[Measured], methods: Collection[str], machine: Machine
 ) -> AllreducePlan:
     """The section with the fastest measured setting in place of what was predicted for it.
 
     `methods`: those that the plan may decide. Sleeps that were predicted to help give way to what
-    was measured.
+    was measured, and so do cores where ranks were measured both bound and not.
     """
     best = found[0]
     parts: dict[str, Any] = {"reasons": (*section.reasons, _told(found, section.controller))}
@@ -76,15 +85,23 @@ def settled(
         parts["knobs"] = best.knobs
     if "yield" in methods:
         parts |= {"yield_when_idle": best.yields, "sleeps": None}
+    if "scp" in methods and len({one.bound is None for one in found}) == 2:
+        parts["cores"] = best.bound and tuple(_cores(cpus, machine) for cpus in best.bound)
     return msgspec.structs.replace(section, **parts)
+
+
+def _cores(cpus: Collection[int], machine: Machine) -> RankCores:
+    mine = tuple(k for k, core in enumerate(machine.cores) if set(core.cpus) & set(cpus))
+    return RankCores(mine, mine, mine, mine)
 
 
 def _told(found: Sequence[Measured], controller: Controller) -> str:
     """All of them in a sentence."""
-    ways = ", ".join(
-        f"{one.seconds * 1e3:.1f} ms with a cycle time of {one.knobs.cycle_time * 1e3:g} ms, a "
-        f"threshold of {one.knobs.fusion_threshold >> 20} MiB"
-        + ((" and yielding" if one.yields else " and spinning") if controller == "mpi" else "")
+    ways = "; ".join(
+        f"{one.seconds * 1e3:.1f} ms with a cycle time of {one.knobs.cycle_time * 1e3:g} ms, "
+        f"a threshold of {one.knobs.fusion_threshold >> 20} MiB"
+        + ((", yielding" if one.yields else ", spinning") if controller == "mpi" else "")
+        + (", bound to cores" if one.bound else "")
         for one in found
     )
     return f"measured steps of this job, of which the plan takes the first: {ways}"
