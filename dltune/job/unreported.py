@@ -27,7 +27,7 @@ def require_all_reported(session: int, reported: Collection[int]) -> None:
 def unreported(session: int, reported: Collection[int]) -> int | None:
     """A process of the `session` that has TensorFlow loaded without having reported in, or None.
 
-    A process forked from one that reported has inherited the library with its memory, and is fine.
+    A process forked from one that reported has the bootstrap from it, and is fine.
     """
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -49,16 +49,24 @@ def _parent(entry: Path, session: int) -> int | None:
 
 
 def _descends(pid: int, parents: dict[int, int], reported: Collection[int]) -> bool:
-    """Whether `pid` reported, or was forked (perhaps) from one that did and has TensorFlow."""
+    """Whether `pid` reported, or was forked (perhaps) from one that did: it has TensorFlow from
+    there, or still the same command line, as horovodrun's tests of what can be imported."""
     if pid in reported:
         return True
     parent = parents.get(pid)
     while parent in parents:
         assert parent is not None
-        if parent in reported and _has_tensorflow(parent):
+        if parent in reported and (_has_tensorflow(parent) or _command(parent) == _command(pid)):
             return True
         parent = parents.get(parent)
     return False
+
+
+def _command(pid: int) -> bytes | None:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return None
 
 
 def _has_tensorflow(pid: int) -> bool:

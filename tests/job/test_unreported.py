@@ -12,11 +12,15 @@ import pytest
 from dltune.job import unreported as module
 from dltune.job.unreported import unreported
 
+FORK = "import os, time; os.fork()"
+OTHER = ["python", "-Ic", "import time; time.sleep(600)"]
+EXEC = f"import os, time; os.fork() or os.execv({sys.executable!r}, {OTHER})"
 
-@pytest.fixture
-def tree(tmp_path, monkeypatch):
-    """A session of two sleeping processes, parent and forked child, and a fake of who has what."""
-    code = "import os, time; os.fork(); time.sleep(600)"
+
+@pytest.fixture(params=[FORK])
+def tree(request, monkeypatch):
+    """A session of two sleeping processes, parent and child, and a fake of who has what."""
+    code = f"{request.param}; time.sleep(600)"
     parent = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
     until = time.monotonic() + 30
     while not (children := _children(parent.pid)):
@@ -41,7 +45,23 @@ def test_nothing_is_loaded(tree):
 def test_who_has_it_and_did_not_report_is_found(tree):
     parent, child, loaded = tree
     loaded.add(child)
-    assert unreported(parent, {parent}) == child
+    assert unreported(parent, set()) == child
+
+
+@pytest.mark.parametrize("tree", [EXEC], indirect=True)
+def test_a_python_of_its_own_is_found(tree):
+    parent, child, loaded = tree
+    loaded.add(child)
+    until = time.monotonic() + 30
+    while unreported(parent, {parent}) != child:  # before it has become another program
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_fork_that_loads_it_has_the_bootstrap_of_its_parent(tree):
+    parent, child, loaded = tree
+    loaded.add(child)
+    assert unreported(parent, {parent}) is None
 
 
 def test_who_reported_is_fine(tree):
