@@ -21,8 +21,9 @@ SPINS, IN_USER = 0.15, 0.75
 WAITS = 0.10
 # threads that want a core, over cores: up to here ranks need not take turns
 CROWDED = 1.25
-# what the last of a cycle's sleeps must exceed, as a share of HOROVOD_CYCLE_TIME, to be worth it
-OVERSLEPT = 0.5
+# how late one sleep in twenty is, as a share of HOROVOD_CYCLE_TIME (of a millisecond at least: less
+# is a timer's slack), so that a cycle takes half as long again
+OVERSLEPT, LEAST_CYCLE = 0.5, 1e-3
 # cycles that transfer nothing
 EMPTY = 0.95
 # a cycle over a batch's transfer, beyond which it is the waiting for a cycle that takes time
@@ -33,8 +34,6 @@ FEW_TENSORS, SMALL_BATCH = 4.0, 64 << 10
 ALWAYS_LATE = 1.5
 # a rank's CPU time over the median of ranks; shares of cores below which nothing can be told
 UNEVEN, IDLE = 1.3, 0.05
-# seconds between the first rank's end and others' that followed from it
-FOLLOWS = 30.0
 
 
 def diagnose(report: Horovod) -> Horovod:
@@ -209,7 +208,7 @@ def _spinning(report: Horovod) -> Iterator[tuple[float, Finding]]:
         return
     rank, thread = max(spinning, key=lambda one: one[1].cpu)
     starved = sum(t.wait or 0.0 for t in rank.threads if t.role == "compute")
-    wait = f"; its compute threads wait for a core {starved:.0%} of the time" if starved else ""
+    wait = f"; its compute threads wait for {starved:.2f} of a core meanwhile" if starved else ""
     yield (
         60.0,
         Finding(
@@ -276,24 +275,29 @@ def _waiting(report: Horovod) -> Iterator[tuple[float, Finding]]:
 
 
 def _oversleep(report: Horovod) -> Iterator[tuple[float, Finding]]:
-    for rank in report.ranks:
-        slept = rank.cycles.oversleep if rank.cycles else None
-        if slept is None or slept.p95 is None or rank.cycles is None:
-            continue
-        setting = rank.cycles.setting
-        if slept.p95 > OVERSLEPT * max(setting, 1e-3):
-            yield (
-                40.0,
-                Finding(
-                    f"cycles of rank {rank.rank} oversleep: one in twenty by more than "
-                    f"{slept.p95 * 1e3:.1f} ms",
-                    f"{slept.samples} sleeps seen: woken {(slept.median or 0) * 1e3:.2f} ms late "
-                    f"in the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME "
-                    f"is {setting * 1e3:g} ms; each makes all ranks wait in their next collective",
-                    "give the background thread a core of its own (SCP), or have all ranks sleep "
-                    "alike (GS): dltune plan allreduce",
-                ),
-            )
+    late = [
+        (slept.p95, rank, rank.cycles, slept)
+        for rank in report.ranks
+        if rank.cycles
+        and (slept := rank.cycles.oversleep)
+        and slept.p95 is not None
+        and slept.p95 > OVERSLEPT * max(rank.cycles.setting, LEAST_CYCLE)
+    ]
+    if not late:
+        return
+    p95, rank, cycles, slept = max(late, key=lambda one: one[0])
+    yield (
+        40.0,
+        Finding(
+            f"the background thread of {_names([one[1] for one in late])} oversleeps: one sleep in "
+            f"twenty by more than {p95 * 1e3:.1f} ms",
+            f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
+            f"late in the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
+            f"{cycles.setting * 1e3:g} ms; in the next collective all ranks wait for it",
+            "give the background thread a core of its own (SCP), or have all ranks sleep alike "
+            "(GS): dltune plan allreduce",
+        ),
+    )
 
 
 def _uneven(report: Horovod) -> Iterator[tuple[float, Finding]]:

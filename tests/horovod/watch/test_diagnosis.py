@@ -1,0 +1,241 @@
+"""What follows from figures: each finding from a report that calls for it, and from none that does
+not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dltune.documents.horovod import (
+    SCHEMA,
+    Cycles,
+    Distribution,
+    Finding,
+    Horovod,
+    Rank,
+    Role,
+    Tensor,
+    ThreadUse,
+    Timeline,
+    check,
+)
+from dltune.horovod.watch.diagnosis import diagnose
+from dltune.horovod.watch.roles import WRITER
+
+
+def thread(tid: int, role: Role, cpu: float, wait: float = 0.0, **also: Any) -> ThreadUse:
+    use = ThreadUse(tid, "python", role, cpu, cpu, 0.0, wait, 100.0, 10.0, (0, 1))
+    return msgspec.structs.replace(use, **also)
+
+
+def rank(number: int, *threads: ThreadUse, **also: Any) -> Rank:
+    quiet = threads or (thread(100, "background", 0.03), thread(101, "compute", 0.6))
+    one = Rank(
+        rank=number,
+        size=2,
+        local_rank=number,
+        local_size=2,
+        host="node",
+        pid=1000 + number,
+        seconds=10.0,
+        controller="mpi",
+        horovod="0.28.1",
+        mpi="Open MPI 4.1.8",
+        settings={},
+        evidence=("stack",),
+        background=100,
+        cpu=sum(t.cpu for t in quiet),
+        cpus=(0, 1),
+        bound=False,
+        threads=quiet,
+        cycles=None,
+        ended=None,
+        unseen=(),
+    )
+    return msgspec.structs.replace(one, **also)
+
+
+def found(*ranks: Rank, timeline: Timeline | None = None, cores: int = 2) -> tuple[Finding, ...]:
+    report = Horovod(SCHEMA, "", "", (), "", "", {"node": cores}, False, ranks, timeline, ())
+    assert check(report) == []
+    return diagnose(report).findings
+
+
+def told(*ranks: Rank, **also: Any) -> str:
+    return "\n".join(f.told for f in found(*ranks, **also))
+
+
+def distribution(median: float, p95: float | None = None, samples: int = 100) -> Distribution:
+    return Distribution(samples, median, median, p95 or median, p95 or median, p95 or median)
+
+
+NOTHING = Distribution(0)
+
+
+def timeline(**also: Any) -> Timeline:
+    one = Timeline(
+        path="timeline.json",
+        seconds=10.0,
+        events=1000,
+        truncated=False,
+        controller="mpi",
+        cycles=None,
+        batches=100,
+        fused=distribution(10.0),
+        cached=0.9,
+        negotiation=distribution(1e-3),
+        queue=distribution(1e-4),
+        transfer=distribution(1e-3),
+        late={"0": 0.5, "1": 0.5},
+        tensors=tuple(
+            Tensor(f"t{i}", 100, 1 << 20, distribution(1e-3), NOTHING, NOTHING) for i in range(10)
+        ),
+    )
+    return msgspec.structs.replace(one, **also)
+
+
+def test_nothing_is_wrong():
+    (only,) = found(rank(0), rank(1), timeline=timeline())
+    assert only.told == "Horovod's background threads hold nothing up"
+    assert "3.0% of a core" in only.evidence
+
+
+def spinner(**also: Any) -> Rank:
+    return rank(0, thread(100, "background", 0.27, **also), thread(101, "compute", 0.5, 0.3))
+
+
+def test_a_background_thread_that_spins():
+    first = found(spinner(), rank(1))[0]
+    assert first.told == "the background thread of rank 0 spins: up to 27% of a core"
+    assert "100% of it in user space" in first.evidence
+    assert "wait for 0.30 of a core" in first.evidence
+    assert "OMPI_MCA_mpi_yield_when_idle" in first.remedy
+
+
+def test_work_in_the_kernel_is_no_spinning():
+    assert "spins" not in told(spinner(user=0.1, system=0.17), rank(1))
+
+
+def test_gloo_gets_no_advice_on_mpi():
+    quiet = msgspec.structs.replace(spinner(), controller="gloo")
+    assert "OMPI" not in found(quiet, rank(1))[0].remedy
+
+
+def test_a_background_thread_that_waits_for_a_core():
+    late = rank(1, thread(100, "background", 0.03, 0.4), thread(101, "compute", 0.6))
+    assert "the background thread of rank 1 waits for a core: up to 40%" in told(rank(0), late)
+
+
+def test_ranks_bound_to_one_core():
+    bound = [
+        rank(n, thread(100, "background", 0.3, 0.5), thread(101, "compute", 0.4, 0.5), cpus=(n,),
+             bound=True)
+        for n in (0, 1)
+    ]  # fmt: skip
+    first = found(*bound)[0]
+    assert first.told == "ranks 0, 1 are bound to one core each, and want more"
+    assert "--bind-to none" in first.remedy
+
+
+def test_a_binding_that_leaves_room_is_left_alone():
+    roomy = [rank(n, cpus=(n,), bound=True) for n in (0, 1)]
+    assert "bound" not in told(*roomy)
+
+
+def test_more_threads_than_cores():
+    workers = [thread(tid, "compute", 0.3, 0.5) for tid in (1, 2, 3)]
+    crowd = [rank(number, thread(100, "background", 0.03), *workers) for number in (0, 1)]
+    assert "more threads want to run on node than it has cores: 4.9 at a time on 2" in told(*crowd)
+    assert "more threads" not in told(*crowd, cores=8)
+
+
+def test_sleeps_that_last_too_long():
+    def cycles(p95: float) -> Cycles:
+        return Cycles(1e-3, 500.0, distribution(1e-3), distribution(1e-4, p95), None)
+
+    assert "rank 0 oversleeps: one sleep in twenty by more than 4.0 ms" in told(
+        rank(0, cycles=cycles(4e-3)), rank(1, cycles=cycles(1e-4))
+    )
+    assert "oversleep" not in told(rank(0, cycles=cycles(2e-4)), rank(1))
+
+
+def test_a_rank_that_works_more():
+    busy = rank(1, thread(100, "background", 0.03), thread(101, "compute", 0.9))
+    assert "rank 1 works more than the others" in told(rank(0), busy)
+
+
+def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
+    """Horovod's own error says that another rank is gone."""
+    cause = rank(0, ended=1, ended_after=5.2, error="ValueError: out of luck")
+    victim = rank(1, ended=1, ended_after=5.0, error="HorovodInternalError: peer is gone")
+    first = found(cause, victim)[0]
+    assert first.told == "rank 0 failed first, the others followed"
+    assert "fell by ValueError: out of luck" in first.evidence
+
+
+def test_ranks_that_end_well_are_no_failure():
+    assert "failed" not in told(
+        rank(0, ended=0, ended_after=9.0), rank(1, ended=0, ended_after=9.1)
+    )
+
+
+def test_a_rank_that_hangs():
+    first = found(rank(0), rank(1, stuck="its process is stopped by a signal"))[0]
+    assert first.told == "rank 1 hangs, and the others wait for it"
+
+
+def test_versions_that_differ():
+    assert "different versions of Horovod" in told(rank(0), rank(1, horovod="0.27.0"))
+    assert "different versions of MPI" in told(rank(0), rank(1, mpi="Open MPI 5.0.0"))
+
+
+def test_a_rank_without_a_background_thread():
+    assert "no background thread was found in rank 1" in told(rank(0), rank(1, background=None))
+
+
+def test_ranks_that_are_not_there():
+    (one,) = (f for f in found(rank(0)) if "not in this report" in f.told)
+    assert one.told == "1 of 2 ranks are not in this report"
+    assert "--merge" in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("also", "sentence"),
+    [
+        ({"truncated": True}, "the timeline ends in the middle of a record"),
+        ({"late": {"0": 0.05, "1": 0.95}}, "rank 1 is the last to have its gradients 95%"),
+        (
+            {
+                "fused": distribution(1.5),
+                "tensors": tuple(
+                    Tensor(f"t{i}", 100, 4096, distribution(1e-3), NOTHING, NOTHING)
+                    for i in range(10)
+                ),
+            },
+            "gradients travel in small batches",
+        ),
+        (
+            {"cycles": Cycles(1e-3, 900.0, distribution(1.1e-3), None, 0.98)},
+            "98% of cycles transfer nothing",
+        ),
+        (
+            {
+                "cycles": Cycles(2e-2, 50.0, distribution(2e-2), None, 0.5),
+                "queue": distribution(1.5e-2),
+            },
+            "gradients wait for the next cycle longer than they travel",
+        ),
+    ],
+)
+def test_a_timeline(also: dict[str, Any], sentence: str):
+    assert sentence in told(timeline=timeline(**also), cores=2)
+    assert sentence not in told(timeline=timeline())
+
+
+def test_the_cost_of_a_timeline():
+    writer = rank(0, thread(100, "background", 0.03), thread(103, "helper", 0.5, name=WRITER))
+    assert "recording the timeline takes 50% of a core of rank 0" in told(
+        writer, rank(1), timeline=timeline()
+    )

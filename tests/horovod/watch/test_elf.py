@@ -1,0 +1,47 @@
+"""Functions of a library by its file, against where the loader puts them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+
+from dltune.horovod.watch import elf
+from dltune.horovod.watch.library import find
+from dltune.horovod.watch.memory import mappings
+
+
+def test_functions_are_where_the_loader_puts_them(library):
+    image = elf.read(str(library))
+    loaded = ctypes.CDLL(str(library))
+    (start,) = [symbol for symbol in image.exported if symbol.name == "start"]
+    at = ctypes.cast(loaded.start, ctypes.c_void_p).value
+    assert at is not None
+    base = min(m.start for m in mappings(os.getpid()) if m.path == str(library))
+    assert at - base == start.start
+    assert start in image.local
+    assert not [s for s in image.exported if "BackgroundThreadLoop" in s.name]
+    assert [s for s in image.local if "BackgroundThreadLoop" in s.name]
+
+
+def test_a_stripped_library_has_its_exports_alone(library, tmp_path):
+    copy = tmp_path / "stripped.so"
+    subprocess.run(["strip", "-o", str(copy), str(library)], check=True)
+    image = elf.read(str(copy))
+    assert image.local == ()
+    assert image.exported == elf.read(str(library)).exported
+
+
+def test_another_kind_of_file_has_none(tmp_path):
+    file = tmp_path / "text.so"
+    file.write_text("not a library, though long enough to hold a header of that format, or so\n")
+    assert elf.read(str(file)) == elf.Image((), (), ())
+
+
+def test_which_library_a_process_has(library):
+    ctypes.CDLL(str(library))
+    found = find(os.getpid(), mappings(os.getpid()))
+    assert found is not None
+    assert (found.path, found.framework, found.version) == (str(library), "tensorflow", "0.28.1")
+    assert all(any(part.start in code for code in found.code) for part in found.loop)
+    assert find(os.getpid(), []) is None
