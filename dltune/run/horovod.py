@@ -69,6 +69,7 @@ class Ranks:
         self.dropped: list[str] = []
         self.shares = Shares(machine, self.section.cores)
         self._partial = partial
+        self._others = False  # the job has other ranks than the plan
         self._say = say
         self._on_threads = plan.threads is not None
         self._ranks: dict[int, _Rank] = {}
@@ -100,6 +101,7 @@ class Ranks:
             return {"plugin": plugin}
         self._require_ranks(where.size, local)
         self._require_controller(_controller(python.environment))
+        self._leave_bins_to_all(where, local)
         # a plan on threads divides the node between its ranks where this section does not
         divided = self._on_threads or self.section.cores is not None
         reply = self.shares.answer(python) if divided else {}
@@ -236,7 +238,7 @@ class Ranks:
 
     def _require_ranks(self, size: int, local: LocalRank) -> None:
         section = self.section
-        if (size, local.size) == (section.ranks, section.local) or self.dropped:
+        if self._others or (size, local.size) == (section.ranks, section.local):
             return
         told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
         if not self._partial:
@@ -244,11 +246,22 @@ class Ranks:
                 f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
                 remedy="plan for as many as the job has, or pass --partial to run what applies",
             )
+        self._others = True
         if section.cores is not None and local.size != section.local:
             self.section = msgspec.structs.replace(section, cores=None)
             self.shares = Shares(self.machine)
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
+
+    def _leave_bins_to_all(self, where: World, local: LocalRank) -> None:
+        """Ranks with bins wait for ever for ranks without."""
+        alone = world(os.environ).size == 1  # the launcher was started by this dltune
+        if self.section.orders and where.size > local.size and alone:
+            self.section = msgspec.structs.replace(self.section, orders=None)
+            self.dropped.append(
+                "bins: ranks on other nodes are not under this dltune; start one for each rank, as "
+                "in mpirun ... dltune run ... python"
+            )
 
     def _require_controller(self, controller: Controller | None) -> None:
         section = self.section

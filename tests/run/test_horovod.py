@@ -51,7 +51,7 @@ def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> m
     environment = {
         "HOROVOD_RANK": str(rank),
         "HOROVOD_SIZE": str(size),
-        "HOROVOD_LOCAL_RANK": str(rank),
+        "HOROVOD_LOCAL_RANK": str(rank % (local or size)),
         "HOROVOD_LOCAL_SIZE": str(local or size),
         "HOROVOD_CONTROLLER": "gloo",
     }
@@ -132,6 +132,15 @@ def test_a_partial_plan_for_other_ranks_keeps_what_does_not_depend_on_them() -> 
     assert under.dropped == [
         "the plan is for 2 ranks, 2 of them on this node, so its cores are not those of 4"
     ]
+
+
+def test_ranks_on_other_nodes_would_wait_for_bins_for_ever() -> None:
+    under = ranks(msgspec.structs.replace(SECTION, ranks=4))
+    told = under.answer(python(1, size=4, local=2))["horovod"]
+    assert isinstance(told, dict)
+    assert told["orders"] == []
+    assert told["cores"]
+    assert under.dropped[0].startswith("bins: ranks on other nodes are not under this dltune")
 
 
 def test_a_plan_for_another_controller_is_refused_before_the_job_has_begun() -> None:
