@@ -118,12 +118,21 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transfer: Distribution
 
 
+class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A collective that no rank delays: seconds that each takes, and that each byte adds."""
+
+    latency: float
+    per_byte: float
+
+
 class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Horovod's own record (HOROVOD_TIMELINE) of `seconds` of one rank.
 
     `batches`: collectives, with how many tensors each held (`fused`). `cached`: share of the
     requests that skipped negotiation. `late`: for each rank, the share of negotiations that it was
-    the last to join. `truncated`: the file ends in the middle of a record.
+    the last to join. `truncated`: the file ends in the middle of a record. `step`: from the end of
+    one training step's last collective to that of the next one's. `cost`: what the fastest
+    collectives of few bytes and of many tell.
     """
 
     path: str
@@ -140,6 +149,8 @@ class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transfer: Distribution
     late: dict[str, float]
     tensors: tuple[Tensor, ...]
+    step: Distribution | None = None
+    cost: TransferCost | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -23,12 +23,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from dltune.documents.horovod import Cycles, Distribution, Tensor, Timeline
+from dltune.documents.horovod import Cycles, Distribution, Tensor, Timeline, TransferCost
 from dltune.documents.plan_allreduce import Controller
 from dltune.errors import UsageError
 
 CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc)
 CHUNK = 4 << 20  # bytes decoded at a time
+_WARM_UP = 5  # steps
+_ENOUGH = 40  # collectives, to tell latency from bandwidth
 
 # Records of one pass over the ranks' requests are written one after another; passes lie at least
 # a cycle apart, unless something else was recorded between them.
@@ -164,6 +166,8 @@ def summary(found: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
             )
             for name in sent
         ),
+        step=_step(found.batches),
+        cost=_cost(found.batches),
     )
 
 
@@ -211,6 +215,38 @@ def _queues(found: Recording) -> Iterator[tuple[str, float]]:
                 end = ends.pop()
                 if batch.sent is not None:
                     yield tensor, batch.sent - end
+
+
+def _step(batches: Sequence[Batch]) -> Distribution | None:
+    """The first steps fill caches and pools; they are left out."""
+    ends = [step[-1].end for step in steps(batches)][_WARM_UP:]
+    if len(ends) < 2:
+        return None
+    return distribution([after - end for end, after in itertools.pairwise(ends)])
+
+
+def _cost(batches: Sequence[Batch]) -> TransferCost | None:
+    """From the fastest tenth of the smaller half of collectives, and of the largest tenth.
+
+    Most wait for a rank that is late, or for a core: what is left when none does is the network.
+    """
+    sized = sorted((batch.bytes, batch.transfer) for batch in batches if batch.bytes)
+    if len(sized) < _ENOUGH:
+        return None
+    small, large = sized[: len(sized) // 2], sized[-(len(sized) // 10) :]
+    (few, start), (many, longest) = map(_fastest, (small, large))
+    per_byte = (longest - start) / (many - few) if many > few else 0.0
+    per_byte = max(0.0, per_byte)
+    return TransferCost(max(0.0, start - per_byte * few), per_byte)
+
+
+def _fastest(found: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Mean bytes and seconds of the fastest tenth."""
+    fast = sorted(found, key=lambda one: one[1])[: max(1, len(found) // 10)]
+    return (
+        math.fsum(size for size, _ in fast) / len(fast),
+        math.fsum(seconds for _, seconds in fast) / len(fast),
+    )
 
 
 def _controller(batches: Sequence[Batch]) -> Controller | None:
@@ -307,9 +343,12 @@ def _feed(file: BinaryIO | gzip.GzipFile, reader: _Reader) -> bool:
     while chunk := file.read(CHUNK):
         rest += chunk
         if first:
-            if not rest.lstrip().startswith(b"["):
+            rest = rest.lstrip()
+            if not rest:
+                continue
+            if not rest.startswith(b"["):
                 raise _Foreign("is not a Horovod timeline: it does not begin with a list")
-            rest, first = rest.lstrip()[1:], False
+            rest, first = rest[1:], False
         cut = max(rest.rfind(mark) for mark in _BETWEEN)
         if cut >= 0:
             reader.take(decode(b"[" + rest[: cut + 1] + b"]"))
