@@ -17,6 +17,7 @@ from dltune.documents.horovod import (
     Tensor,
     ThreadUse,
     Timeline,
+    TransferCost,
 )
 from dltune.documents.machine import Machine
 from dltune.documents.plan_allreduce import Controller
@@ -116,9 +117,9 @@ def rank(
     )
 
 
-def timeline(*, steps: int = 100, step: float = 0.05, tensors: int = 6) -> Timeline:
-    """Each of the tensors, of 100 kB, by itself, on its way for 1 ms."""
-    sent = Distribution(tensors * steps, 1e-3, 1e-3, 2e-3, 3e-3, 5e-3)
+def timeline(*, step: float = 0.05) -> Timeline:
+    """A transfer takes 0.5 ms and 5 ns a byte, a step `step` seconds."""
+    steps, tensors = 100, 6
     return Timeline(
         path="timeline.json",
         seconds=steps * step,
@@ -131,12 +132,14 @@ def timeline(*, steps: int = 100, step: float = 0.05, tensors: int = 6) -> Timel
         cached=1.0,
         negotiation=spread(1e-3),
         queue=spread(1e-4),
-        transfer=sent,
+        transfer=spread(1e-3),
         late={},
         tensors=tuple(
             Tensor(f"t{k}", steps, 100_000, spread(1e-3), spread(1e-4), spread(1e-3))
             for k in range(tensors)
         ),
+        step=spread(step),
+        cost=TransferCost(0.5e-3, 5e-9),
     )
 
 

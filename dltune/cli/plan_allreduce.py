@@ -97,7 +97,7 @@ def command(
         reducing = calls(found)
         planner = Planner(Model(found, reducing, known), found.machine, _threads(existing))
         digest = files.digest(seen) if seen else ""
-        section, names = planner.plan(chosen, forced=asked is not None, report=digest)
+        section, name = planner.plan(chosen, forced=asked is not None, report=digest)
         if others:
             if seen is None:
                 raise UsageError("--measured compares with the job's report", remedy="give it")
@@ -110,7 +110,6 @@ def command(
         file.write(document(section, found, existing))
     for reason in section.reasons:
         click.echo(reason, err=True)
-    name = "-".join(names) or "original"
     if emit:
         click.echo(exported, nl=False)
     elif as_json:

@@ -42,6 +42,10 @@ class State:
     parts: Mapping[str, Any]
     reasons: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        return "-".join(name for name in METHODS if name in self.names)
+
 
 class Planner:
     """Plans with one model. `threads`: those of the main plan, if it has any."""
@@ -53,8 +57,8 @@ class Planner:
 
     def plan(
         self, wanted: Collection[str], *, forced: bool, report: str
-    ) -> tuple[AllreducePlan, tuple[str, ...]]:
-        """The section, and the names of the methods in it.
+    ) -> tuple[AllreducePlan, str]:
+        """The section, and which of its predictions it is.
 
         `wanted`: of METHODS. `forced`: all of these, else those that are predicted to help.
         `report`: the digest of what this rests on.
@@ -64,25 +68,31 @@ class Planner:
         start = State((), self._model.original, ORIGINAL, None, first, {}, ())
         told = {"original": first}
         for way in self._all(start, wanted):
-            told["-".join(way.names)] = way.outcome
-        state = start
-        for group in (("scp",), ("topo",), waiting.NAMES, ("knobs",)):
-            ways = self._all(state, set(wanted) & set(group))
-            if forced and group == waiting.NAMES:
-                asked = set(wanted) & set(group)
-                ways = [way for way in ways if set(way.names[len(state.names) :]) == asked]
-            for way in ways:
-                told["-".join(way.names)] = way.outcome
-            if not ways:
+            told[way.name] = way.outcome
+        # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
+        states = [start, *self._waiting(start, set(wanted) & set(waiting.NAMES))]
+        if "scp" in wanted:
+            states += [self._scp(state) for state in states]
+        if forced:
+            needed = set(wanted) & {"scp", *waiting.NAMES}
+            states = [state for state in states if set(state.names) == needed]
+        told |= {state.name: state.outcome for state in states}
+        state = _best(states)
+        for name, stage in (("topo", self._topo), ("knobs", self._knobs)):
+            if name not in wanted:
                 continue
-            best = min(ways, key=lambda way: way.outcome.seconds)
-            if forced or _helps(state.outcome, best.outcome):
-                state = best
+            following = stage(state)
+            told[following.name] = following.outcome
+            if forced or _helps(state.outcome, following.outcome):
+                state = following
             else:
-                name = "-".join(best.names[len(state.names) :])
                 state = dataclasses.replace(
-                    state, reasons=(*state.reasons, _left(name, state, best))
+                    state, reasons=(*state.reasons, _left(name, state, following))
                 )
+        for name in ("scp",) if "scp" in wanted and "scp" not in state.names else ():
+            state = dataclasses.replace(
+                state, reasons=(*state.reasons, _left(name, start, self._scp(start)))
+            )
         empty = AllreducePlan(
             report=report,
             controller=seen.controller,
@@ -97,10 +107,11 @@ class Planner:
             predictions=tuple(
                 MethodPrediction(name, outcome.seconds, outcome.background)
                 for name, outcome in told.items()
+                if name
             ),
             reasons=(*seen.assumed, *state.reasons),
         )
-        return msgspec.structs.replace(empty, **state.parts), state.names
+        return msgspec.structs.replace(empty, **state.parts), state.name or "original"
 
     def _all(self, state: State, wanted: Collection[str]) -> list[State]:
         """Each of the wanted methods by itself on top of a state."""
@@ -115,12 +126,12 @@ class Planner:
         return found
 
     def _scp(self, state: State) -> State:
-        found = partition(self._model, self._machine, self._threads)
+        found = partition(self._model, self._machine, self._threads, state.setting, state.method)
         return self._next(
             state,
             ("scp",),
             setting=found.setting,
-            method=dataclasses.replace(state.method, reserved=found.method.reserved),
+            method=found.method,
             cores=found.split.compute,
             parts={"cores": found.cores, "threads": found.setting.threads},
             reasons=found.reasons,
@@ -249,6 +260,13 @@ def applicable(
         )
     chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
     return chosen, () if methods else tuple(dict.fromkeys(cannot.values()))
+
+
+def _best(states: Sequence[State]) -> State:
+    """Of those that are about as fast as the fastest, the one of the fewest methods."""
+    least = min(state.outcome.seconds for state in states)
+    good = [state for state in states if state.outcome.seconds <= least * (1 + SHORTER)]
+    return min(good, key=lambda state: (len(state.names), state.outcome.seconds))
 
 
 def _helps(before: Outcome, after: Outcome) -> bool:

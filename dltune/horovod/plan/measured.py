@@ -53,15 +53,14 @@ def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[M
 
 
 def step(path: Path, report: Horovod) -> float:
-    """Seconds of a step: each gradient is reduced once in it. Raises UsageError."""
-    timeline = report.timeline
-    times = max((tensor.times for tensor in timeline.tensors), default=0) if timeline else 0
-    if timeline is None or times < 2 or timeline.seconds <= 0:
+    """Median seconds of a step. Raises UsageError when the report does not tell."""
+    found = report.timeline.step if report.timeline else None
+    if found is None or found.median is None:
         raise UsageError(
-            f"{path} has no timeline, so how long its steps took is not known",
-            remedy="make it again with a timeline: dltune horovod-report --timeline ...",
+            f"{path} has no timeline of some steps, so how long they took is not known",
+            remedy="make it again with a timeline: dltune horovod-report --timeline FILE -- ...",
         )
-    return timeline.seconds / times
+    return found.median
 
 
 def _bound(report: Horovod) -> tuple[tuple[int, ...], ...] | None:

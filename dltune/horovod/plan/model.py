@@ -2,8 +2,8 @@
 
 Two simulators, one after the other: TensorFlow's scheduling of the step's graph tells when each
 gradient is there, on that many cores and threads; the simulation of background threads tells what
-the ranks make of it. The first is tied to the measured step: a factor on all computing makes the
-job, as it ran, take as long as it did.
+the ranks make of it. The first is tied to the measured step (of the report, else of the profile): a
+factor on all computing makes the job, as it ran, take as long as it did.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Model:
         self.calls = tuple(calls)
         self.steps = profile.steps
         self.own = RankThreads(profile.settings.intra, profile.settings.inter)
-        self.step = made.between + measured_span(profile)
+        self.step = observed.step or made.between + measured_span(profile)
         self.sizes = tuple(g.bytes for call in calls for g in call.gradients)
         self._jitter = _jitter(max(step.wall.spread for step in profile.steps))
         self._computed: dict[tuple[int, RankThreads], Computing] = {}

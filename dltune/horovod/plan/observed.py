@@ -19,7 +19,7 @@ from dltune.simulate.ranks.quantiles import Quantiles, constant
 DEFAULTS = Knobs(cycle_time=1e-3, fusion_threshold=128 << 20, cache_capacity=1024)
 # Two ranks of one machine, through its loopback interface and through shared memory, from
 # timelines of the bundled job (docs/plan-allreduce.md).
-NETWORKS: dict[Controller, Network] = {"gloo": Network(60e-6, 0.6e9), "mpi": Network(20e-6, 1.5e9)}
+NETWORKS: dict[Controller, Network] = {"gloo": Network(160e-6, 1.1e9), "mpi": Network(1e-6, 2.7e9)}
 # A sleeping thread's wake-up while a core is free: the timer slack of 50 us, and the switch.
 WAKE = 60e-6
 # CPU seconds of a background thread's cycle, when the report cannot tell
@@ -47,7 +47,8 @@ class Need:
 
 @dataclass(frozen=True)
 class Observed:
-    """`ranks` in all and `local` on a node; `knobs` under which the job ran."""
+    """`ranks` in all and `local` on a node; `knobs` under which the job ran. `step`: the median
+    seconds of a step then (None: the report has no timeline)."""
 
     ranks: int
     local: int
@@ -59,6 +60,7 @@ class Observed:
     wake: Quantiles
     wake_busy: Quantiles
     cycle_seconds: float
+    step: float | None
     assumed: tuple[str, ...]
 
 
@@ -88,8 +90,8 @@ def observed(report: Horovod) -> Observed:
     if network is None:
         network = NETWORKS[controller]
         assumed.append(
-            "what a transfer takes is assumed, as on one machine: the report has no timeline with "
-            "the sizes of tensors"
+            "what a transfer takes is assumed, as on one machine: the report has no timeline, or "
+            "one of too few transfers"
         )
     free, busy = _wakes(report.ranks, need)
     if busy is None:
@@ -106,6 +108,7 @@ def observed(report: Horovod) -> Observed:
         wake=free,
         wake_busy=busy,
         cycle_seconds=_cycle(report.ranks, controller),
+        step=report.timeline.step.median if report.timeline and report.timeline.step else None,
         assumed=tuple(assumed),
     )
 
@@ -123,6 +126,7 @@ def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
         wake=constant(WAKE),
         wake_busy=constant(WAKE),
         cycle_seconds=CYCLE,
+        step=None,
         assumed=("no report: settings are Horovod's own, transfers and wake-ups are assumed",),
     )
 
@@ -177,20 +181,13 @@ def _need(ranks: Iterable[Rank]) -> Need:
 
 
 def _network(timeline: Timeline | None, ranks: int) -> Network | None:
-    """Latency and bandwidth behind the transfers: the least tensor's time is all latency."""
-    if timeline is None or ranks < 2:
+    """Latency and bandwidth of a ring in which a collective of these ranks costs what it did."""
+    if timeline is None or timeline.cost is None or ranks < 2:
         return None
-    sized = [t for t in timeline.tensors if t.bytes and t.times and t.transfer.median is not None]
-    sent = sum(t.bytes * t.times for t in sized if t.bytes)
-    if not sized or not timeline.batches or timeline.transfer.mean is None or not sent:
-        return None
-    alone = min(t.transfer.median for t in sized if t.transfer.median is not None)
-    busy = timeline.transfer.mean * timeline.batches
-    start = min(alone, 0.9 * timeline.transfer.mean)
-    per_byte = (busy - start * timeline.batches) / sent
+    found = timeline.cost
     return Network(
-        latency=start / (2 * (ranks - 1)),
-        bandwidth=2 * (ranks - 1) / ranks / per_byte,
+        latency=found.latency / (2 * (ranks - 1)),
+        bandwidth=2 * (ranks - 1) / ranks / max(found.per_byte, 1e-12),
     )
 
 

@@ -8,6 +8,7 @@ only where that makes the predicted step shorter; else it shares. A rank with on
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from dltune.documents.plan_allreduce import RankCores, RankThreads
 from dltune.horovod.plan.model import Model, Setting
 from dltune.machine.ranks import LocalRank, share
 from dltune.simulate.ranks.job import Pool
-from dltune.simulate.ranks.method import ORIGINAL, Method, scp
+from dltune.simulate.ranks.method import ORIGINAL, Method
 
 # A core of its own must make the step shorter by this part, for it cannot be had back when the
 # component is idle ("any variation in processing needs cannot be dynamically resolved").
@@ -47,16 +48,25 @@ class Partition:
     reasons: tuple[str, ...]
 
 
-def partition(model: Model, machine: Machine, threads: RankThreads | None) -> Partition:
-    """The split that is predicted fastest. `threads`: those of the main plan, if it has any."""
+def partition(
+    model: Model,
+    machine: Machine,
+    threads: RankThreads | None,
+    base: Setting,
+    how: Method = ORIGINAL,
+) -> Partition:
+    """The split that is predicted fastest.
+
+    `threads`: those of the main plan, if it has any. `base`, `how`: what else is planned so far.
+    """
     local = model.observed.local
     parts = shares(machine, local)
     smallest = min(map(len, parts))
     sharing = -(-local // len(machine.cores))  # ranks to a core, where cores are too few
     seconds: dict[Split, float] = {}
     for split in _splits(smallest, model.observed.need.input):
-        setting = _setting(model, split, sharing, threads)
-        found = model.outcome(setting, _method(split), split.compute).seconds
+        setting = _setting(model, split, sharing, threads, base)
+        found = model.outcome(setting, _method(split, how), split.compute).seconds
         if split.input:
             found = max(found, model.observed.need.input * model.step / split.input)
         seconds[split] = found
@@ -67,8 +77,8 @@ def partition(model: Model, machine: Machine, threads: RankThreads | None) -> Pa
     return Partition(
         cores=tuple(divide(part, best) for part in parts),
         split=best,
-        setting=_setting(model, best, sharing, threads),
-        method=_method(best),
+        setting=_setting(model, best, sharing, threads, base),
+        method=_method(best, how),
         reasons=_reasons(model, machine, best, shared, seconds),
     )
 
@@ -123,18 +133,19 @@ def _splits(cores: int, reading: float) -> Iterator[Split]:
                 yield Split(cores, background, own)
 
 
-def _setting(model: Model, split: Split, sharing: int, threads: RankThreads | None) -> Setting:
+def _setting(
+    model: Model, split: Split, sharing: int, threads: RankThreads | None, base: Setting
+) -> Setting:
     if threads is None:
         chosen = best_threads(model, split.compute)
     else:
         chosen = RankThreads(min(threads.intra, split.compute), min(threads.inter, split.compute))
-    seen = model.observed
     pool = Pool(sharing, float(split.cores - split.input))
-    return Setting(pool, chosen, seen.knobs, seen.waiting, reads=not split.input)
+    return dataclasses.replace(base, pool=pool, threads=chosen, reads=not split.input)
 
 
-def _method(split: Split) -> Method:
-    return scp(split.background) if split.background else ORIGINAL
+def _method(split: Split, how: Method) -> Method:
+    return dataclasses.replace(how, reserved=float(split.background))
 
 
 def _reasons(

@@ -67,20 +67,19 @@ def test_a_profile_without_thread_samples_is_refused() -> None:
 def test_only_what_helps_is_planned_unless_it_was_asked_for() -> None:
     profile = synthetic_ranks.profile(MACHINE, seconds=4e-3)
     made = model()
-    section, names = Planner(made, profile.machine, None).plan(METHODS, forced=False, report="x")
-    original = section.predictions[0]
-    assert original.method == "original"
-    chosen = {p.method: p for p in section.predictions}["-".join(names) or "original"]
-    assert chosen.seconds <= original.seconds
-    for name in METHODS:
-        told = any(reason.startswith((name, "nbcs-gs")) for reason in section.reasons)
-        assert told or name in (*names, "nbcs", "gs", "yield")
-    forced, all_names = Planner(made, profile.machine, None).plan(
+    section, name = Planner(made, profile.machine, None).plan(METHODS, forced=False, report="x")
+    predicted = {p.method: p.seconds for p in section.predictions}
+    assert predicted[name] <= predicted["original"]
+    assert predicted[name] <= min(predicted.values()) * 1.01
+    forced, whole = Planner(made, profile.machine, None).plan(
         ("scp", "topo", "yield", "knobs"), forced=True, report="x"
     )
-    assert all_names == ("scp", "topo", "yield", "knobs")
+    assert whole == "scp-topo-yield-knobs"
     assert forced.yield_when_idle
     assert forced.sleeps is None
+    assert forced.cores
+    assert forced.orders
+    assert forced.knobs
 
 
 def test_what_applies() -> None:
@@ -92,7 +91,7 @@ def test_what_applies() -> None:
 
 
 def test_network_and_settings_of_a_report() -> None:
-    """Tensors of 100 kB, each by itself, take 1 ms: most of it is the start of a transfer."""
+    """Two ranks: what a ring costs is what the timeline says."""
     ranks = [
         synthetic_ranks.rank(
             k, settings={"HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_FUSION_THRESHOLD": "1048576"}
@@ -102,8 +101,8 @@ def test_network_and_settings_of_a_report() -> None:
     report = synthetic_ranks.report(MACHINE, ranks, timeline=synthetic_ranks.timeline())
     found = observed(report)
     assert found.knobs == Knobs(2.5e-3, 1 << 20, DEFAULTS.cache_capacity)
-    each = found.network.start(2) + 100_000 * found.network.per_byte(2)
-    assert each == pytest.approx(1e-3)
+    assert found.network.start(2) == pytest.approx(0.5e-3)
+    assert found.network.per_byte(2) == pytest.approx(5e-9)
     assert found.assumed == ()
     without = observed(synthetic_ranks.report(MACHINE, ranks))
     assert without.network == NETWORKS["mpi"]

@@ -34,7 +34,8 @@ def planned(
     ]
     profile = synthetic_ranks.profile(machine, seconds=4e-3)
     seen = observed(synthetic_ranks.report(machine, ranks))
-    return partition(Model(profile, calls(profile), seen), machine, threads)
+    model = Model(profile, calls(profile), seen)
+    return partition(model, machine, threads, model.original)
 
 
 def cores(rank: RankCores) -> set[int]:
