@@ -1,0 +1,354 @@
+"""`dltune run` on real jobs of two Horovod ranks, under a plan's section on Horovod."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+from two_ranks import (
+    PYTHON,
+    TRAIN,
+    Controller,
+    Recorded,
+    Running,
+    dltune,
+    environment,
+    job,
+    missing,
+)
+
+from dltune.documents import plan as plans
+from dltune.documents.machine import Machine
+from dltune.documents.plan_allreduce import (
+    AllreducePlan,
+    Bin,
+    Knobs,
+    Order,
+    RankCores,
+    RankThreads,
+)
+from dltune.horovod import timeline
+from dltune.machine import topology
+
+pytestmark = pytest.mark.tensorflow
+
+ODD = Path(__file__).parent.parent / "jobs" / "horovod_odd.py"
+STEPS, BLOCKS = 30, 3
+ARGUMENTS = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)
+
+
+def shapes(blocks: int) -> tuple[tuple[int, ...], ...]:
+    """Of the gradients of train_horovod.py."""
+    found: list[tuple[int, ...]] = []
+    for block in range(blocks):
+        found += [(3, 3, 32 if block else 3, 32), (32,), (32,), (32,)]
+    return (*found, (32, 10), (10,))
+
+
+def order(shapes: Sequence[tuple[int, ...]], bins: Sequence[Sequence[int]]) -> Order:
+    sizes = [4 * math.prod(shape) for shape in shapes]
+    return Order(
+        tuple(shapes),
+        ("float32",) * len(shapes),
+        tuple(Bin(tuple(members), sum(sizes[i] for i in members)) for members in bins),
+    )
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    found = topology.local()
+    if len(found.cores) < 2:
+        pytest.skip("two ranks need two cores")
+    return found
+
+
+def written(path: Path, machine: Machine, controller: Controller, **parts: object) -> Path:
+    """A plan for two ranks with these parts alone."""
+    section = AllreducePlan(
+        report="",
+        controller=controller,
+        ranks=2,
+        local=2,
+        cores=None,
+        threads=None,
+        orders=None,
+        sleeps=None,
+        knobs=None,
+        yield_when_idle=False,
+        predictions=(),
+        reasons=(),
+    )
+    section = msgspec.structs.replace(section, **parts)
+    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section)
+    assert plans.check(plan) == []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(plan))
+    return path
+
+
+def require(controller: Controller) -> None:
+    if reason := missing(controller):
+        pytest.skip(reason)
+
+
+@dataclass
+class Done:
+    """A job that has ended."""
+
+    code: int
+    said: str
+    folder: Path
+    ranks: tuple[Recorded, Recorded]
+
+    @property
+    def batches(self) -> list[list[timeline.Batch]]:
+        """Of each step, from Horovod's own record."""
+        return timeline.steps(timeline.recording(self.folder / "timeline.json").batches)
+
+
+def done(running: Running) -> Done:
+    code = running.wait()
+    assert code == 0, running.stdout + running.stderr
+    return Done(code, running.stderr, running.folder, (running.rank(0), running.rank(1)))
+
+
+def recording(folder: Path) -> dict[str, str]:
+    return {"HOROVOD_TIMELINE": str(folder / "timeline.json")}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """Stock Horovod over gloo, on one thread."""
+    require("gloo")
+    folder = tmp_path_factory.mktemp("plain")
+    with job(folder, "gloo", ARGUMENTS, env=recording(folder)) as running:
+        return done(running)
+
+
+BINS = ((13, 12, 11, 10, 9), (8, 7, 6, 5), (4, 3, 2, 1, 0))
+
+
+@dataclass
+class Planned(Done):
+    """`allowed`: the CPUs of each rank's first thread and of those that hvd.init() added."""
+
+    allowed: tuple[list[set[int]], list[set[int]]]
+    outcome: dict
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Planned:
+    """The same job with the background threads on the other rank's core, and in three bins."""
+    require("gloo")
+    folder = tmp_path_factory.mktemp("planned")
+    path = written(
+        folder / "plan.json",
+        machine,
+        "gloo",
+        cores=(RankCores((1,), (1,), (0,), (1,)), RankCores((0,), (0,), (1,), (0,))),
+        threads=RankThreads(1, 1),
+        orders=(order(shapes(BLOCKS), BINS),),
+        knobs=Knobs(0.002, 1 << 26, 1024),
+    )
+    under = dltune("run", "--plan", path, "--json", folder / "outcome.json")
+    with job(folder, "gloo", ARGUMENTS, under=under, env=recording(folder)) as running:
+        began(running)
+        allowed = (cpus(running.rank(0)), cpus(running.rank(1)))
+        ended = done(running)
+    outcome = json.loads((folder / "outcome.json").read_text())
+    return Planned(ended.code, ended.said, folder, ended.ranks, allowed, outcome)
+
+
+def began(running: Running) -> None:
+    """Waits until both ranks have trained for a step."""
+    until = time.monotonic() + 200
+    while not all(_steps(running, rank) for rank in (0, 1)):
+        assert running.process.poll() is None, running.stdout + running.stderr
+        assert time.monotonic() < until, running.stdout + running.stderr
+        time.sleep(0.1)
+
+
+def _steps(running: Running, rank: int) -> int:
+    path = running.folder / "record" / f"rank{rank}"
+    return path.read_text().count("\n") - 1 if path.exists() else 0
+
+
+def cpus(rank: Recorded) -> list[set[int]]:
+    return [os.sched_getaffinity(thread) for thread in (rank.pid, *rank.threads)]
+
+
+def test_each_step_has_the_bins_of_the_plan(planned: Planned) -> None:
+    assert len(planned.batches) == STEPS
+    first = {batch.tensors for batch in planned.batches[0]}
+    assert sorted(len(tensors) for tensors in first) == sorted(map(len, BINS))
+    for step in planned.batches:
+        assert len(step) == len(BINS)
+        assert {batch.tensors for batch in step} == first
+
+
+def test_plain_horovod_has_other_batches(plain: Done) -> None:
+    """Else the plan would change nothing."""
+    assert any({len(b.tensors) for b in step} != set(map(len, BINS)) for step in plain.batches)
+
+
+def test_losses_are_those_of_plain_horovod(planned: Planned, plain: Done) -> None:
+    for mine, theirs in zip(planned.ranks, plain.ranks, strict=True):
+        assert mine.losses == pytest.approx(theirs.losses, rel=1e-3)
+
+
+def test_both_ranks_end_with_the_same_parameters(planned: Planned) -> None:
+    first, second = planned.ranks
+    assert first.parameters == second.parameters is not None
+
+
+def test_the_background_thread_and_the_ops_have_the_cores_of_the_plan(
+    planned: Planned, machine: Machine
+) -> None:
+    own = [set(core.cpus) for core in machine.cores[:2]]
+    for rank, other in ((0, 1), (1, 0)):
+        main, *added = planned.allowed[rank]
+        assert main == own[rank]
+        assert added
+        assert all(allowed == own[other] for allowed in added)
+
+
+def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
+    for rank in (0, 1):
+        assert f"rank {rank}: 14 gradients are reduced in 3 bins" in planned.said
+        assert f"rank {rank}: HOROVOD_CYCLE_TIME=2" in planned.said
+        assert f"rank {rank}: intra-op 1, inter-op 1" in planned.said
+    assert [rank["rank"] for rank in planned.outcome["ranks"]] == [0, 1]
+
+
+def test_gradients_out_of_the_ordinary(tmp_path: Path, machine: Machine) -> None:
+    """Late on one rank, from a conditional branch, sparse, missing; a rank 2 s behind; the
+    script's own groups; a call that the plan does not know. It ends, and ranks agree."""
+    require("gloo")
+    path = written(
+        tmp_path / "plan.json",
+        machine,
+        "gloo",
+        orders=(order([(8, 8), (8,), (8, 4)], [[2, 1], [0]]),),
+    )
+    env = recording(tmp_path)
+    under = dltune("run", "--plan", path)
+    with job(tmp_path, "gloo", (ODD, tmp_path / "odd"), under=under, env=env) as running:
+        assert running.wait() == 0, running.stdout + running.stderr
+    first, second = ((tmp_path / "odd" / f"rank{rank}").read_text() for rank in (0, 1))
+    assert first.splitlines()[-1] == second.splitlines()[-1]
+    assert first.splitlines()[-1].startswith("parameters")
+    said = running.stderr
+    assert "rank 0: 3 gradients are reduced in 2 bins" in said
+    assert "not enforced: bins of a call with 2 gradients: the script has groups" in said
+    assert "not enforced: bins of a call with 1 gradients: it reduces 1 dense" in said
+    found = timeline.recording(tmp_path / "timeline.json").batches
+    twos = [b for b in found if len(b.tensors) == 2 and "cond/" in b.tensors[0]]
+    assert len({b.tensors for b in twos}) <= 2  # the plan's bin of two, and the script's own group
+
+
+def test_a_rank_that_fails_is_told_apart(tmp_path: Path, machine: Machine) -> None:
+    require("gloo")
+    path = written(tmp_path / "plan.json", machine, "gloo", knobs=Knobs(0.001, 1 << 26, 1024))
+    under = dltune("run", "--plan", path)
+    env = {"DIES": "1,2"}
+    with job(tmp_path, "gloo", (ODD, tmp_path / "odd"), under=under, env=env) as running:
+        code = running.wait()
+    assert code == 1
+    last = running.stderr.splitlines()[-1]
+    assert "the job ended with exit code 1: rank 1 (pid " in last
+    assert "failed first: ValueError: this rank has had enough; rank 0 (pid " in last
+
+
+def test_mpi_unbinds_its_ranks_and_tells_of_one_that_is_killed(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """mpirun binds each of two ranks to a core, so that a background thread elsewhere proves it."""
+    require("mpi")
+    path = written(
+        tmp_path / "plan.json",
+        machine,
+        "mpi",
+        cores=(RankCores((1,), (1,), (0,), (1,)), RankCores((0,), (0,), (1,), (0,))),
+    )
+    under = dltune("run", "--plan", path)
+    script = (TRAIN, "--steps", 100000, "--blocks", 1, "--intra", 1, "--inter", 1)
+    with job(tmp_path, "mpi", script, under=under) as running:
+        began(running)
+        ranks = (running.rank(0), running.rank(1))
+        allowed = [cpus(rank) for rank in ranks]
+        os.kill(ranks[1].pid, 9)
+        code = running.wait()
+    for mine, other in ((0, 1), (1, 0)):
+        assert allowed[mine][0] == set(machine.cores[mine].cpus)
+        assert allowed[mine][1] == set(machine.cores[other].cpus)
+    assert code == 137
+    assert "the launcher had bound the rank to CPU" in running.stderr
+    last = running.stderr.splitlines()[-1]
+    assert f"rank 1 (pid {ranks[1].pid}) failed first: it was ended by SIGKILL" in last
+    assert f"rank 0 (pid {ranks[0].pid}) followed" in last
+
+
+def refused(path: Path, *launcher: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*dltune("run", "--plan", path), *launcher],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_a_plan_for_another_controller(tmp_path: Path, machine: Machine) -> None:
+    require("mpi")
+    path = written(tmp_path / "plan.json", machine, "gloo")
+    done = refused(path, "mpirun", "-np", "2", "--oversubscribe", PYTHON, "-c", "input()")
+    assert done.returncode == 2
+    assert "the plan is for Horovod over gloo, the job runs it over mpi" in done.stderr
+
+
+def test_a_plan_for_more_ranks(tmp_path: Path, machine: Machine) -> None:
+    require("gloo")
+    path = written(tmp_path / "plan.json", machine, "gloo", ranks=4, local=4)
+    done = refused(path, "horovodrun", "-np", "2", "--gloo", PYTHON, "-c", "input()")
+    assert done.returncode == 2
+    assert "the plan is for 4 ranks, 4 of them on this node; the job runs 2 ranks" in done.stderr
+
+
+def test_horovod_is_absent(tmp_path: Path, machine: Machine) -> None:
+    path = written(tmp_path / "plan.json", machine, "gloo")
+    code = "import sys; sys.path = [p for p in sys.path if 'site-' not in p]; import horovod"
+    done = refused(path, PYTHON, "-c", code)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-2:]
+    assert "Horovod could not be imported" in "".join(last)
+    assert "No module named 'horovod'" in "".join(last)
+
+
+def test_horovod_is_built_without_tensorflow(tmp_path: Path, machine: Machine) -> None:
+    package = tmp_path / "stub" / "horovod" / "tensorflow"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("__version__ = '0.28.1'\n")
+    (package / "__init__.py").write_text(
+        "raise ImportError('Extension horovod.tensorflow has not been built')\n"
+    )
+    path = written(tmp_path / "plan.json", machine, "gloo")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'stub')!r}); import horovod.tensorflow"
+    done = refused(path, PYTHON, "-c", code)
+    assert done.returncode == 1
+    assert "Extension horovod.tensorflow has not been built" in done.stderr.splitlines()[-2]
+
+
+def test_a_job_that_does_not_use_horovod(tmp_path: Path, machine: Machine) -> None:
+    path = written(tmp_path / "plan.json", machine, "gloo")
+    done = refused(path, PYTHON, "-c", "pass")
+    assert done.returncode == 2
+    assert "no process of the job called hvd.init()" in done.stderr
