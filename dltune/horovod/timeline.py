@@ -30,7 +30,7 @@ from dltune.errors import UsageError
 CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc)
 CHUNK = 4 << 20  # bytes decoded at a time
 _WARM_UP = 5  # steps
-_ENOUGH = 40  # collectives, to tell latency from bandwidth
+_ENOUGH, _MANY = 40, 10  # collectives, and times as large, to tell latency from bandwidth
 
 # Records of one pass over the ranks' requests are written one after another; passes lie at least
 # a cycle apart, unless something else was recorded between them.
@@ -226,27 +226,22 @@ def _step(batches: Sequence[Batch]) -> Distribution | None:
 
 
 def _cost(batches: Sequence[Batch]) -> TransferCost | None:
-    """From the fastest tenth of the smaller half of collectives, and of the largest tenth.
+    """From the fastest tenth of the smaller half of collectives, and, for each byte beyond, from
+    the fastest twentieth of the largest quarter.
 
     Most wait for a rank that is late, or for a core: what is left when none does is the network.
     """
     sized = sorted((batch.bytes, batch.transfer) for batch in batches if batch.bytes)
     if len(sized) < _ENOUGH:
         return None
-    small, large = sized[: len(sized) // 2], sized[-(len(sized) // 10) :]
-    (few, start), (many, longest) = map(_fastest, (small, large))
-    per_byte = (longest - start) / (many - few) if many > few else 0.0
-    per_byte = max(0.0, per_byte)
-    return TransferCost(max(0.0, start - per_byte * few), per_byte)
-
-
-def _fastest(found: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Mean bytes and seconds of the fastest tenth."""
-    fast = sorted(found, key=lambda one: one[1])[: max(1, len(found) // 10)]
-    return (
-        math.fsum(size for size, _ in fast) / len(fast),
-        math.fsum(seconds for _, seconds in fast) / len(fast),
-    )
+    small = sorted(seconds for _, seconds in sized[: len(sized) // 2])
+    fastest = small[: len(small) // 10]
+    latency = math.fsum(fastest) / len(fastest)
+    large = sized[-(len(sized) // 4) :]
+    if large[0][0] <= _MANY * sized[0][0]:
+        return TransferCost(latency, 0.0)  # all alike: what of it is for the bytes cannot be told
+    each = sorted(max(0.0, seconds - latency) / size for size, seconds in large)
+    return TransferCost(latency, each[len(each) // 20])
 
 
 def _controller(batches: Sequence[Batch]) -> Controller | None:

@@ -23,7 +23,7 @@ NETWORKS: dict[Controller, Network] = {"gloo": Network(160e-6, 1.1e9), "mpi": Ne
 # A sleeping thread's wake-up while a core is free: the timer slack of 50 us, and the switch.
 WAKE = 60e-6
 # CPU seconds of a background thread's cycle, when the report cannot tell
-CYCLE = 20e-6
+CYCLE, LONGEST_CYCLE = 20e-6, 500e-6
 # MPI yields its core at each look: it then has only what nobody else wants, and the switches.
 YIELDING = Waiting(0.15, 1.0, wakes=False)
 
@@ -107,7 +107,7 @@ def observed(report: Horovod) -> Observed:
         waiting=_waiting(controller, first),
         wake=free,
         wake_busy=busy,
-        cycle_seconds=_cycle(report.ranks, controller),
+        cycle_seconds=_cycle(report, controller),
         step=report.timeline.step.median if report.timeline and report.timeline.step else None,
         assumed=tuple(assumed),
     )
@@ -227,16 +227,10 @@ def _quantiles(found: Distribution) -> Quantiles:
     return Quantiles(tuple(points))
 
 
-def _cycle(ranks: Iterable[Rank], controller: Controller) -> float:
-    """CPU seconds of a cycle. A thread that spins in MPI has more than its own work."""
-    ranks = tuple(ranks)
-    if controller == "mpi":
+def _cycle(report: Horovod, controller: Controller) -> float:
+    """CPU seconds of a cycle. A thread that spins in MPI has more than its own work, and only a
+    timeline has every cycle."""
+    cycles = report.timeline.cycles if report.timeline else None
+    if controller == "mpi" or cycles is None or cycles.rate <= 0:
         return CYCLE
-    found = [
-        thread.cpu / rank.cycles.rate
-        for rank in ranks
-        if rank.cycles and rank.cycles.rate > 0
-        for thread in rank.threads
-        if thread.tid == rank.background
-    ]
-    return min((*found, 500e-6)) if found else CYCLE
+    return min(LONGEST_CYCLE, _need(report.ranks).background / cycles.rate)
