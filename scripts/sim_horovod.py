@@ -11,8 +11,10 @@ before anything was compared, is in docs/horovod-simulation.md.
 from __future__ import annotations
 
 import argparse
+import bisect
 import dataclasses
 import gzip
+import itertools
 import json
 import math
 import statistics
@@ -31,6 +33,7 @@ from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
 from dltune.simulate.ranks.simulate import simulate
 
 SEED = 6
+HERE = 1e-3  # seconds of a cycle where the records were made
 
 
 def main() -> None:
@@ -41,6 +44,7 @@ def main() -> None:
     thesis = commands.add_parser("thesis")
     thesis.add_argument("record", type=Path)
     thesis.add_argument("--steps", type=int, default=500)
+    thesis.add_argument("--only", help="one network")
     thesis.add_argument("--most", type=int, default=24576, help="ranks")
     thesis.add_argument("--jitter", type=float, help="seconds per second; else fitted")
     draw = commands.add_parser("trace")
@@ -50,7 +54,8 @@ def main() -> None:
         for path in arguments.records:
             compare(Record(path))
     elif arguments.command == "thesis":
-        summit(Record(arguments.record), arguments.steps, arguments.most, arguments.jitter)
+        nets = [net for net in NETS if arguments.only in (None, net.name)]
+        summit(Record(arguments.record), nets, arguments.steps, arguments.most, arguments.jitter)
     else:
         arguments.out.write_bytes(gzip.compress(cascade(), mtime=0))
 
@@ -75,8 +80,42 @@ class Record:
     def late(self, name: str) -> list[float]:
         """Seconds by which background threads overslept."""
         return [
-            max(0.0, took - asked) for rank in self.phase(name) for _, asked, took in rank["sleeps"]
+            max(0.0, woke - begin - asked)
+            for sleeps in self.sleeps(name)
+            for begin, asked, woke in sleeps
         ]
+
+    def sleeps(self, name: str) -> list[list[tuple[float, float, float]]]:
+        """Of each rank's background thread: when it began to sleep, for how long, when it woke."""
+        found = []
+        for rank in self.phase(name):
+            thread = statistics.mode(row[0] for row in rank["sleeps"])
+            found.append(
+                [(b / 1e6, a / 1e6, w / 1e6) for t, b, a, w in rank["sleeps"] if t == thread]
+            )
+        return found
+
+    def answers(self, name: str) -> list[float]:
+        """How much later each rank's empty cycles ended than the last rank had come.
+
+        A cycle that ended within the cycle time was followed by a sleep for what was left of it. If
+        a thread did longer without sleep than that leaves, there was one cycle more, which took too
+        long to be followed by one.
+        """
+        both = self.sleeps(name)
+        found = []
+        for own, other in (both, both[::-1]):
+            moments = [woke for _, _, woke in other]
+            for (_, _, woke), (begin, asked, _) in itertools.pairwise(own):
+                start = begin - (HERE - asked)  # of the cycle that this sleep ended
+                ends = [(start, begin)] if start > woke else [(woke, begin)]
+                if start - woke > 1e-4:
+                    ends.append((woke, start))
+                for cycle, end in ends:
+                    place = bisect.bisect_right(moments, end)
+                    come = max(cycle, moments[place - 1] if place else cycle)
+                    found.append(end - come)
+        return found
 
     def batches(self) -> list[list[timeline.Batch]]:
         own = [b for b in self.timeline.batches if b.tensors[0].startswith("Distributed")]
@@ -86,8 +125,7 @@ class Record:
         """CPU share of the background thread, mean over ranks."""
         shares = []
         for rank in self.phase(name):
-            threads = [row[0] for row in rank["sleeps"]]
-            thread = statistics.mode(threads)
+            thread = statistics.mode(row[0] for row in rank["sleeps"])
             shares.append(rank["threads"][str(thread)] / rank["seconds"])
         return statistics.mean(shares)
 
@@ -139,6 +177,10 @@ def calibrated(record: Record) -> Job:
         wake=measured(record.late("rest")),
         wake_busy=measured(record.late("own")),
         jitter=measured([wall / mean for wall in walls]),
+        answer=measured(record.answers("rest")),
+        answer_busy=measured(record.answers("own")),
+        sync=0.0,  # in the answers
+        cycle_time=HERE,
         waiting=MPI if record.controller == "mpi" else GLOO,
     )
 
@@ -188,11 +230,11 @@ def _own(record: Record) -> float:
 
 # --- the thesis' networks on Summit ---
 
-RANKS = (6, 24, 96, 384, 1536, 3072, 6144, 12288, 24576)
+RANKS = (6, 96, 768, 3072, 12288, 24576)
 NODE = 6
 CORES = 7.0
 CYCLE, FUSION = 5e-3, 64 << 20  # Horovod 0.16.3
-SCALING_LOSS = 3.3  # Fig. 6.5: linear over measured throughput at 24,576 ranks
+SCALING_LOSS = 3.3  # Fig. 6.5: linear scaling of computing over throughput, at 24,576 ranks
 TESTS = 1e-4  # seconds between NBCS' tests
 # published: TensorFlow's own benchmarks, Tesla P100, batch 32, synthetic, images/s; the factor of a
 # V100 with mixed precision and XLA (NVIDIA's, for this framework)
@@ -284,11 +326,8 @@ def fitted(record: Record, most: int) -> float:
     net = NETS[2]
 
     def loss(jitter: float) -> float:
-        at = [
-            simulate(summit_job(net, ranks, jitter, record), ORIGINAL, steps=60, seed=SEED).seconds
-            for ranks in (NODE, most)
-        ]
-        return at[1] / at[0]
+        job = summit_job(net, most, jitter, record)
+        return simulate(job, ORIGINAL, steps=60, seed=SEED).seconds / RESNET50
 
     low, high = 0.0, 1.0
     for _ in range(9):
@@ -297,7 +336,9 @@ def fitted(record: Record, most: int) -> float:
     return (low + high) / 2
 
 
-def summit(record: Record, steps: int, most: int, jitter: float | None) -> None:
+def summit(
+    record: Record, nets: Sequence[Net], steps: int, most: int, jitter: float | None
+) -> None:
     ranks = [count for count in RANKS if count <= most]
     if jitter is None:
         jitter = fitted(record, most)

@@ -32,6 +32,11 @@ def value(quantiles: Quantiles, u: float) -> float:
     raise AssertionError(u)
 
 
+def chance(quantiles: Quantiles, key: int, number: int) -> float:
+    bits = mix((key + number * 0x9E3779B97F4A7C15) & WORD)
+    return value(quantiles, (bits >> 11) * 2.0**-53)
+
+
 @dataclass
 class Rank:
     key: int
@@ -60,8 +65,7 @@ class Rank:
 
     def draw(self, quantiles: Quantiles) -> float:
         self.draws += 1
-        bits = mix((self.key + self.draws * 0x9E3779B97F4A7C15) & WORD)
-        return value(quantiles, (bits >> 11) * 2.0**-53)
+        return chance(quantiles, self.key, self.draws)
 
 
 @dataclass
@@ -237,7 +241,7 @@ class Oracle:
     def start(self, rank: Rank, moment: float) -> None:
         rank.step += 1
         rank.begin = NEVER
-        rank.factor = rank.draw(self.job.jitter)
+        rank.factor = chance(self.job.jitter, ~rank.key & WORD, rank.step + 1)
         rank.input_left = self.job.input_seconds
         rank.phase, rank.computing = 0, True
         rank.left = self.job.phases[0].seconds * rank.factor

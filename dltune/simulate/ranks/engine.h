@@ -151,8 +151,10 @@ class Simulation {
     bool busy = false;
   };
 
-  double draw(Rank& r, const Quantiles& q) {
-    const std::uint64_t bits = mix(r.key + ++r.draws * 0x9e3779b97f4a7c15ull);
+  double draw(Rank& r, const Quantiles& q) { return chance(q, r.key, ++r.draws); }
+
+  static double chance(const Quantiles& q, std::uint64_t key, std::uint64_t number) {
+    const std::uint64_t bits = mix(key + number * 0x9e3779b97f4a7c15ull);
     return q.at(static_cast<double>(bits >> 11) * 0x1p-53);
   }
 
@@ -228,7 +230,8 @@ class Simulation {
     ++r.step;
     r.began = now;
     r.begin = kNever;
-    r.factor = draw(r, job_.jitter);
+    // numbered by the step, so that it is the same under every method
+    r.factor = chance(job_.jitter, ~r.key, static_cast<std::uint64_t>(r.step + 1));
     r.input_left = job_.input_seconds;
     r.phase = 0;
     r.left = job_.seconds[0] * r.factor;
