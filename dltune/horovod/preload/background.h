@@ -16,8 +16,11 @@ namespace dltune {
 
 // Tests before the first sleep: what is already there, or a few microseconds away, needs none.
 constexpr int kTests = 4;
-// Between two looks at an agreement, where NBCS does not say. Our choice.
+// Between two tests of an agreement that is waited for, where NBCS does not say. Our choice.
 constexpr double kLook = 30e-6;
+// How often a sleeper looks whether it may end sooner, at least: each look costs a wake-up, and
+// finding out late costs a part of the sleep. Our choice.
+constexpr int kLooks = 4;
 // A rank that threw an exception may have left the others' last agreement alone.
 constexpr double kPatience = 5;
 
@@ -74,21 +77,15 @@ class Background {
   // The cycle's sleep, if that is what it is: true when it was slept.
   bool sleep(double wish) {
     if (!due_ || agree(wish) != MPI_SUCCESS) return false;
-    const double asleep = now();
-    double end = asleep + wish;
-    const double look = settings_.pause > 0 ? settings_.pause : kLook;
-    for (double t = asleep; t < end; t = now()) {
-      if (pending_ && poll() && !pending_) {
-        const double sooner = now() + least_;
-        if (sooner < end) {
-          counts_.saved += end - sooner;
-          ++counts_.shortened;
-          end = sooner;
-        }
-        continue;
-      }
-      doze(pending_ && end - t > look ? look : end - t);
+    double end = now() + wish;
+    const double look = wish / kLooks > kLook ? wish / kLooks : kLook;
+    for (int tests = 1; pending_ && now() < end && poll(); ++tests) {
+      if (!pending_)
+        end = earlier(end);
+      else if (tests >= kTests)
+        doze(look < end - now() ? look : end - now());
     }
+    for (double t = now(); t < end; t = now()) doze(end - t);
     return true;
   }
 
@@ -141,7 +138,17 @@ class Background {
     return true;
   }
 
+  // When to wake up, now that the least wish is known.
+  double earlier(double end) {
+    const double sooner = now() + least_;
+    if (sooner >= end) return end;
+    counts_.saved += end - sooner;
+    ++counts_.shortened;
+    return sooner;
+  }
+
   void doze(double time) {
+    if (time <= 0) return;
     const double from = now();
     sleep_for(time);
     ++counts_.sleeps;
