@@ -32,10 +32,9 @@ def tuned(
     capacity = own.cache_capacity
     while capacity < 2 * tensors:
         capacity = max(1024, 2 * capacity)
-    if largest is None:
-        thresholds = (own.fusion_threshold, *THRESHOLDS)
-    else:
-        thresholds = (max(own.fusion_threshold, -(-largest // MIB) * MIB),)
+    thresholds = [own.fusion_threshold, *THRESHOLDS]
+    if largest is not None:
+        thresholds = [max(own.fusion_threshold, -(-largest // MIB) * MIB)]
     first = Knobs(own.cycle_time, thresholds[0], capacity)
     ways = [first] + [
         Knobs(cycle, threshold, capacity) for threshold in thresholds for cycle in CYCLES

@@ -89,8 +89,8 @@ def test_mpirun_binds_by_the_rankfile(tmp_path: Path) -> None:
     path = tmp_path / "ranks"
     path.write_text(export("rankfile", plan(), machine))
     output = tmp_path / "output"
-    options = ("-np", "2", "--oversubscribe", "--rankfile", str(path))
-    options += ("--mca", "rmaps_rank_file_physical", "1")
+    options = ["-np", "2", "--oversubscribe", "--rankfile", str(path)]
+    options += ["--mca", "rmaps_rank_file_physical", "1"]
     with open(output, "w") as file:
         done = subprocess.run(
             [mpirun, *options, sys.executable, "-c", PRINT_AFFINITY],

@@ -17,13 +17,13 @@ from dltune.horovod.plan.decide import METHODS, Planner, applicable
 from dltune.horovod.plan.model import Model
 from dltune.horovod.plan.observed import (
     DEFAULTS,
-    MPI,
     NETWORKS,
     YIELDING,
     observed,
     unobserved,
 )
 from dltune.horovod.plan.waiting import GLOO
+from dltune.simulate.ranks.job import MPI
 from dltune.simulate.ranks.method import ORIGINAL
 
 MACHINE = synthetic.machine(2)
