@@ -51,10 +51,11 @@ extern "C" int helper_thread() { return helper; }
 """
 
 # prints "ready TID HELPER", then runs the test's own lines with `lib` at hand
-RANK = """
+RANK = r"""
 import ctypes, os, signal, sys, threading, time
 lib = ctypes.CDLL(sys.argv[1])
-print("ready", lib.start(int(sys.argv[2]), int(sys.argv[3])), lib.helper_thread(), flush=True)
+background = lib.start(int(sys.argv[2]), int(sys.argv[3]))
+os.write(1, b"ready %d %d\n" % (background, lib.helper_thread()))  # whole, whoever else writes
 """
 
 

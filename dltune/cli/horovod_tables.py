@@ -45,8 +45,8 @@ def _ranks(report: Horovod) -> None:
         here = [rank for rank in report.ranks if rank.host == host]
         wanted = sum(rank.cpu + sum(t.wait or 0.0 for t in rank.threads) for rank in here)
         click.echo(
-            f"{host}: {len(here)} ranks on {cores} cores; threads that want to run: {wanted:.1f} "
-            "at a time"
+            f"{host}: {len(here)} rank{'s' * (len(here) != 1)} on {cores} cores; threads that want "
+            f"to run: {wanted:.1f} at a time"
         )
     table(
         "\nranks",

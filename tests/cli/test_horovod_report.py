@@ -75,7 +75,6 @@ def test_tables_for_people(library):
     assert done.returncode == 0, done.stderr
     assert "what follows" in done.stdout
     assert f"{rank.background}  background" in done.stdout
-    assert "hold nothing up" in done.stdout
     assert "watching took" in done.stdout
 
 

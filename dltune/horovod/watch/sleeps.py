@@ -32,26 +32,38 @@ class Sleeps:
     def __init__(self, tid: int, library: Library, setting: float) -> None:
         self.refused: str | None = None
         self._tid, self._library, self._setting = tid, library, setting
-        self._open: Switches | None = None
-        self._seconds = 0.0
+        self._switches: Switches | None = None
+        self._times: list[Off] = []
         self._late: list[float] = []
         self._periods: list[float] = []
-        self._began = 0.0
-        self.due = time.monotonic()
+        self._due = time.monotonic()
 
     def look(self) -> None:
-        """Begins a window, or ends it; call when it is due."""
+        """Begins and ends windows when they are due, and takes what was recorded: call it ten times
+        a second, so that the kernel has room for more."""
         now = time.monotonic()
-        if self._open is None:
-            self._begin(now)
-            self.due = now + WINDOW
-        else:
-            self._end(now)
-            self.due = now + EVERY - WINDOW
+        if self._switches is not None:
+            self._drain(self._switches)
+            if now >= self._due:
+                self.close()
+                self._due = now + EVERY - WINDOW
+        elif now >= self._due and self.refused is None:
+            try:
+                self._switches = Switches(self._tid)
+            except UsageError as error:
+                self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
+                return
+            self._due = now + WINDOW
+            self._switches.start()
 
     def close(self) -> None:
-        if self._open is not None:
-            self._end(time.monotonic())
+        """Ends a window that is open."""
+        if self._switches is not None:
+            with self._switches as switches:
+                switches.stop()
+                self._drain(switches)
+            self._take()
+            self._switches = None
 
     def cycles(self) -> Cycles | None:
         """None when no cycle was seen."""
@@ -59,32 +71,23 @@ class Sleeps:
             return None
         return Cycles(
             setting=self._setting,
-            rate=len(self._periods) / self._seconds,
+            rate=len(self._periods) / sum(self._periods),
             period=distribution(self._periods),
             oversleep=distribution(self._late) if self._late else None,
             empty=None,
         )
 
-    def _begin(self, now: float) -> None:
-        try:
-            self._open = Switches(self._tid)
-        except UsageError as error:
-            self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
-            return
-        self._began = now
-        self._open.start()
+    def _drain(self, switches: Switches) -> None:
+        lost = switches.lost
+        found = switches.drain()
+        if switches.lost > lost:  # what came before and after does not follow on each other
+            self._take()
+        else:
+            self._times += found
 
-    def _end(self, now: float) -> None:
-        assert self._open is not None
-        with self._open as switches:
-            switches.stop()
-            self._take(switches.drain())
-        self._seconds += now - self._began
-        self._open = None
-
-    def _take(self, times: list[Off]) -> None:
+    def _take(self) -> None:
         starts: list[float] = []
-        for off in times:
+        for off in self._times:
             asked = off.timespec
             if off.preempted or asked is None or not self._from_loop(off):
                 continue
@@ -94,6 +97,7 @@ class Sleeps:
                 starts.append(before)
             starts.append(off.back)
         self._periods += [b - a for a, b in itertools.pairwise(starts)]
+        self._times.clear()
 
     def _from_loop(self, off: Off) -> bool:
         """The request lies in the loop's own frame: its return address comes before it."""

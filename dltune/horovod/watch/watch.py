@@ -25,7 +25,7 @@ from dltune.io.report.processes import Tree
 from dltune.job import messages
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
-MEMBERS, COUNTS, ROLES = (1.0, 0.001), (1.0, 0.003), (0.5, 0.001)
+MEMBERS, COUNTS, ROLES = (1.0, 0.003), (1.0, 0.003), (0.5, 0.001)
 # looks at a thread that always ran, after which its role is taken from its name
 PATIENCE = 200
 TELL_SECONDS = 1.0
@@ -104,7 +104,7 @@ class Watch:
                     self._look(self._counts, self._count)
                 if self._roles.due <= now:
                     self._look(self._roles, self._tell_roles)
-                self._look_at_sleeps(now)
+                self._look_at_sleeps()
                 self._note_endings()
                 self.ended = time.monotonic()
                 if now - told >= TELL_SECONDS:
@@ -141,7 +141,9 @@ class Watch:
     def _search(self, key: Key) -> None:
         """Whether a process has loaded Horovod's library since its address space last grew."""
         pid = key[0]
-        self.looked.add(key)
+        if key not in self.looked:
+            self.looked.add(key)
+            self._members.soon()  # what has just begun loads its libraries soon
         size = int((processes.read(f"/proc/{pid}/statm") or b"0").split()[0])
         if size == self._sizes.get(key):
             return
@@ -243,16 +245,14 @@ class Watch:
             except OSError:
                 continue  # it has ended
 
-    def _look_at_sleeps(self, now: float) -> None:
+    def _look_at_sleeps(self) -> None:
         for rank in self.ranks.values():
             if rank.ended_at is not None or rank.stack is None:
                 continue
             if rank.sleeps is None:
                 setting = ranks.cycle_time(rank.settings)
                 rank.sleeps = Sleeps(rank.stack, rank.identity.library, setting)
-            if rank.sleeps.refused is None and rank.sleeps.due <= now:
-                rank.sleeps.look()
-                self.looks += 1
+            rank.sleeps.look()
 
     def _note_endings(self) -> None:
         for rank in self.ranks.values():
