@@ -343,7 +343,7 @@ def summit(
     if jitter is None:
         jitter = fitted(record, most)
     print(f"jitter {jitter:.4f}: fitted to a loss of {SCALING_LOSS} at {most} ranks")
-    for net in NETS:
+    for net in nets:
         print(
             f"\n{net.name}: {1e3 * RESNET50 * net.relative:.1f} ms computing, thesis {net.best} %"
         )

@@ -19,8 +19,9 @@ def simulate(
 ) -> Outcome:
     """`steps` steps of `job` under `method`, after `warmup` that are not counted.
 
-    The first step fills the response cache. The same `seed` gives the same outcome; `jitter` is then
-    the same under every method, while oversleep is drawn anew for each of its sleeps. `drawn`: of how many ranks to tell what they did.
+    The first step fills the response cache. The same `seed` gives the same outcome; `jitter` is
+    the same under every method then, oversleep is drawn anew for each sleep. `drawn`: of how many
+    ranks to tell what they did.
     Raises ValueError when the method does not fit the job.
     """
     if steps < 1 or warmup < 0:
