@@ -178,7 +178,8 @@ def _bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> li
     for order in section.orders or ():
         call = next(c for c in calls if tuple(g.shape for g in c.gradients) == order.shapes)
         nodes = profile.steps[call.step].nodes
-        lines.append(f"{call.scope}: {len(call.gradients)} gradients in {len(order.bins)} bins")
+        bins = "1 bin" if len(order.bins) == 1 else f"{len(order.bins)} bins"
+        lines.append(f"{call.scope}: {len(call.gradients)} gradients in {bins}")
         for number, bin_ in enumerate(order.bins):
             lines.append(f"  bin {number}: {bin_.bytes} bytes")
             for place in bin_.tensors:
