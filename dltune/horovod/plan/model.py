@@ -29,7 +29,7 @@ from dltune.simulate.ranks.quantiles import Quantiles
 from dltune.simulate.ranks.simulate import simulate
 
 STEPS, SEED = 60, 1
-RANKS = 512  # more are not simulated for a plan: who is late is late among these
+RANKS = 128  # more are not simulated for a plan: who is late is late among these
 # the factor that ties the simulation to the measured step
 ROUNDS, LEAST, MOST = 6, 0.2, 20.0
 
@@ -134,12 +134,17 @@ class Model:
         reading = seen.need.input * self.step if setting.reads else 0.0
         # it reads ahead of the step, on as many threads as that takes
         readers = float(max(1, math.ceil(2 * seen.need.input)))
+        ranks = max(1, min(seen.ranks, RANKS) // setting.pool.ranks) * setting.pool.ranks
+        # what a collective of all ranks takes, among those that are simulated
+        more = max(0.0, seen.network.start(seen.ranks) - seen.network.start(ranks))
+        network = dataclasses.replace(seen.network, fixed=seen.network.fixed + more)
         return Job(
-            ranks=min(seen.ranks, RANKS) // setting.pool.ranks * setting.pool.ranks,
+            ranks=ranks,
             pool=setting.pool,
             tensors=self.sizes,
             phases=phases(ready, threads=found.busy, before=found.after * self.scale),
-            network=seen.network,
+            network=network,
+            sync=seen.network.few_bytes(seen.ranks),
             jitter=self._jitter,
             wake=seen.wake,
             wake_busy=seen.wake_busy,

@@ -5,6 +5,7 @@ Where a report lacks something, the value assumed instead is told in `assumed`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -115,13 +116,16 @@ def observed(report: Horovod) -> Observed:
 
 def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
     """What is taken for granted of a job that no report tells of."""
+    network = NETWORKS[controller]
+    if ranks > local:
+        network = dataclasses.replace(network, algorithm="tree")
     return Observed(
         ranks=ranks,
         local=local,
         controller=controller,
         knobs=DEFAULTS,
         need=Need(0.0, 0.0, 0.0, 0.0, None),
-        network=NETWORKS[controller],
+        network=network,
         waiting=_OWN[controller],
         wake=constant(WAKE),
         wake_busy=constant(WAKE),

@@ -55,6 +55,17 @@ def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:
     assert 1.0 < two.busy <= 2.0
 
 
+def test_a_collective_of_many_ranks_takes_what_it_takes_among_all() -> None:
+    profile = synthetic_ranks.profile(MACHINE)
+    seen = unobserved(24_576, 6, "mpi")
+    made = Model(profile, calls(profile), seen)
+    job = made.job(made.original)
+    assert job.ranks < 200
+    assert job.ranks % 6 == 0
+    assert job.network.start(job.ranks) == pytest.approx(seen.network.start(24_576))
+    assert job.synchronization == pytest.approx(seen.network.few_bytes(24_576))
+
+
 def test_a_profile_without_thread_samples_is_refused() -> None:
     profile = synthetic_ranks.profile(MACHINE)
     bare = msgspec.structs.replace(
