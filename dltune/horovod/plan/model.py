@@ -92,9 +92,12 @@ class Model:
 
     @property
     def original(self) -> Setting:
-        """The job as it ran: the ranks of a node share all its cores."""
-        seen = self.observed
-        pool = Pool(seen.local, float(self._whole.cores))
+        """The job as it ran: the ranks of a node share all its cores, if none was bound to some."""
+        seen, cores = self.observed, self._whole.machine.cores
+        pool = Pool(seen.local, float(len(cores)))
+        if seen.bound is not None:
+            own = max(1, seen.bound // len(cores[0].cpus))
+            pool = Pool(1, float(min(own, len(cores))))
         return Setting(pool, self.own, seen.knobs, seen.waiting)
 
     def computing(self, cores: int, threads: RankThreads) -> Computing:

@@ -48,7 +48,8 @@ class Need:
 
 @dataclass(frozen=True)
 class Observed:
-    """`ranks` in all and `local` on a node; `knobs` under which the job ran. `step`: the median
+    """`ranks` in all and `local` on a node; `knobs` under which the job ran. `bound`: to how many
+    CPUs the launcher had bound each rank then (None: to none in particular). `step`: the median
     seconds of a step then (None: the report has no timeline)."""
 
     ranks: int
@@ -61,6 +62,7 @@ class Observed:
     wake: Quantiles
     wake_busy: Quantiles
     cycle_seconds: float
+    bound: int | None
     step: float | None
     assumed: tuple[str, ...]
 
@@ -109,6 +111,9 @@ def observed(report: Horovod) -> Observed:
         wake=free,
         wake_busy=busy,
         cycle_seconds=_cycle(report, controller),
+        bound=min(len(r.cpus) for r in report.ranks)
+        if all(r.bound for r in report.ranks)
+        else None,
         step=report.timeline.step.median if report.timeline and report.timeline.step else None,
         assumed=tuple(assumed),
     )
@@ -130,6 +135,7 @@ def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
         wake=constant(WAKE),
         wake_busy=constant(WAKE),
         cycle_seconds=CYCLE,
+        bound=None,
         step=None,
         assumed=("no report: settings are Horovod's own, transfers and wake-ups are assumed",),
     )

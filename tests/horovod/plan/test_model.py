@@ -55,6 +55,17 @@ def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:
     assert 1.0 < two.busy <= 2.0
 
 
+def test_ranks_that_were_bound_ran_on_their_own_cores() -> None:
+    profile = synthetic_ranks.profile(MACHINE)
+    ranks = [
+        msgspec.structs.replace(synthetic_ranks.rank(k), bound=True, cpus=(k,)) for k in range(2)
+    ]
+    seen = observed(synthetic_ranks.report(MACHINE, ranks))
+    pool = Model(profile, calls(profile), seen).original.pool
+    assert (pool.ranks, pool.cores) == (1, 1.0)
+    assert (model().original.pool.ranks, model().original.pool.cores) == (2, 2.0)
+
+
 def test_a_collective_of_many_ranks_takes_what_it_takes_among_all() -> None:
     profile = synthetic_ranks.profile(MACHINE)
     seen = unobserved(24_576, 6, "mpi")
