@@ -19,6 +19,7 @@ import ctypes
 import gzip
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -67,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("controller", choices=("gloo", "mpi"))
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rank", choices=("plain", "timeline"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank:
@@ -158,6 +159,7 @@ def rank(out: Path, steps: int, *, timeline: bool) -> None:
     for step in (own, both, own, both):
         step().numpy()
     phases: dict[str, Any] = {}
+    slept: dict[str, list[Sleep]] = {}
 
     def phase(name: str, count: int, step: Any) -> None:
         hvd.allreduce(tf.zeros(1), name=f"begin_{name}").numpy()
@@ -174,15 +176,12 @@ def rank(out: Path, steps: int, *, timeline: bool) -> None:
         process = time.process_time() - process
         used = {tid: cpu(tid) - used[tid] for tid in new}
         rows = native.slept(ctypes.byref(n))
-        slept = [rows[i] for i in range(first, n.value) if rows[i].tid in new]
+        slept[name] = [rows[i] for i in range(first, n.value) if rows[i].tid in new]
         phases[name] = {
             "seconds": seconds,
             "steps": times,
             "cpu": process,
             "threads": used,
-            "sleeps": [
-                (s.tid, round(s.begin, 6), round(s.asked, 6), round(s.woke, 6)) for s in slept
-            ],
         }
 
     if timeline:
@@ -202,9 +201,15 @@ def rank(out: Path, steps: int, *, timeline: bool) -> None:
     else:
         phase("own_again", steps, lambda: own().numpy())
         phase("both_again", steps, lambda: both().numpy())
-    out.with_suffix(f".{hvd.rank()}").write_text(
-        json.dumps({"phases": phases, "cpus": sorted(os.sched_getaffinity(0))})
-    )
+    background = statistics.mode(sleep.tid for found in slept.values() for sleep in found)
+    for name, found in slept.items():
+        phases[name]["sleeps"] = [
+            [round(1e6 * t) for t in (sleep.begin, sleep.asked, sleep.woke)]
+            for sleep in found
+            if sleep.tid == background and name in ("rest", "own")
+        ]
+    told = {"phases": phases, "background": background, "cpus": sorted(os.sched_getaffinity(0))}
+    out.with_suffix(f".{hvd.rank()}").write_text(json.dumps(told))
     hvd.shutdown()
 
 

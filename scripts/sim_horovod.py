@@ -87,13 +87,10 @@ class Record:
 
     def sleeps(self, name: str) -> list[list[tuple[float, float, float]]]:
         """Of each rank's background thread: when it began to sleep, for how long, when it woke."""
-        found = []
-        for rank in self.phase(name):
-            thread = statistics.mode(row[0] for row in rank["sleeps"])
-            found.append(
-                [(b / 1e6, a / 1e6, w / 1e6) for t, b, a, w in rank["sleeps"] if t == thread]
-            )
-        return found
+        return [
+            [(begin / 1e6, asked / 1e6, woke / 1e6) for begin, asked, woke in rank["sleeps"]]
+            for rank in self.phase(name)
+        ]
 
     def answers(self, name: str) -> list[float]:
         """How much later each rank's empty cycles ended than the last rank had come.
@@ -123,11 +120,11 @@ class Record:
 
     def background(self, name: str) -> float:
         """CPU share of the background thread, mean over ranks."""
-        shares = []
-        for rank in self.phase(name):
-            thread = statistics.mode(row[0] for row in rank["sleeps"])
-            shares.append(rank["threads"][str(thread)] / rank["seconds"])
-        return statistics.mean(shares)
+        return statistics.mean(
+            rank["phases"][name]["threads"][str(rank["background"])]
+            / rank["phases"][name]["seconds"]
+            for rank in self.plain
+        )
 
 
 def calibrated(record: Record) -> Job:

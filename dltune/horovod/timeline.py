@@ -2,7 +2,8 @@
 
 Chrome's trace format, as timeline.cc of Horovod 0.28 writes it: each tensor is a "process", times
 are whole microseconds. Only the coordinator (rank 0) writes, yet collectives are the same on all
-ranks by Horovod's protocol, so what was fused tells for every rank.
+ranks by Horovod's protocol, so what was fused tells for every rank. Its writer busy-waits; what it
+has not written when Horovod shuts down is lost: the file then ends whole, but early.
 
 A request's life: negotiation (NEGOTIATE_...), with a mark for each rank that joined unless all
 ranks had it in their response cache, which answers without; then the operation (ALLREDUCE), in
@@ -351,7 +352,7 @@ def _feed(file: BinaryIO | gzip.GzipFile, reader: _Reader) -> bool:
     if first:
         raise _Foreign("is empty: no collective was recorded")
     rest = rest.strip()
-    whole = rest.endswith(b"]")
+    whole = rest == b"]" or rest.endswith(b"}]")  # a shape ends in ] too
     if whole:
         reader.take(decode(b"[" + rest))
     elif found := _whole(rest):
