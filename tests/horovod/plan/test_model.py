@@ -55,6 +55,18 @@ def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:
     assert 1.0 < two.busy <= 2.0
 
 
+def test_gradients_of_a_second_step_come_after_the_first() -> None:
+    """A GAN's two steps make one round, each with a list of its own."""
+    profile = synthetic_ranks.profile(MACHINE)
+    second = msgspec.structs.replace(profile.steps[0], signature="other", name="other")
+    both = msgspec.structs.replace(profile, steps=(profile.steps[0], second))
+    found = Model(both, calls(both), unobserved(2, 2, "gloo"))
+    assert [call.step for call in found.calls] == [0, 1]
+    ready = found.computing(2, RankThreads(2, 1)).ready
+    assert min(ready[6:]) > max(ready[:6])
+    assert found.step == pytest.approx(0.1)
+
+
 def test_ranks_that_were_bound_ran_on_their_own_cores() -> None:
     profile = synthetic_ranks.profile(MACHINE)
     ranks = [
