@@ -83,7 +83,8 @@ class Simulation {
       : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), shown_(drawn),
         compute_cores_(job.cores - method.reserved - method.input_cores), ranks_(job.ranks),
         pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
-        bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1) {
+        bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1),
+        common_(job.phases) {
     for (int t = 0; t < job_.tensors; ++t) {
       last_phase_ = std::max(last_phase_, job_.ready[t]);
       ++in_phase_[job_.ready[t] + 1];
@@ -165,6 +166,8 @@ class Simulation {
   // Follows a pool until all of its background threads have come.
   void arrive(Pool& pool, std::size_t index) {
     const int first = static_cast<int>(index) * job_.pool_ranks, last = first + job_.pool_ranks;
+    if (alike_)
+      for (int i = first; i < last; ++i) leave(ranks_[i], i, agreed_, released_);
     for (;;) {
       double wanted = 0, background = 0, reading = 0;
       bool all = true;
@@ -180,7 +183,10 @@ class Simulation {
       if (!apart) wanted += background;
       if (!reads_apart) wanted += reading;
       pool.busy = apart ? background + 1 > method_.reserved : wanted + 1 > compute_cores_;
-      if (all) return;
+      if (all) {
+        for (int i = first; i < last; ++i) come(ranks_[i]);
+        return;
+      }
       const double rate = wanted > compute_cores_ ? compute_cores_ / wanted : 1;
       const double input = !reads_apart                      ? rate
                            : reading > method_.input_cores ? method_.input_cores / reading
@@ -302,68 +308,87 @@ class Simulation {
     }
   }
 
+  // A rank's background thread has come to the caches' allreduce.
+  void come(Rank& r) {
+    come_ = std::max(come_, r.started + job_.cycle_seconds);
+    common_ = std::min(common_, r.popped);
+    requests_ += in_phase_[r.popped] - in_phase_[r.popped_before];
+    r.popped_before = r.popped;
+  }
+
+  // It goes on where the cycle was agreed on, then where its transfers ended.
+  void leave(Rank& r, int i, double agreed, double release) {
+    note(i, kWait, r.started, agreed);
+    if (release > agreed) note(i, kTransfer, agreed, release);
+    r.agreed = agreed;
+    r.release = release;
+    r.wake = r.started + job_.cycle_time;
+    r.stage = kAgree;
+    r.at = agreed;
+  }
+
   // All have come: the caches are synchronized, and what is ready everywhere is transferred.
   void agree() {
-    double come = 0;
-    int common = job_.phases;
-    std::int64_t requests = 0;
-    const bool cached = job_.cache == 2 && step_ > 0;
-    for (Rank& r : ranks_) {
-      come = std::max(come, r.started + job_.cycle_seconds);
-      common = std::min(common, r.popped);
-      if (!cached) requests += in_phase_[r.popped] - in_phase_[r.popped_before];
-      r.popped_before = r.popped;
-    }
-    double agreed = come;
+    const bool uncached = !(job_.cache == 2 && step_ > 0) && requests_ > 0;
+    double agreed = come_;
     if (job_.cache > 0) agreed += job_.sync;
-    if (job_.cache == 0 || requests > 0)
-      agreed += 2 * job_.few_bytes + job_.request * static_cast<double>(requests);
+    if (job_.cache == 0 || uncached)
+      agreed += 2 * job_.few_bytes + (uncached ? job_.request * static_cast<double>(requests_) : 0);
 
     double begin = agreed;
-    for (int i = 0; i < job_.ranks; ++i) {
+    const bool tests = method_.between_tests > 0;
+    alike_ = !tests && !job_.answers;
+    for (int i = 0; i < job_.ranks && !alike_; ++i) {
       Rank& r = ranks_[i];
       const double from = r.started + job_.cycle_seconds;
-      if (method_.between_tests > 0) {
+      if (tests) {
         const double slept = method_.between_tests + drawn(r, i, job_.wake, job_.wake_busy);
-        const double tests = std::ceil((agreed - from) / slept);
-        r.agreed = from + tests * slept;
-        r.cpu += tests * job_.test;
+        const double asked = std::ceil((agreed - from) / slept);
+        r.agreed = from + asked * slept;
+        r.cpu += asked * job_.test;
       } else {
         r.agreed = agreed + answer(r, i);
       }
       begin = std::max(begin, r.agreed);
-      note(i, kWait, r.started, r.agreed);
     }
     const std::int64_t before = totals.batches;
-    const double end = transfers(begin, common);
-    const bool empty = totals.batches == before;
+    const double end = common_ > phases_sent_ ? transfers(begin, common_) : begin;
+    phases_sent_ = common_;
+    const bool stays = totals.batches > before && !job_.offloaded;
     ++totals.cycles;
-    totals.empty += empty;
-    const bool whole = sent_ == job_.tensors;
-    for (int i = 0; i < job_.ranks; ++i) {
-      Rank& r = ranks_[i];
-      r.release = empty || job_.offloaded ? r.agreed : end;
-      if (r.release > r.agreed) note(i, kTransfer, r.agreed, r.release);
-      r.wake = r.started + job_.cycle_time;
-    }
-    if (method_.agree_every && ++since_ >= method_.agree_every) {
-      since_ = 0;
-      double all = 0, least = kNever;
-      for (const Rank& r : ranks_) {
-        all = std::max(all, r.release);
-        least = std::min(least, std::max(0.0, r.wake - r.release));
+    totals.empty += totals.batches == before;
+    agreed_ = agreed;
+    released_ = stays ? end : agreed;
+    const bool resynchronized = method_.agree_every && ++since_ >= method_.agree_every;
+    // where all go on at the same moment, each does so when its pool is followed again: memory is
+    // passed over once a cycle
+    if (!alike_ || resynchronized) {
+      for (int i = 0; i < job_.ranks; ++i) {
+        const double own = alike_ ? agreed : ranks_[i].agreed;
+        leave(ranks_[i], i, own, stays ? end : own);
       }
-      all += job_.few_bytes;
-      for (Rank& r : ranks_) {
-        r.release = all;
-        r.wake = all + least;
-      }
+      alike_ = false;
     }
+    if (resynchronized) resynchronize();
+    if (sent_ == job_.tensors) end_step(job_.offloaded ? device_ : end);
+    come_ = 0;
+    common_ = job_.phases;
+    requests_ = 0;
+  }
+
+  // GS: all sleep the least that any of them would.
+  void resynchronize() {
+    since_ = 0;
+    double all = 0, least = kNever;
+    for (const Rank& r : ranks_) {
+      all = std::max(all, r.release);
+      least = std::min(least, std::max(0.0, r.wake - r.release));
+    }
+    all += job_.few_bytes;
     for (Rank& r : ranks_) {
-      r.stage = kAgree;
-      r.at = r.agreed;
+      r.release = all;
+      r.wake = all + least;
     }
-    if (whole) end_step(job_.offloaded ? device_ : end);
   }
 
   double drawn(Rank& r, int i, const Quantiles& idle, const Quantiles& busy) {
@@ -398,7 +423,6 @@ class Simulation {
       ++fused;
     }
     if (fused) end = transfer(end, bytes, fused);
-    phases_sent_ = std::max(phases_sent_, common);
     return end;
   }
 
@@ -420,20 +444,15 @@ class Simulation {
 
   // All have come with a bin's tensors (TOPO).
   void send_bin() {
-    double come = 0;
-    for (const Rank& r : ranks_) come = std::max(come, r.started + job_.cycle_seconds);
+    const double come = come_;
     const double end = transfer(come, bin_bytes_[bin_], bin_tensors_[bin_]);
     ++totals.cycles;
     for (int i = 0; i < job_.ranks; ++i) {
       Rank& r = ranks_[i];
       const double from = r.started + job_.cycle_seconds;
-      r.agreed = job_.offloaded ? from : come;
-      r.release = job_.offloaded ? from : end;
-      note(i, kWait, r.started, r.agreed);
-      if (r.release > r.agreed) note(i, kTransfer, r.agreed, r.release);
-      r.stage = kAgree;
-      r.at = r.agreed;
+      leave(r, i, job_.offloaded ? from : come, job_.offloaded ? from : end);
     }
+    come_ = 0;
     if (++bin_ == method_.bins) {
       bin_ = 0;
       end_step(end);
@@ -470,7 +489,10 @@ class Simulation {
   std::vector<double> bin_bytes_;
   std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_;
   int last_phase_ = 0, step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
-  double device_ = 0, cpu_before_ = 0;
+  std::int32_t common_;
+  std::int64_t requests_ = 0;
+  bool alike_ = false;  // all go on at agreed_, then released_
+  double come_ = 0, agreed_ = 0, released_ = 0, device_ = 0, cpu_before_ = 0;
 };
 
 }  // namespace dltune::ranks
