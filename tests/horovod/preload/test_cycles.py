@@ -17,8 +17,8 @@ def test_ranks_delayed_at_random_end_after_the_same_cycles(
     mpi: Callable[..., Any], ranks: int, nbcs: str | None, gs: str, sets: tuple[str, ...]
 ) -> None:
     for seed in range(4):
-        # a cycle time of no microseconds: nobody ever sleeps
-        ended = mpi("cycles", seed, (1000, 0)[seed == 3], 60, *sets, ranks=ranks, nbcs=nbcs, gs=gs)
+        # with a cycle time of a microsecond hardly anybody ever sleeps
+        ended = mpi("cycles", seed, (1000, 1)[seed == 3], 60, *sets, ranks=ranks, nbcs=nbcs, gs=gs)
 
         assert ended.code == 0, ended.stderr
         cycles = {told.cycles for told in ended.counts}
