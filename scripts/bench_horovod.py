@@ -32,6 +32,7 @@ from dltune.documents.plan_allreduce import (
     AllreducePlan,
     Bin,
     Controller,
+    Knobs,
     Order,
     RankCores,
     RankThreads,
@@ -86,10 +87,13 @@ def settings(controller: Controller) -> list[Setting]:
         Setting("one thread, affinity", one, free, {"HOROVOD_THREAD_AFFINITY": "0,1", **idle}),
         Setting("SCP", sections=("cores", "threads")),
         Setting("SCP-TOPO", sections=("cores", "threads", "orders")),
+        Setting("SCP-TOPO-knobs", sections=("cores", "threads", "orders", "knobs")),
     ]
     if controller == "mpi":
         found.append(Setting("SCP-NBCS", sections=("cores", "threads", "sleeps")))
-        found.append(Setting("SCP-NBCS-TOPO", sections=("cores", "threads", "sleeps", "orders")))
+        most = ("cores", "threads", "sleeps", "orders")
+        found.append(Setting("SCP-NBCS-TOPO", sections=most))
+        found.append(Setting("SCP-NBCS-TOPO-knobs", sections=(*most, "knobs")))
     return found
 
 
@@ -108,7 +112,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
             threads=RankThreads(1, 1) if "threads" in sections else None,
             orders=(order(blocks, bins),) if "orders" in sections else None,
             sleeps=Sleeps(30e-6, None) if "sleeps" in sections else None,
-            knobs=None,
+            knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
             yield_when_idle=False,
             predictions=(),
             reasons=(),
