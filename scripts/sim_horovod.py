@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import bisect
-import dataclasses
 import gzip
 import itertools
 import json
@@ -385,13 +384,10 @@ def cascade() -> bytes:
         jitter=constant(1.0),
         offloaded=True,
     )
-    parts = []
-    for index, method in enumerate((ORIGINAL, gs(), nbcs(TESTS), topo(fused(job)))):
-        outcome = simulate(job, method, steps=6, seed=SEED, warmup=0, drawn=4)
-        moved = [dataclasses.replace(s, rank=10 * index + s.rank) for s in outcome.slices]
-        parts.append(json.loads(trace(method.name, moved)))
-    events: Sequence[Any] = [event for part in parts for event in part["traceEvents"]]
-    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}).encode()
+    methods = (ORIGINAL, gs(), nbcs(TESTS), topo(fused(job)))
+    return trace(
+        {m.name: simulate(job, m, steps=6, seed=SEED, warmup=0, drawn=4).slices for m in methods}
+    )
 
 
 if __name__ == "__main__":

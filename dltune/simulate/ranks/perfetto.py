@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dltune.simulate.ranks.outcome import Doing, Slice
@@ -20,29 +20,34 @@ _ROWS: dict[Doing, int] = {
 _NAMES = {1: "background thread", 2: "computing", 3: "input pipeline"}
 
 
-def trace(title: str, slices: Sequence[Slice]) -> bytes:
-    """A row for each rank's background thread, computing and input pipeline.
+def trace(simulations: Mapping[str, Sequence[Slice]]) -> bytes:
+    """A row for each rank's background thread, computing and input pipeline, under each title.
 
     Moments are whole nanoseconds, so that one slice ends where the next begins.
     """
     events: list[dict[str, Any]] = []
-    for rank in sorted({piece.rank for piece in slices}):
-        events.append(_named("process_name", rank, 0, f"{title}: rank {rank}"))
-        events += [_named("thread_name", rank, row, name) for row, name in _NAMES.items()]
-    for piece in slices:
-        start, end = round(piece.start * 1e9), round(piece.end * 1e9)
-        if end > start:
-            events.append(
-                {
-                    "ph": "X",
-                    "name": piece.doing,
-                    "cat": "simulated",
-                    "pid": piece.rank,
-                    "tid": _ROWS[piece.doing],
-                    "ts": start / 1e3,
-                    "dur": (end - start) / 1e3,
-                }
-            )
+    process = 0
+    for title, slices in simulations.items():
+        processes: dict[int, int] = {}
+        for rank in sorted({piece.rank for piece in slices}):
+            process += 1
+            processes[rank] = process
+            events.append(_named("process_name", process, 0, f"{title}: rank {rank}"))
+            events += [_named("thread_name", process, row, name) for row, name in _NAMES.items()]
+        for piece in slices:
+            start, end = round(piece.start * 1e9), round(piece.end * 1e9)
+            if end > start:
+                events.append(
+                    {
+                        "ph": "X",
+                        "name": piece.doing,
+                        "cat": "simulated",
+                        "pid": processes[piece.rank],
+                        "tid": _ROWS[piece.doing],
+                        "ts": start / 1e3,
+                        "dur": (end - start) / 1e3,
+                    }
+                )
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
     return text.encode()
 

@@ -29,7 +29,7 @@ JOB = Job(
 
 def test_a_trace_has_a_row_for_each_thread_and_slices_that_never_overlap() -> None:
     outcome = simulate(JOB, ORIGINAL, steps=5, seed=1, drawn=2)
-    events = json.loads(trace("original", outcome.slices))["traceEvents"]
+    events = json.loads(trace({"original": outcome.slices}))["traceEvents"]
     names = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert {"original: rank 0", "original: rank 1", "background thread"} <= names
     rows: dict[tuple[int, int], list[tuple[float, float]]] = {}
