@@ -47,9 +47,15 @@ def live(watch: Watch, subject: str) -> Iterator[Callable[[], None]]:
 def _summary(watch: Watch) -> str:
     seen = list(watch.ranks.values())
     found = sum(rank.background is not None for rank in seen)
+    stuck = "".join(
+        f"; rank {rank.identity.rank} hangs: {watch.stuck[rank.pid]}"
+        for rank in seen
+        if rank.pid in watch.stuck
+    )
     return (
         f"{watch.ended - watch.began:.0f} s: {len(seen)} rank{'s' * (len(seen) != 1)}, "
-        f"{found} background thread{'s' * (found != 1)} found, {len(watch.looked)} processes"
+        f"{found} background thread{'s' * (found != 1)} found, {len(watch.looked)} "
+        f"processes{stuck}"
     )
 
 

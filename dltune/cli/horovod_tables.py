@@ -11,6 +11,8 @@ from dltune.documents.horovod import Distribution, Horovod, Rank, ThreadUse, Tim
 
 # threads shown of a rank, tensors of a timeline
 THREADS, TENSORS = 8, 8
+# letters of a tensor's name
+NAME = 48
 # of a core: threads that use less and do not wait are left out
 LITTLE = 0.001
 
@@ -152,6 +154,11 @@ def _cycles(report: Horovod) -> None:
         )
 
 
+def _end(name: str) -> str:
+    """Names of tensors begin alike: scopes, and what made the gradient."""
+    return name if len(name) <= NAME else "…" + name[1 - NAME :]
+
+
 def _three(found: Distribution) -> tuple[str, str, str]:
     return _ms(found.median), _ms(found.p95), _ms(found.max)
 
@@ -180,7 +187,7 @@ def _timeline(timeline: Timeline) -> None:
         click.echo(f"last to join a negotiation: {shares}")
     rows = [
         (
-            tensor.name,
+            _end(tensor.name),
             str(tensor.times),
             "" if tensor.bytes is None else f"{tensor.bytes / 1024:.1f}",
             *(

@@ -452,4 +452,4 @@ def _names(ranks: Sequence[Rank]) -> str:
 
 
 def _ms(seconds: float | None) -> str:
-    return "?" if seconds is None else f"{seconds * 1e3:.2g} ms"
+    return "?" if seconds is None else f"{seconds * 1e3:.3g} ms"

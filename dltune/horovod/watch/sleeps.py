@@ -21,7 +21,7 @@ from dltune.horovod.watch.library import Library
 from dltune.machine.perf.switches import Off, Switches
 
 # seconds that a window lasts, and from one's begin to the next's
-WINDOW, EVERY = 0.5, 5.0
+WINDOW, EVERY = 0.5, 6.0
 # of a cycle: starts of cycles that lie nearer than this are one
 _SAME = 0.2
 
@@ -33,6 +33,7 @@ class Sleeps:
         self.refused: str | None = None
         self._tid, self._library, self._setting = tid, library, setting
         self._switches: Switches | None = None
+        self._recording = False
         self._times: list[Off] = []
         self._late: list[float] = []
         self._periods: list[float] = []
@@ -42,27 +43,21 @@ class Sleeps:
         """Begins and ends windows when they are due, and takes what was recorded: call it ten times
         a second, so that the kernel has room for more."""
         now = time.monotonic()
-        if self._switches is not None:
+        if self._recording:
+            assert self._switches is not None
             self._drain(self._switches)
             if now >= self._due:
-                self.close()
+                self._end()
                 self._due = now + EVERY - WINDOW
         elif now >= self._due and self.refused is None:
-            try:
-                self._switches = Switches(self._tid)
-            except UsageError as error:
-                self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
-                return
+            self._begin()
             self._due = now + WINDOW
-            self._switches.start()
 
     def close(self) -> None:
-        """Ends a window that is open."""
+        if self._recording:
+            self._end()
         if self._switches is not None:
-            with self._switches as switches:
-                switches.stop()
-                self._drain(switches)
-            self._take()
+            self._switches.close()
             self._switches = None
 
     def cycles(self) -> Cycles | None:
@@ -76,6 +71,23 @@ class Sleeps:
             oversleep=distribution(self._late) if self._late else None,
             empty=None,
         )
+
+    def _begin(self) -> None:
+        if self._switches is None:
+            try:
+                self._switches = Switches(self._tid)
+            except UsageError as error:
+                self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
+                return
+        self._switches.start()
+        self._recording = True
+
+    def _end(self) -> None:
+        assert self._switches is not None
+        self._switches.stop()
+        self._drain(self._switches)
+        self._take()
+        self._recording = False
 
     def _drain(self, switches: Switches) -> None:
         lost = switches.lost

@@ -32,15 +32,17 @@ class Counts:
     cpus: frozenset[int]
 
 
-def counts(pid: int, tid: int) -> Counts | None:
-    """A thread's counts; None when it has ended."""
+def counts(pid: int, tid: int, last: Counts | None) -> Counts | None:
+    """A thread's counts; None when it has ended. `last`: what they were, if they are known."""
     folder = f"/proc/{pid}/task/{tid}"
+    scheduled = (read(f"{folder}/schedstat") or b"").split()
+    if last and scheduled and int(scheduled[0]) / 1e9 == last.cpu and last.cpu > 0:
+        return last  # it has not run since
     data, status = read(f"{folder}/stat"), read(f"{folder}/status")
     if not data or not status:
         return None
     stat = parse_stat(data)
     told = {match[1]: match[2] for match in _STATUS.finditer(status)}
-    scheduled = (read(f"{folder}/schedstat") or b"").split()
     return Counts(
         comm=stat.name,
         state=stat.state,

@@ -25,7 +25,9 @@ from dltune.io.report.processes import Tree
 from dltune.job import messages
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
-MEMBERS, COUNTS, ROLES = (1.0, 0.003), (1.0, 0.003), (0.5, 0.001)
+MEMBERS, COUNTS = (1.0, 0.003), (1.0, 0.003)
+# seconds between looks at threads whose role is not known, because they ran: cheap, and few
+ROLES = 0.25
 # looks at a thread that always ran, after which its role is taken from its name
 PATIENCE = 200
 TELL_SECONDS = 1.0
@@ -36,8 +38,8 @@ class Watch:
 
     `denied`: processes that may not be looked into, with their users. `without`: why a process
     could not import Horovod. `fell`: exceptions that ended ranks. `amiss`: what is wrong with
-    Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that hung
-    at the end, what shows it.
+    Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that
+    hangs, what shows it.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -52,7 +54,8 @@ class Watch:
         self.amiss: set[str] = set()
         self._sizes: dict[Key, int] = {}
         self._told: dict[int, messages.Horovod] = {}
-        self._members, self._counts, self._roles = Pace(*MEMBERS), Pace(*COUNTS), Pace(*ROLES)
+        self._members, self._counts = Pace(*MEMBERS), Pace(*COUNTS)
+        self._roles_due = self.began
         self._alive = True
         self.stuck: dict[int, str] = {}
         self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
@@ -102,8 +105,9 @@ class Watch:
                         break
                 if self._counts.due <= now:
                     self._look(self._counts, self._count)
-                if self._roles.due <= now:
-                    self._look(self._roles, self._tell_roles)
+                if self._roles_due <= now:
+                    self._roles_due = now + ROLES
+                    self._tell_roles()
                 self._look_at_sleeps()
                 self._note_endings()
                 self.ended = time.monotonic()
@@ -112,7 +116,7 @@ class Watch:
                     tell()
                 if over() or (seconds is not None and now - self.began >= seconds):
                     break
-                due = min(self._members.due, self._counts.due, self._roles.due)
+                due = min(self._members.due, self._counts.due, self._roles_due)
                 wait(min(max(due - time.monotonic(), 0.001), 0.1))
         finally:
             for rank in self.ranks.values():
@@ -120,7 +124,6 @@ class Watch:
                     rank.sleeps.close()
             self._count()
             self._note_endings()
-            self.stuck = hung(list(self.ranks.values()))
             self.ended = time.monotonic()
             self.cpu = time.process_time() - self._cpu
 
@@ -176,7 +179,6 @@ class Watch:
             told=self._told.get(pid),
         )
         self._counts.soon()
-        self._roles.soon()
 
     def _note_tensorflow(self, pid: int, mapped: Sequence[Mapping]) -> None:
         """What of Horovod stands beside the TensorFlow of a process that has not loaded it."""
@@ -194,9 +196,10 @@ class Watch:
             if rank.ended_at is not None:
                 continue
             now = time.monotonic()
+            known = {tid: thread.last for tid, thread in rank.current()}
             running = set()
             for tid in processes.threads(rank.pid):
-                counts = usage.counts(rank.pid, tid)
+                counts = usage.counts(rank.pid, tid, known.get(tid))
                 if counts is None:
                     continue
                 key = (tid, counts.started)
@@ -206,12 +209,12 @@ class Watch:
                 else:
                     new = counts.started > self._clock and bool(rank.threads)
                     rank.threads[key] = ThreadSeen(None if new else counts, counts, now, now)
-                    self._roles.soon()
             cpu = usage.process_cpu(rank.pid)
             if running and cpu is not None:
                 rank.until, rank.cpu = now, (rank.cpu[0], cpu)
                 rank.running = running
                 self._note_progress(rank, now)
+        self.stuck = hung(list(self.ranks.values()))
 
     def _note_progress(self, rank: RankSeen, now: float) -> None:
         cycles = others = 0.0

@@ -108,6 +108,9 @@ class Switches:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         for view in (self._positions, self._data, self._view):
             view.release()
         self._map.close()

@@ -193,3 +193,28 @@ def test_ranks_of_different_versions(library, tmp_path):
     (told,) = [f for f in report.findings if "versions" in f.told]
     assert told.told == "ranks run different versions of Horovod"
     assert told.evidence == "0.28.1: rank 0; 0.29.0: rank 1"
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_tensorflow_without_horovod_for_it(library, tmp_path, built):
+    """What stands beside a TensorFlow that a process has loaded."""
+    packages = tmp_path / "site-packages"
+    tensorflow = packages / "tensorflow" / "libtensorflow_framework.so.2"
+    tensorflow.parent.mkdir(parents=True)
+    tensorflow.write_bytes(library.read_bytes())
+    if built:
+        (packages / "horovod" / "torch").mkdir(parents=True)
+    code = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, str(tensorflow)]) as other:
+        with Watch(Tree(other.pid)) as watch:
+            watch.run(2.0, lambda: False, lambda: None)
+            with pytest.raises(UsageError) as refused:
+                document.assemble(watch, (), None, False)
+        other.kill()
+    expected = (
+        f"Horovod in {packages} is built without TensorFlow"
+        if built
+        else f"{packages} has TensorFlow and no Horovod"
+    )
+    assert expected in str(refused.value)
+    assert "HOROVOD_WITH_TENSORFLOW=1" in (refused.value.remedy or "")

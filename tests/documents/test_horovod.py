@@ -1,0 +1,72 @@
+"""What can and cannot be in a horovod document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dltune.documents import horovod
+from dltune.errors import UsageError
+
+THREAD = horovod.ThreadUse(7, "python", "background", 0.1, 0.1, 0.0, 0.0, 1.0, 0.0, (0,))
+RANK = horovod.Rank(
+    rank=0,
+    size=2,
+    local_rank=0,
+    local_size=2,
+    host="node",
+    pid=5,
+    seconds=10.0,
+    controller="gloo",
+    horovod="0.28.1",
+    mpi=None,
+    settings={},
+    evidence=("stack",),
+    background=7,
+    cpu=0.5,
+    cpus=(0,),
+    bound=False,
+    threads=(THREAD,),
+    cycles=None,
+    ended=None,
+    unseen=(),
+)
+
+
+def report(*ranks: horovod.Rank) -> horovod.Horovod:
+    return horovod.Horovod(horovod.SCHEMA, "", "", (), "", "", {"node": 2}, False, ranks, None, ())
+
+
+def changed(**also: Any) -> horovod.Rank:
+    return msgspec.structs.replace(RANK, **also)
+
+
+def test_a_report_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "horovod.json"
+    whole = report(RANK, changed(rank=1, local_rank=1))
+    path.write_bytes(msgspec.json.encode(whole))
+    assert horovod.load(path) == whole
+
+
+@pytest.mark.parametrize(
+    ("ranks", "fault"),
+    [
+        ((RANK, RANK), "ranks: rank 0 is there 2 times"),
+        ((changed(rank=2),), "ranks[0].rank: 2 is not one of 2 ranks"),
+        ((changed(local_rank=2),), "ranks[0].local_rank: 2 is not one of 2"),
+        ((changed(cpu=-1.0),), "ranks[0].cpu: -1.0 is negative"),
+        ((changed(background=8),), "ranks[0].background: thread 8 is not among the threads"),
+        (
+            (changed(threads=(msgspec.structs.replace(THREAD, cpu=-0.5),)),),
+            "ranks[0].threads[0].cpu: -0.5 is negative",
+        ),
+    ],
+)
+def test_faults_are_told(tmp_path, ranks, fault):
+    path = tmp_path / "horovod.json"
+    path.write_bytes(msgspec.json.encode(report(*ranks)))
+    with pytest.raises(UsageError) as refused:
+        horovod.load(path)
+    assert fault in str(refused.value)
