@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pretended_ranks
 import pytest
@@ -73,26 +74,29 @@ while True:
     assert thread.used().cpu == pytest.approx(used, rel=0.02)
 
 
-def test_threads_that_come_and_go_keep_what_they_used(library):
-    body = """
+def test_threads_that_come_and_go_keep_what_they_used(library, tmp_path):
+    body = f"""
 def work():
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end:
+    while time.thread_time() < 0.5:
         sum(range(1000))
-time.sleep(1.5)
-for _ in range(2):
-    thread = threading.Thread(target=work)
+    time.sleep(6)
+time.sleep(3)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
     thread.start()
+for thread in threads:
     thread.join()
+open({str(tmp_path / "over")!r}, "w").close()
 time.sleep(60)
 """
-    with started(library, body) as rank:
-        report = watched(rank.pid, 6.0)
-    (seen,) = report.ranks
+    with started(library, body) as rank, Watch(Tree(rank.pid)) as watch:
+        watch.run(60.0, (tmp_path / "over").exists, lambda: None)
+        (seen,) = document.assemble(watch, ("job",), None, False).ranks
+        alive = {int(task.name) for task in Path(f"/proc/{rank.pid}/task").iterdir()}
     born = [thread for thread in seen.threads if thread.born]
     assert len(born) == 2
-    # both have ended, and what they used between the last look and their end is lost alone
-    assert sum(thread.cpu for thread in born) * seen.seconds > 0.5
+    assert not alive & {thread.tid for thread in born}
+    assert sum(thread.cpu for thread in born) * seen.seconds == pytest.approx(1.0, rel=0.1)
     assert sum(thread.cpu for thread in seen.threads) <= seen.cpu * 1.05 + 0.01
 
 
