@@ -34,6 +34,7 @@ from dltune.documents.plan_allreduce import (
     Order,
     RankCores,
     RankThreads,
+    Sleeps,
 )
 from dltune.horovod import timeline
 from dltune.machine import topology
@@ -226,6 +227,32 @@ def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
         assert f"rank {rank}: HOROVOD_CYCLE_TIME=2" in planned.said
         assert f"rank {rank}: intra-op 1, inter-op 1" in planned.said
     assert [rank["rank"] for rank in planned.outcome["ranks"]] == [0, 1]
+
+
+def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Done) -> None:
+    require("mpi")
+    path = written(
+        tmp_path / "plan.json",
+        machine,
+        "mpi",
+        cores=(RankCores((0,), (0,), (0,), (0,)), RankCores((1,), (1,), (1,), (1,))),
+        threads=RankThreads(1, 1),
+        orders=(order(shapes(BLOCKS), BINS),),
+        sleeps=Sleeps(30e-6, 50),
+        yield_when_idle=True,
+    )
+    under = dltune("run", "--plan", path)
+    with job(tmp_path, "mpi", ARGUMENTS, under=under) as running:
+        ended = done(running)
+    for mine, theirs in zip(ended.ranks, plain.ranks, strict=True):
+        assert mine.losses == pytest.approx(theirs.losses, rel=1e-3)
+    assert ended.ranks[0].parameters == ended.ranks[1].parameters
+    for rank in (0, 1):
+        said = [line for line in ended.said.splitlines() if f"rank {rank}: " in line]
+        assert any("NBCS: sleeps of 30 us between tests; " in line for line in said)
+        assert any("GS: ranks agree on the least sleep every 50 cycles; " in line for line in said)
+        assert any("OMPI_MCA_mpi_yield_when_idle=1" in line for line in said)
+        assert not any("not enforced" in line for line in said), said
 
 
 def test_gradients_out_of_the_ordinary(tmp_path: Path, machine: Machine) -> None:
