@@ -32,6 +32,10 @@ class Sleeps:
     def __init__(self, tid: int, library: Library, setting: float) -> None:
         self.refused: str | None = None
         self._tid, self._library, self._setting = tid, library, setting
+        self._span = (
+            min(part.start for part in library.loop),
+            max(part.stop for part in library.loop),
+        )
         self._switches: Switches | None = None
         self._recording = False
         self._times: list[Off] = []
@@ -115,4 +119,7 @@ class Sleeps:
         """The request lies in the loop's own frame: its return address comes before it."""
         assert off.argument is not None
         words = array.array("Q", off.stack[: off.argument // 8 * 8])
-        return any(word in part for word in words for part in self._library.loop)
+        first, last = self._span
+        return any(
+            word in part for word in words if first < word < last for part in self._library.loop
+        )

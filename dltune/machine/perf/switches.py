@@ -16,12 +16,11 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from dltune.errors import UsageError
+from dltune.errors import DltuneError, UsageError
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import SOFTWARE, Event
 from dltune.machine.perf.group import DISABLE, ENABLE
 from dltune.machine.perf.opening import refused
-from dltune.machine.perf.ring import records
 
 # PERF_SAMPLE_TIME, REGS_USER, STACK_USER
 _SAMPLED = 1 << 2 | 1 << 12 | 1 << 13
@@ -37,7 +36,7 @@ _OUT = 1 << 13  # of a switch record: off the CPU
 _PREEMPTED = 1 << 14
 _HEADER = struct.Struct("=IHH")
 _FORM = struct.Struct("=QQ")  # time, the registers' format
-_USER = struct.Struct("=QQQQ")  # and dx, sp
+_USER = struct.Struct("=QQQQQ")  # and dx, sp, the size of the stack that follows
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 
 EVENT = Event("context-switches", syscall.TYPE_SOFTWARE, SOFTWARE["context-switches"])
@@ -47,9 +46,9 @@ EVENT = Event("context-switches", syscall.TYPE_SOFTWARE, SOFTWARE["context-switc
 class Off:
     """A time off the CPU, from `left` to `back` (seconds of CLOCK_MONOTONIC).
 
-    `preempted`: it would have gone on. `stack`: the top of its user stack, the innermost word
-    first. `argument`: where on it the third argument of a system call there points, in bytes; None
-    when it points elsewhere.
+    `preempted`: it would have gone on. `argument`: where on its user stack the third argument of a
+    system call there points, in bytes from the top; None when it points elsewhere. `stack`: that
+    stack, the innermost word first, when it does.
     """
 
     left: float
@@ -128,41 +127,50 @@ class Switches:
         with self._lock:
             head = self._positions[_HEAD]
         with self._lock:
-            found = list(records(self._data, self._positions[_TAIL], head))
+            tail = self._positions[_TAIL]
+            start, size = tail % len(self._data), head - tail
+            data = bytes(self._data[start : start + size])
+            data += bytes(self._data[: size - len(data)])
         with self._lock:
             self._positions[_TAIL] = head
-        return self._paired(found)
+        return self._paired(data)
 
-    def _paired(self, found: list[bytes]) -> list[Off]:
+    def _paired(self, data: bytes) -> list[Off]:
         times: list[Off] = []
-        user: tuple[bytes, int | None] = (b"", None)
+        stack: tuple[bytes, int | None] = (b"", None)
         left: tuple[float, bool] | None = None
-        for record in found:
-            kind, misc, _ = _HEADER.unpack_from(record)
+        position = 0
+        while position < len(data):
+            kind, misc, length = _HEADER.unpack_from(data, position)
+            if length < _HEADER.size:
+                raise DltuneError(
+                    f"the perf ring is damaged {len(data) - position} bytes before its head"
+                )
             if kind == _LOST:
                 self.lost += 1
                 left = None
             elif kind == _SAMPLE:
-                user = _user(record)
+                stack = _stack(data, position + _HEADER.size)
             elif kind == _SWITCH:
                 # the time is all that SAMPLE_ID_ALL adds of what is sampled
-                at = int.from_bytes(record[-8:], sys.byteorder) / 1e9
+                at = int.from_bytes(data[position + length - 8 : position + length], sys.byteorder)
                 if misc & _OUT:
-                    left = (at, bool(misc & _PREEMPTED))
+                    left = (at / 1e9, bool(misc & _PREEMPTED))
                 elif left is not None:
-                    times.append(Off(left[0], at, left[1], *user))
+                    times.append(Off(left[0], at / 1e9, left[1], *stack))
                     left = None
+            position += length
         return times
 
 
-def _user(record: bytes) -> tuple[bytes, int | None]:
+def _stack(data: bytes, at: int) -> tuple[bytes, int | None]:
     """The top of the user's stack, and where on it the third argument points."""
-    _, form = _FORM.unpack_from(record, _HEADER.size)
+    _, form = _FORM.unpack_from(data, at)
     if not form:  # a thread of the kernel has no user space
         return b"", None
-    _, _, argument, stack = _USER.unpack_from(record, _HEADER.size)
-    start = _HEADER.size + _USER.size
-    asked = int.from_bytes(record[start : start + 8], sys.byteorder)
-    top = record[start + 8 : start + 8 + asked]
-    offset = argument - stack
-    return top, offset if 0 <= offset <= len(top) - 16 else None
+    _, _, argument, pointer, size = _USER.unpack_from(data, at)
+    offset = argument - pointer
+    if not 0 <= offset <= size - 16:  # no call, or one with another argument
+        return b"", None
+    at += _USER.size
+    return data[at : at + size], offset

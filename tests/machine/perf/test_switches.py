@@ -1,0 +1,83 @@
+"""A thread's times off the CPU, against what it did."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dltune.errors import UsageError
+from dltune.machine.perf.switches import Switches
+
+SOURCE = r"""
+#include <time.h>
+#include <unistd.h>
+int main() {
+  for (;;) {
+    struct timespec asked = {0, 3000000};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &asked, 0);
+  }
+}
+"""
+
+
+@pytest.fixture
+def sleeper(tmp_path):
+    source, program = tmp_path / "sleeper.c", tmp_path / "sleeper"
+    source.write_text(SOURCE)
+    subprocess.run(["gcc", "-O2", "-o", str(program), str(source)], check=True)
+    with subprocess.Popen([str(program)]) as process:
+        yield process
+        process.kill()
+
+
+def test_sleeps_tell_how_long_they_were_to_be(sleeper):
+    try:
+        switches = Switches(sleeper.pid)
+    except UsageError as error:
+        pytest.skip(str(error))
+    with switches:
+        began = time.monotonic()
+        switches.start()
+        found = []
+        while len(found) < 20 and time.monotonic() < began + 60:
+            time.sleep(0.05)
+            found += switches.drain()
+        switches.stop()
+    ended = time.monotonic()
+    sleeps = [off for off in found if off.timespec is not None and not off.preempted]
+    assert len(sleeps) >= 10
+    assert {off.timespec for off in sleeps} == {3e-3}
+    for off in sleeps:
+        assert off.back - off.left >= 3e-3 - 1e-4  # it left a moment after it asked
+        assert began <= off.left < off.back <= ended
+    for one, other in itertools.pairwise(found):
+        assert one.back <= other.left
+
+
+def test_what_is_not_recorded_is_counted(sleeper, monkeypatch):
+    """A ring that is too small for what nobody takes."""
+    monkeypatch.setattr("dltune.machine.perf.switches._PAGES", 2)
+    try:
+        switches = Switches(sleeper.pid)
+    except UsageError as error:
+        pytest.skip(str(error))
+    with switches:
+        switches.start()
+        lost = 0
+        until = time.monotonic() + 60
+        while not lost and time.monotonic() < until:
+            time.sleep(0.2)
+            switches.drain()
+            lost = switches.lost
+    assert lost
+
+
+def test_no_such_thread():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with pytest.raises(UsageError):
+        Switches(gone.pid)
