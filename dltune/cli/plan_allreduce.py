@@ -104,7 +104,12 @@ def command(
             compared = measurements.measured(others, seen)
             section = measurements.settled(section, compared, chosen, found.machine)
         partial = (found.partial or "") and f"the profile is partial: {found.partial}"
-        told = tuple(sentence for sentence in (*cannot, partial) if sentence)
+        cut = "the report is partial: the job was not watched to its end"
+        told = tuple(
+            sentence
+            for sentence in (*cannot, partial, seen is not None and seen.partial and cut)
+            if sentence
+        )
         section = msgspec.structs.replace(section, reasons=(*section.reasons, *told))
         exported = export(emit, section, found.machine, _hosts(seen)) if emit else ""
         file.write(document(section, found, existing))

@@ -67,8 +67,8 @@ class Planner:
         first = self._model.outcome(self._model.original, ORIGINAL)
         start = State((), self._model.original, ORIGINAL, None, first, {}, ())
         told = {"original": first}
-        for way in self._all(start, wanted):
-            told[way.name] = way.outcome
+        alone = self._all(start, wanted)
+        told |= {one.name: one.outcome for one in alone}
         # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
         states = [start, *self._waiting(start, set(wanted) & set(waiting.NAMES))]
         if "scp" in wanted:
@@ -89,10 +89,12 @@ class Planner:
                 state = dataclasses.replace(
                     state, reasons=(*state.reasons, _left(name, state, following))
                 )
-        for name in ("scp",) if "scp" in wanted and "scp" not in state.names else ():
-            state = dataclasses.replace(
-                state, reasons=(*state.reasons, _left(name, start, self._scp(start)))
-            )
+        for one in alone:
+            kind = {"scp"} if "scp" in one.names else set(waiting.NAMES)
+            if not {"topo", "knobs"} & set(one.names) and not kind & set(state.names):
+                state = dataclasses.replace(
+                    state, reasons=(*state.reasons, _left(one.name, start, one))
+                )
         empty = AllreducePlan(
             report=report,
             controller=seen.controller,
