@@ -25,7 +25,7 @@ from dltune.io.report.processes import Tree
 from dltune.job import messages
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
-MEMBERS, COUNTS = (1.0, 0.003), (1.0, 0.003)
+MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
 ROLES = 0.25
 # looks at a thread that always ran, after which its role is taken from its name

@@ -18,6 +18,7 @@ from dltune.errors import UsageError
 from dltune.horovod.watch import document
 from dltune.horovod.watch.watch import Watch
 from dltune.io.report.processes import Tree
+from dltune.job import messages
 
 
 def watched(pid: int, seconds: float, meanwhile=lambda: None) -> horovod.Horovod:
@@ -222,3 +223,33 @@ def test_tensorflow_without_horovod_for_it(library, tmp_path, built):
     )
     assert expected in str(refused.value)
     assert "HOROVOD_WITH_TENSORFLOW=1" in (refused.value.remedy or "")
+
+
+@pytest.mark.parametrize("agree", [True, False])
+def test_what_the_job_says_of_its_threads(library, agree):
+    with started(library) as rank, Watch(Tree(rank.pid)) as watch:
+        threads = [rank.background, rank.helper]
+        watch.hear(
+            messages.Horovod(
+                pid=rank.pid,
+                rank=1,
+                size=2,
+                local_rank=1,
+                local_size=2,
+                controller="mpi",
+                version="0.28.1",
+                mpi=None,
+                threads=threads if agree else threads[::-1],
+                bound=[0],
+                settings={"HOROVOD_CYCLE_TIME": "3.5"},
+                overridden={},
+            )
+        )
+        watch.run(2.0, lambda: False, lambda: None)
+        (seen,) = document.assemble(watch, ("job",), None, False).ranks
+    assert seen.evidence == ("init", "stack")
+    assert (seen.rank, seen.controller) == (1, "mpi")
+    assert seen.settings == {"HOROVOD_CYCLE_TIME": "3.5"}
+    assert seen.background == rank.background
+    disagree = [text for text in seen.unseen if "by its stack it is" in text]
+    assert bool(disagree) is not agree
