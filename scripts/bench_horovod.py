@@ -75,25 +75,29 @@ class Setting:
 
 def settings(controller: Controller) -> list[Setting]:
     """Default first, then public knobs from few to many, then plans."""
-    free = ("--bind-to", "none") if controller == "mpi" else ()
-    idle = {"OMPI_MCA_mpi_yield_when_idle": "1"} if controller == "mpi" else {}
     one = tuple(ONE_THREAD)
-    slow = {"HOROVOD_CYCLE_TIME": "5"}
+    scp = ("cores", "threads")
     found = [
         Setting("default"),
         Setting("one thread", one),
-        Setting("one thread, yield, unbound", one, free, idle),
-        Setting("one thread, cycle 5 ms", one, free, idle | slow),
-        Setting("one thread, affinity", one, free, {"HOROVOD_THREAD_AFFINITY": "0,1", **idle}),
-        Setting("SCP", sections=("cores", "threads")),
-        Setting("SCP-TOPO", sections=("cores", "threads", "orders")),
-        Setting("SCP-TOPO-knobs", sections=("cores", "threads", "orders", "knobs")),
+        Setting("one thread, cycle 5 ms", one, environment={"HOROVOD_CYCLE_TIME": "5"}),
+        Setting("one thread, affinity", one, environment={"HOROVOD_THREAD_AFFINITY": "0,1"}),
+        Setting("SCP", sections=scp),
+        Setting("SCP-TOPO", sections=(*scp, "orders")),
+        Setting("SCP-TOPO-knobs", sections=(*scp, "orders", "knobs")),
     ]
     if controller == "mpi":
-        found.append(Setting("SCP-NBCS", sections=("cores", "threads", "sleeps")))
-        most = ("cores", "threads", "sleeps", "orders")
-        found.append(Setting("SCP-NBCS-TOPO", sections=most))
-        found.append(Setting("SCP-NBCS-TOPO-knobs", sections=(*most, "knobs")))
+        idle = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+        found += [
+            Setting("one thread, yield", one, environment=idle),
+            Setting("one thread, yield, unbound", one, ("--bind-to", "none"), idle),
+            Setting("SCP-yield", sections=(*scp, "yield")),
+            Setting("SCP-yield-TOPO", sections=(*scp, "yield", "orders")),
+            Setting("SCP-yield-TOPO-knobs", sections=(*scp, "yield", "orders", "knobs")),
+            Setting("SCP-NBCS", sections=(*scp, "sleeps")),
+            Setting("SCP-NBCS-TOPO", sections=(*scp, "sleeps", "orders")),
+            Setting("SCP-NBCS-TOPO-knobs", sections=(*scp, "sleeps", "orders", "knobs")),
+        ]
     return found
 
 
@@ -113,7 +117,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
             orders=(order(blocks, bins),) if "orders" in sections else None,
             sleeps=Sleeps(30e-6, None) if "sleeps" in sections else None,
             knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
-            yield_when_idle=False,
+            yield_when_idle="yield" in sections,
             predictions=(),
             reasons=(),
         ),
