@@ -72,7 +72,7 @@ class Cycles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rank, watched for `seconds`.
+    """One rank, watched for `seconds`: from when its background thread was found.
 
     `cpu` of the whole process. `bound`: the launcher cut the process to less than the node's cores.
     `threads` with the most CPU time first. `horovod`, `mpi`: versions. `settings`: HOROVOD_* and

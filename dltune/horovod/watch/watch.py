@@ -193,28 +193,39 @@ class Watch:
 
     def _count(self) -> None:
         for rank in self.ranks.values():
-            if rank.ended_at is not None:
-                continue
-            now = time.monotonic()
-            known = {tid: thread.last for tid, thread in rank.current()}
-            running = set()
-            for tid in processes.threads(rank.pid):
-                counts = usage.counts(rank.pid, tid, known.get(tid))
-                if counts is None:
-                    continue
-                key = (tid, counts.started)
-                running.add(key)
-                if key in rank.threads:
-                    rank.threads[key].look(now, counts)
-                else:
-                    new = counts.started > self._clock and bool(rank.threads)
-                    rank.threads[key] = ThreadSeen(None if new else counts, counts, now, now)
-            cpu = usage.process_cpu(rank.pid)
-            if running and cpu is not None:
-                rank.until, rank.cpu = now, (rank.cpu[0], cpu)
-                rank.running = running
-                self._note_progress(rank, now)
+            if rank.ended_at is None:
+                self._count_threads(rank)
         self.stuck = hung(list(self.ranks.values()))
+
+    def _count_threads(self, rank: RankSeen) -> None:
+        now = time.monotonic()
+        known = {tid: thread.last for tid, thread in rank.current()}
+        running = set()
+        for tid in processes.threads(rank.pid):
+            counts = usage.counts(rank.pid, tid, known.get(tid))
+            if counts is None:
+                continue
+            key = (tid, counts.started)
+            running.add(key)
+            if key in rank.threads:
+                rank.threads[key].look(now, counts)
+            else:
+                first = None if rank.threads and counts.started > self._clock else counts
+                rank.threads[key] = ThreadSeen(first, counts, now, now)
+        cpu = usage.process_cpu(rank.pid)
+        if running and cpu is not None:
+            rank.until, rank.cpu = now, (rank.cpu[0], cpu)
+            rank.running = running
+            self._note_progress(rank, now)
+
+    def _from_now_on(self, rank: RankSeen) -> None:
+        """What a rank did until its background thread was there is no part of its figures: it
+        imported and made its model."""
+        self._count_threads(rank)
+        rank.threads = {key: rank.threads[key] for key in rank.running}
+        for thread in rank.threads.values():
+            thread.first, thread.since = thread.last, thread.until
+        rank.since, rank.cpu = rank.until, (rank.cpu[1], rank.cpu[1])
 
     def _note_progress(self, rank: RankSeen, now: float) -> None:
         cycles = others = 0.0
@@ -235,6 +246,7 @@ class Watch:
             ]
             if not unknown or rank.ended_at is not None or rank.refused:
                 continue
+            before = rank.stack
             try:
                 with Memory(rank.pid) as memory:
                     for key in unknown:
@@ -247,6 +259,8 @@ class Watch:
                 rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"
             except OSError:
                 continue  # it has ended
+            if before is None and rank.stack is not None:
+                self._from_now_on(rank)
 
     def _look_at_sleeps(self) -> None:
         for rank in self.ranks.values():
