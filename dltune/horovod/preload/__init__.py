@@ -5,7 +5,8 @@ thesis on parallel I/O and computational imbalance, sections 6.3.1 (GS) and 6.3.
 
 All ranks need the same variables, and the library in LD_PRELOAD; `library.variables` gives both:
 
-    DLTUNE_NBCS    seconds between two tests of a non-blocking collective, up to 1; 0 or unset: off
+    DLTUNE_NBCS    seconds between two tests of a non-blocking collective, up to 1; 0 or unset: off.
+                   Where that is less than 400 us, sleeps of a long wait grow up to there
     DLTUNE_GS      cycles from one agreement on the least sleep to the next; 0 or unset: off
     DLTUNE_SLEEPS  a folder, in which each rank leaves what it did (`counts`) when Horovod shuts
                    down; unset: nowhere. With the two others unset, Horovod is only counted.
