@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from dltune.io.reader.reader import Reader
 from dltune.io.reader.records import Records
 from dltune.io.reader.share import Share
 
+# mallopt's names for them, of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+
 
 def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Dataset:
     """Batches of (keys, values), two string tensors of shape [batch], without end.
@@ -24,11 +28,13 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
 
     `arguments` are `dltune.io.Reader`'s. Each iterator over the dataset opens a reader of its own
     and begins at its first iteration. Raises what `Reader` raises; what goes wrong while reading
-    comes as an error of TensorFlow's that tells it.
+    comes as an error of TensorFlow's that tells it. The pipeline has a private thread pool, with a
+    thread for each core unless its options say otherwise.
     """
     Reader(path, batch=batch, **arguments).close()  # wrong arguments are told here
 
     def batches() -> Any:
+        _let_memory_stay()
         with Reader(path, batch=batch, **arguments) as reader:
             for records in reader:
                 keys, values = zip(*records, strict=True)
@@ -36,9 +42,29 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
 
     strings = tf.TensorSpec((batch,), tf.string)
     made = tf.data.Dataset.from_generator(batches, output_signature=(strings, strings))
+    # a generator that waits for storage holds a thread of the pool that also runs the step's ops:
+    # with few inter-op threads the step would wait with it
+    apart = tf.data.Options()
+    apart.threading.private_threadpool_size = len(os.sched_getaffinity(0))
+    made = made.with_options(apart)
     if arguments.get("iterations") is None:
         return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     return made.apply(tf.data.experimental.assert_cardinality(arguments["iterations"]))
+
+
+def _let_memory_stay() -> None:
+    """Undo what TensorFlow's generator op does to glibc's malloc when it first runs.
+
+    It sets M_TRIM_THRESHOLD to 128 KiB, and with that glibc stops adapting its mmap threshold too:
+    each larger buffer of a step is mapped, faulted in and unmapped again. Both get the values up to
+    which glibc adapts them by itself (mallopt(3)).
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # other C libraries have none, and adapt nothing
+        mallopt(_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_TRIM_THRESHOLD, 64 << 20)
 
 
 class Batches(keras.utils.PyDataset):  # type: ignore[misc]
@@ -64,8 +90,6 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """`rank` of `size`: instead of the launcher's. Raises UsageError as `Reader`."""
-        import os
-
         from dltune.machine.world import World, world
 
         super().__init__(**options)

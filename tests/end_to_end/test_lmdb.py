@@ -54,3 +54,34 @@ def test_losses_are_those_of_py_lmdb_bit_for_bit(
     plain = losses(database, tmp_path, "py-lmdb", *order)
     for by in ("dataset", "keras") if order else ("dataset", "hints"):
         assert losses(database, tmp_path, by, *order) == plain
+
+
+FAULTS = """
+import ctypes, itertools, resource, sys
+from dltune.tensorflow.records import dataset
+
+batches = iter(dataset(sys.argv[1], batch=8))
+next(batches)  # from here on the generator op has run
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def buffer():
+    block = libc.malloc(4 << 20)
+    ctypes.memset(block, 1, 4 << 20)
+    libc.free(block)
+
+buffer()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    buffer()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_buffers_of_a_step_keep_their_pages_beside_the_dataset(database: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS, str(database)], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    # TensorFlow's generator op alone: 1,024 for each buffer of 4 MiB
+    assert int(done.stdout) < 5 * 1024
