@@ -115,9 +115,8 @@ class CountingAllocator : public Allocator {
 std::atomic<int64_t> g_xla_ns{0}, g_unmarked_ns{0};
 
 bool WaitsForInput(const OpKernel& kernel) {
-  const std::string type(kernel.type_string_view());
-  return type.find("IteratorGetNext") != std::string::npos ||
-         type.find("QueueDequeue") != std::string::npos;
+  const auto type = kernel.type_string_view();
+  return type.find("IteratorGetNext") != type.npos || type.find("QueueDequeue") != type.npos;
 }
 
 class TunedDevice : public ThreadPoolDevice {
