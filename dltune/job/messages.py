@@ -43,7 +43,8 @@ class Horovod(msgspec.Struct, tag="horovod", frozen=True):
     `threads`: ids of those it added, the background thread first, MPI's or gloo's helpers after it.
     `bound`: CPUs that the process might use when its interpreter started. `settings`: HOROVOD_*
     and OMPI_MCA_* as they were for init; `overridden`: those of the plan that had another value,
-    which is here. `mpi`: what the MPI library says of itself.
+    which is here. `mpi`: what the MPI library says of itself. `slice`: seconds of the scheduler
+    that the background thread was given; None when it was left alone.
     """
 
     pid: int
@@ -58,6 +59,7 @@ class Horovod(msgspec.Struct, tag="horovod", frozen=True):
     bound: list[int]
     settings: dict[str, str]
     overridden: dict[str, str]
+    slice: float | None = None
 
 
 class NoHorovod(msgspec.Struct, tag="no_horovod", frozen=True):

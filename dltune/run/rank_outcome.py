@@ -114,6 +114,7 @@ def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
         yield (
             True,
             f"background thread on CPU {background}"
+            + (f" in slices of {init.slice * 1e3:g} ms" if init.slice else "")
             + (f", {len(init.threads) - 1} helpers on {helpers}" if init.threads[1:] else "")
             + f", ops on {_cpus(machine, mine.compute)}"
             + (f"; the launcher had bound the rank to {bound}" if bound else ""),

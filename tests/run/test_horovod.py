@@ -225,6 +225,13 @@ def test_what_the_plan_replaced_is_told() -> None:
     assert "intra-op 1, inter-op 2 (the script asked for 4 and 4)" in told
 
 
+def test_a_slice_is_told() -> None:
+    sliced = init(slice=0.0001)
+    assert (
+        came(init=sliced).enforced[0].startswith("background thread on CPU 2 in slices of 0.1 ms")
+    )
+
+
 def test_a_binding_of_the_launcher_is_told() -> None:
     bound = init(bound=[1])
     assert came(init=bound).enforced[0].endswith("; the launcher had bound the rank to CPU 1")

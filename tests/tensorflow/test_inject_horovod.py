@@ -117,12 +117,14 @@ def test_the_background_thread_is_born_on_its_cores_and_told(rank: Rank) -> None
     assert told["settings"]["HOROVOD_CYCLE_TIME"] == "5"
     assert "HOROVOD_THREAD_AFFINITY" not in told["settings"]
     assert told["overridden"] == env
+    assert told["slice"] in (None, pytest.approx(1e-4))  # older kernels have none to set
 
 
 def test_without_a_plan_it_only_tells(rank: Rank) -> None:
     done, heard = rank(TRAIN, {}, HOROVOD_CYCLE_TIME="1")
     assert done.stdout == f"{CPUS} 1\n", done.stderr
     assert heard[1]["overridden"] == {}
+    assert heard[1]["slice"] is None
 
 
 def test_an_error_that_ends_it_is_told_first(rank: Rank) -> None:
