@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import library, ranks, usage
+from dltune.horovod.watch import library, ranks, running, usage
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import hung
 from dltune.horovod.watch.memory import Mapping, Memory, mappings
@@ -28,8 +28,8 @@ from dltune.job import messages
 MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
 ROLES = 0.25
-# looks at a thread that always ran, after which its role is taken from its name
-PATIENCE = 200
+# looks at a thread that always ran: after so many where it runs is sampled; then it is given up
+RESTLESS, PATIENCE = 6, 200
 TELL_SECONDS = 1.0
 
 
@@ -200,22 +200,22 @@ class Watch:
     def _count_threads(self, rank: RankSeen) -> None:
         now = time.monotonic()
         known = {tid: thread.last for tid, thread in rank.current()}
-        running = set()
+        alive = set()
         for tid in processes.threads(rank.pid):
             counts = usage.counts(rank.pid, tid, known.get(tid))
             if counts is None:
                 continue
             key = (tid, counts.started)
-            running.add(key)
+            alive.add(key)
             if key in rank.threads:
                 rank.threads[key].look(now, counts)
             else:
                 first = None if rank.threads and counts.started > self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)
         cpu = usage.process_cpu(rank.pid)
-        if running and cpu is not None:
+        if alive and cpu is not None:
             rank.until, rank.cpu = now, (rank.cpu[0], cpu)
-            rank.running = running
+            rank.running = alive
             self._note_progress(rank, now)
 
     def _from_now_on(self, rank: RankSeen) -> None:
@@ -253,6 +253,8 @@ class Watch:
                         rank.looks[key] = rank.looks.get(key, 0) + 1
                         thread = rank.threads[key]
                         thread.told = rank.roles.tell(memory, key[0], thread.last.comm)
+                        if thread.told is None and rank.looks[key] == RESTLESS:
+                            thread.told = rank.roles.tell_running(running.places(key[0]))
                         if thread.told and thread.told.role == "background":
                             rank.stack = key[0]
             except PermissionError as error:

@@ -16,6 +16,7 @@ import pytest
 import two_ranks
 
 from dltune.documents import horovod
+from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.watch import Watch
 from dltune.io.report.processes import Tree
 
@@ -105,9 +106,12 @@ def test_the_background_thread_is_found_in_both_ways(seen):
         assert rank.controller == seen.controller
         assert rank.horovod == "0.28.1"
         assert rank.ended == 0
+        # the timeline's writer is its child, and inherits
+        writers = {thread.tid for thread in rank.threads if thread.name == WRITER}
+        assert len(writers) == (rank.rank == 0)
         if len(CPUS) > 1:
-            bound = [tid for tid, cpus in known.threads.items() if len(cpus) == 1]
-            assert bound == [rank.background]
+            bound = {tid for tid, cpus in known.threads.items() if len(cpus) == 1}
+            assert bound - writers == {rank.background}
 
 
 def test_its_cpu_time_is_that_of_its_own_clock(seen):
@@ -143,7 +147,8 @@ def test_cycles_are_those_of_the_timeline(seen):
         assert any(text.startswith("cycles and oversleep") for text in first.unseen)
         return
     assert first.cycles.setting == pytest.approx(2e-3)
-    assert first.cycles.period.median == pytest.approx(timeline.cycles.period.median, rel=0.25)
+    ratio = first.cycles.period.median / timeline.cycles.period.median
+    assert 0.5 < ratio < 2
 
 
 def test_the_rank_that_raises_is_told_from_the_other(tmp_path):

@@ -16,6 +16,7 @@ from pretended_ranks import started
 from dltune.documents import horovod
 from dltune.errors import UsageError
 from dltune.horovod.watch import document
+from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.watch import Watch
 from dltune.io.report.processes import Tree
 from dltune.job import messages
@@ -253,3 +254,18 @@ def test_what_the_job_says_of_its_threads(library, agree):
     assert seen.background == rank.background
     disagree = [text for text in seen.unseen if "by its stack it is" in text]
     assert bool(disagree) is not agree
+
+
+def test_the_timelines_writer_never_rests_and_is_found_still(library):
+    body = """
+os.write(1, b"%d\\n" % lib.write_timeline())
+time.sleep(120)
+"""
+    with started(library, body) as rank:
+        writer = int(rank.process.stdout.readline())
+        (seen,) = watched(rank.pid, 5.0).ranks
+    thread = next(t for t in seen.threads if t.tid == writer)
+    if any("never rest" in text for text in seen.unseen):  # the kernel samples for root alone
+        assert thread.role == "other"
+    else:
+        assert (thread.role, thread.name) == ("helper", WRITER)
