@@ -14,7 +14,7 @@ import msgspec
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
-from dltune.documents.plan_allreduce import Controller
+from dltune.documents.plan_allreduce import AllreducePlan, Controller
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.horovod.preload import counts, library
 from dltune.horovod.watch.ending import Ending
@@ -181,6 +181,7 @@ class Ranks:
             orders["cores"] = {
                 "background": self._cpus(mine.background),
                 "helpers": self._cpus(mine.helpers),
+                "first": _sleeps(self.section),
             }
         orders["orders"] = [
             {
@@ -298,6 +299,15 @@ class Ranks:
                 f"{message} (the job ended with exit code {exit_code})", exit_code, remedy=remedy
             )
         return UsageError(message, remedy=remedy)
+
+
+def _sleeps(section: AllreducePlan) -> bool:
+    """Whether background threads sleep while they wait. One that spins, yielding or not, would take
+    the more of its core the sooner it is let back."""
+    if section.controller == "gloo":
+        return True
+    nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
+    return nbcs and not section.yield_when_idle
 
 
 def _ranks(count: int) -> str:

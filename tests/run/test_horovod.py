@@ -16,6 +16,7 @@ from dltune.documents.plan_allreduce import (
     Order,
     RankCores,
     RankThreads,
+    Sleeps,
 )
 from dltune.errors import JobFailed, UsageError
 from dltune.job import messages
@@ -96,7 +97,7 @@ def test_a_rank_is_told_its_cores_its_bins_and_its_settings() -> None:
     assert told["cpus"] == [3]
     assert told["plugin"] is True
     assert told["horovod"] == {
-        "cores": {"background": [2], "helpers": [2]},
+        "cores": {"background": [2], "helpers": [2], "first": True},
         "settings": {
             "HOROVOD_CYCLE_TIME": "2.5",
             "HOROVOD_FUSION_THRESHOLD": "1048576",
@@ -104,6 +105,17 @@ def test_a_rank_is_told_its_cores_its_bins_and_its_settings() -> None:
         },
         "orders": [{"shapes": ORDER.shapes, "dtypes": ORDER.dtypes, "bins": [(2,), (1, 0)]}],
     }
+
+
+@pytest.mark.parametrize(
+    ("sleeps", "idle", "first"),
+    [(None, False, False), (None, True, False), (Sleeps(3e-5, None), False, True)],
+)
+def test_a_background_thread_that_spins_does_not_go_first(sleeps, idle, first) -> None:
+    mpi = msgspec.structs.replace(SECTION, controller="mpi", sleeps=sleeps, yield_when_idle=idle)
+    told = ranks(mpi).answer(python(1, HOROVOD_CONTROLLER="mpi"))["horovod"]
+    assert isinstance(told, dict)
+    assert told["cores"]["first"] is first
 
 
 def test_the_launcher_is_told_nothing() -> None:

@@ -102,7 +102,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
 
 
 def test_the_background_thread_is_born_on_its_cores_and_told(rank: Rank) -> None:
-    cores = {"background": CPUS[-1:], "helpers": CPUS}
+    cores = {"background": CPUS[-1:], "helpers": CPUS, "first": True}
     answer = {"horovod": {"cores": cores, "settings": {"HOROVOD_CYCLE_TIME": "5"}}}
     env = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_THREAD_AFFINITY": "0"}
 

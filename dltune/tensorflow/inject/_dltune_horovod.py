@@ -113,8 +113,8 @@ class Rank:
     def _place(self, added: Sequence[int]) -> float | None:
         """Helpers to their own cores; MPI may have moved any of them meanwhile.
 
-        With the shortest slice, a thread that wakes up goes before one that computes there, from
-        Linux 6.12 on. The background thread's, in seconds.
+        Threads that sleep while they wait get the shortest slice, so that they go before one that
+        computes there when they wake up (from Linux 6.12 on). The background thread's, in seconds.
         """
         cores = self._orders.get("cores")
         if not cores:
@@ -122,7 +122,7 @@ class Rank:
         for position, thread in enumerate(added):
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, cores["helpers" if position else "background"])
-        slices = [_shorten_slice(thread) for thread in added]
+        slices = [_shorten_slice(thread) for thread in added if cores["first"]]
         return slices[0] if slices else None
 
     def _report(
