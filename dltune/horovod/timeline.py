@@ -15,7 +15,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import math
+import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -315,7 +317,8 @@ def recording(path: Path) -> Recording:
                 with gzip.open(raw) as unpacked:
                     truncated = _feed(unpacked, reader)
             else:
-                truncated = _feed(raw, reader)
+                # Horovod may be writing: what it adds comes over the end that was there
+                truncated = _feed(raw, reader, os.fstat(raw.fileno()).st_size)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UsageError(f"{path} is a damaged gzip file", remedy="record it again") from None
     except OSError as error:
@@ -332,11 +335,12 @@ def recording(path: Path) -> Recording:
 _BETWEEN = (b'},{"ph"', b'},\n{"')
 
 
-def _feed(file: BinaryIO | gzip.GzipFile, reader: _Reader) -> bool:
-    """Decodes chunk after chunk; whether the file ends in the middle of a record."""
+def _feed(file: BinaryIO | gzip.GzipFile, reader: _Reader, size: int = sys.maxsize) -> bool:
+    """Decodes chunk after chunk of `size` bytes; whether they end in the middle of a record."""
     decode = msgspec.json.Decoder(list[_Record]).decode
     rest, first = b"", True
-    while chunk := file.read(CHUNK):
+    while chunk := file.read(min(CHUNK, size)):
+        size -= len(chunk)
         rest += chunk
         if first:
             rest = rest.lstrip()

@@ -5,7 +5,6 @@ elf           where functions lie in a library
 library       Horovod's library in a process: which, where, and the code of its background loop
 ranks         a process as a rank: its number, settings, versions, cores
 roles         what a thread is there for
-running       where a thread is that never rests
 usage         what threads used of the cores, those that come and go included
 ending        when a rank ended, and how
 sleeps        the background thread's sleeps: how long it asked for, when it ran again

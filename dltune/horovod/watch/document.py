@@ -12,6 +12,7 @@ from dltune.errors import UsageError
 from dltune.horovod.watch import ranks
 from dltune.horovod.watch.diagnosis import diagnose
 from dltune.horovod.watch.rank_seen import RankSeen
+from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.usage import ThreadSeen
 from dltune.horovod.watch.watch import Watch
 
@@ -123,7 +124,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     threads = tuple(
         sorted(
             (
-                _use(tid, thread, _role(seen, tid, thread), seconds)
+                _use(tid, thread, *_role(seen, tid, thread), seconds)
                 for (tid, _), thread in seen.threads.items()
             ),
             key=lambda use: -use.cpu,
@@ -163,23 +164,26 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     )
 
 
-def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> Role:
-    """As its stack says, else as the job does."""
+def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
+    """A thread's role and name, as its stack says, else as the job does."""
+    name = thread.told.name if thread.told else thread.last.comm
     if tid == seen.background:
-        return "background"
+        return "background", name
     if thread.told and thread.told.role != "background":
-        return thread.told.role
+        return thread.told.role, name
     if seen.told and tid in seen.told.threads:
-        return "helper"
-    return "other"
+        # of those that hvd.init() adds only the timeline's writer never rests
+        writes = thread.told is None and "HOROVOD_TIMELINE" in seen.settings
+        return "helper", WRITER if writes else name
+    return "other", name
 
 
-def _use(tid: int, thread: ThreadSeen, role: Role, seconds: float) -> ThreadUse:
+def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) -> ThreadUse:
     used = thread.used()
     ticks = used.user + used.system
     return ThreadUse(
         tid=tid,
-        name=thread.told.name if thread.told else thread.last.comm,
+        name=name,
         role=role,
         cpu=used.cpu / seconds,
         # the scheduler counts nanoseconds, but tells user and system in ticks
@@ -202,7 +206,11 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
             "the background thread by its stack: Horovod's library is stripped of the symbols "
             f"that tell it ({library.path})"
         )
-    unknown = ", ".join(str(tid) for tid, thread in seen.current() if thread.told is None)
+    unknown = ", ".join(
+        str(tid)
+        for tid, thread in seen.current()
+        if thread.told is None and _role(seen, tid, thread)[0] == "other"
+    )
     if unknown and not seen.refused:
         count = unknown.count(",") + 1
         yield (

@@ -68,13 +68,6 @@ class Roles:
             return Told("helper", comm)
         return Told("python" if _returns(memory, stack, self._python) else "other", comm)
 
-    def tell_running(self, places: Sequence[int]) -> Told | None:
-        """The role of a thread that never rests, by where it is: the timeline's writer asks for
-        records without end."""
-        if any(place in part for place in places for part in self._writer):
-            return Told("helper", WRITER)
-        return None
-
 
 def _of_tensorflow(name: str) -> Role:
     return "input" if name.startswith("tf_data") else "compute"

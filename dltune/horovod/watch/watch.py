@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import library, ranks, running, usage
+from dltune.horovod.watch import library, ranks, usage
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import hung
 from dltune.horovod.watch.memory import Mapping, Memory, mappings
@@ -28,8 +28,8 @@ from dltune.job import messages
 MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
 ROLES = 0.25
-# looks at a thread that always ran: after so many where it runs is sampled; then it is given up
-RESTLESS, PATIENCE = 6, 200
+# looks at a thread that always ran, after which it is given up
+PATIENCE = 200
 TELL_SECONDS = 1.0
 
 
@@ -253,8 +253,6 @@ class Watch:
                         rank.looks[key] = rank.looks.get(key, 0) + 1
                         thread = rank.threads[key]
                         thread.told = rank.roles.tell(memory, key[0], thread.last.comm)
-                        if thread.told is None and rank.looks[key] == RESTLESS:
-                            thread.told = rank.roles.tell_running(running.places(key[0]))
                         if thread.told and thread.told.role == "background":
                             rank.stack = key[0]
             except PermissionError as error:

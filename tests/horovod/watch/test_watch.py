@@ -30,6 +30,24 @@ def watched(pid: int, seconds: float, meanwhile=lambda: None) -> horovod.Horovod
     return report
 
 
+def init(rank: pretended_ranks.Rank, threads: list[int], settings: dict[str, str]):
+    """What the bootstrap says after hvd.init()."""
+    return messages.Horovod(
+        pid=rank.pid,
+        rank=1,
+        size=2,
+        local_rank=1,
+        local_size=2,
+        controller="mpi",
+        version="0.28.1",
+        mpi=None,
+        threads=threads,
+        bound=[0],
+        settings=settings,
+        overridden={},
+    )
+
+
 def test_the_background_thread_is_found_by_its_stack(library):
     with started(library, rank=1) as rank:
         report = watched(rank.pid, 2.0)
@@ -230,22 +248,8 @@ def test_tensorflow_without_horovod_for_it(library, tmp_path, built):
 def test_what_the_job_says_of_its_threads(library, agree):
     with started(library) as rank, Watch(Tree(rank.pid)) as watch:
         threads = [rank.background, rank.helper]
-        watch.hear(
-            messages.Horovod(
-                pid=rank.pid,
-                rank=1,
-                size=2,
-                local_rank=1,
-                local_size=2,
-                controller="mpi",
-                version="0.28.1",
-                mpi=None,
-                threads=threads if agree else threads[::-1],
-                bound=[0],
-                settings={"HOROVOD_CYCLE_TIME": "3.5"},
-                overridden={},
-            )
-        )
+        said = threads if agree else threads[::-1]
+        watch.hear(init(rank, said, {"HOROVOD_CYCLE_TIME": "3.5"}))
         watch.run(2.0, lambda: False, lambda: None)
         (seen,) = document.assemble(watch, ("job",), None, False).ranks
     assert seen.evidence == ("init", "stack")
@@ -256,16 +260,25 @@ def test_what_the_job_says_of_its_threads(library, agree):
     assert bool(disagree) is not agree
 
 
-def test_the_timelines_writer_never_rests_and_is_found_still(library):
+@pytest.mark.parametrize("told", [True, False])
+def test_the_timelines_writer_never_rests(library, told):
+    """Of those that hvd.init() adds no other does; without the job's word it is not known."""
     body = """
 os.write(1, b"%d\\n" % lib.write_timeline())
 time.sleep(120)
 """
-    with started(library, body) as rank:
+    with started(library, body) as rank, Watch(Tree(rank.pid)) as watch:
         writer = int(rank.process.stdout.readline())
-        (seen,) = watched(rank.pid, 5.0).ranks
+        if told:
+            threads = [rank.background, rank.helper, writer]
+            watch.hear(init(rank, threads, {"HOROVOD_TIMELINE": "timeline.json"}))
+        watch.run(3.0, lambda: False, lambda: None)
+        (seen,) = document.assemble(watch, ("job",), None, False).ranks
     thread = next(t for t in seen.threads if t.tid == writer)
-    if any("never rest" in text for text in seen.unseen):  # the kernel samples for root alone
-        assert thread.role == "other"
-    else:
+    unseen = [text for text in seen.unseen if f"never rest are there for ({writer})" in text]
+    if told:
         assert (thread.role, thread.name) == ("helper", WRITER)
+        assert not unseen
+    else:
+        assert thread.role == "other"
+        assert unseen
