@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from dltune.horovod.watch.watch import Watch
 
 PID_SECONDS = 20.0
+# a tenth of a rank's claim to a core, and still soon enough to read what the kernel records
+COURTEOUS = 10
 
 
 @click.command("horovod-report")
@@ -164,6 +167,7 @@ def _run(
     """Whether a signal ended the watch."""
     from dltune.cli import interrupts
 
+    os.nice(COURTEOUS)  # ranks that fill the cores go first
     try:
         watch.run(seconds, over, tell, wait)
     except interrupts.Ended:
