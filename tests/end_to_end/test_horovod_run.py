@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -71,8 +72,14 @@ def machine() -> Machine:
     return found
 
 
-def written(path: Path, machine: Machine, controller: Controller, **parts: object) -> Path:
-    """A plan for two ranks with these parts alone."""
+def written(
+    path: Path,
+    machine: Machine,
+    controller: Controller,
+    ops: plans.Threads | None = None,
+    **parts: object,
+) -> Path:
+    """A plan for two ranks with these parts alone, and this section on threads."""
     section = AllreducePlan(
         report="",
         controller=controller,
@@ -88,7 +95,7 @@ def written(path: Path, machine: Machine, controller: Controller, **parts: objec
         reasons=(),
     )
     section = msgspec.structs.replace(section, **parts)
-    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section)
+    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section, threads=ops)
     assert plans.check(plan) == []
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(plan))
@@ -134,6 +141,15 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Done:
         return done(running)
 
 
+ONE_THREAD = plans.Threads(
+    strategy="uniform 1x1",
+    uniform=plans.Uniform(1, 1),
+    corun=False,
+    hyperthreads=False,
+    small=0.0,
+    ops=(),
+    predictions=(plans.Prediction("uniform 1x1", 0.05, 1.0, 1.0),),
+)
 BINS = ((13, 12, 11, 10, 9), (8, 7, 6, 5), (4, 3, 2, 1, 0))
 
 
@@ -147,13 +163,15 @@ class Planned(Done):
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Planned:
-    """The same job with the background threads on the other rank's core, and in three bins."""
+    """The same job with the background threads on the other rank's core, and in three bins, which
+    make the step's graph another than the one that its section on threads was planned for."""
     require("gloo")
     folder = tmp_path_factory.mktemp("planned")
     path = written(
         folder / "plan.json",
         machine,
         "gloo",
+        ONE_THREAD,
         cores=(RankCores((1,), (1,), (0,), (1,)), RankCores((0,), (0,), (1,), (0,))),
         threads=RankThreads(1, 1),
         orders=(order(shapes(BLOCKS), BINS),),
@@ -226,7 +244,11 @@ def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
         assert f"rank {rank}: 14 gradients are reduced in 3 bins" in planned.said
         assert f"rank {rank}: HOROVOD_CYCLE_TIME=2" in planned.said
         assert f"rank {rank}: intra-op 1, inter-op 1" in planned.said
+        said = f"rank {rank}: the plan is enforced from here on, in the step's graph with its bins"
+        assert said in planned.said
+        assert re.search(rf"rank {rank}: \d+ steps, median", planned.said)
     assert [rank["rank"] for rank in planned.outcome["ranks"]] == [0, 1]
+    assert {process["rank"] for process in planned.outcome["processes"]} == {0, 1}
 
 
 def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Done) -> None:
