@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dltune.horovod.watch.watch import RankSeen, Watch
+    from dltune.horovod.watch.rank_seen import RankSeen
+    from dltune.horovod.watch.watch import Watch
 
 QUIET_SECONDS = 15.0
 

@@ -26,6 +26,8 @@ from dltune.job import messages
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
 MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)
+# seconds between looks for ranks until there is one
+UNTIL_RANKS = 0.5
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
 ROLES = 0.25
 # looks at a thread that always ran, after which it is given up
@@ -78,6 +80,7 @@ class Watch:
         """What the bootstrap in a rank tells of Horovod."""
         if isinstance(message, messages.Horovod):
             self._told[message.pid] = message
+            self._members.soon()
             for rank in self.ranks.values():
                 if rank.pid == message.pid:
                     rank.told = message
@@ -101,6 +104,8 @@ class Watch:
                 now = time.monotonic()
                 if self._members.due <= now:
                     self._look(self._members, self._find)
+                    if not self.ranks:  # what does not train yet is not held up
+                        self._members.due = min(self._members.due, now + UNTIL_RANKS)
                     if not self._alive:
                         break
                 if self._counts.due <= now:
