@@ -24,6 +24,8 @@ CROWDED = 1.25
 # how late one sleep in twenty is, as a share of HOROVOD_CYCLE_TIME (of a millisecond at least: less
 # is a timer's slack), so that a cycle takes half as long again
 OVERSLEPT, LEAST_CYCLE = 0.5, 1e-3
+# sleeps of which one in twenty is more than one or two
+MANY_SLEEPS = 60
 # cycles that transfer nothing
 EMPTY = 0.95
 # a cycle over a batch's transfer, beyond which it is the waiting for a cycle that takes time
@@ -280,6 +282,7 @@ def _oversleep(report: Horovod) -> Iterator[tuple[float, Finding]]:
         for rank in report.ranks
         if rank.cycles
         and (slept := rank.cycles.oversleep)
+        and slept.samples >= MANY_SLEEPS
         and slept.p95 is not None
         and slept.p95 > OVERSLEPT * max(rank.cycles.setting, LEAST_CYCLE)
     ]
