@@ -136,6 +136,9 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         evidence.append("init")
     if seen.stack is not None:
         evidence.append("stack")
+    fell = watch.fell.get(seen.pid)
+    # what a rank says of its end comes before the end
+    fell_at = fell.at if fell else seen.ended_at or 0.0
     cpus = max((t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid), default=())
     return Rank(
         rank=told.rank if told else identity.rank,
@@ -157,8 +160,8 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         threads=threads,
         cycles=seen.sleeps.cycles() if seen.sleeps else None,
         ended=None if seen.ended_at is None else seen.ending.code,
-        ended_after=None if seen.ended_at is None else seen.ended_at - watch.began,
-        error=watch.fell[seen.pid].error if seen.pid in watch.fell else None,
+        ended_after=None if seen.ended_at is None else fell_at - watch.began,
+        error=fell.error if fell else None,
         stuck=watch.stuck.get(seen.pid),
         unseen=tuple(_unseen(seen)),
     )
