@@ -105,8 +105,8 @@ def _read(path: Path) -> Horovod:
 def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
     from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
-    from dltune.io.report import processes
-    from dltune.io.report.processes import Tree
+    from dltune.job import processes
+    from dltune.job.processes import Tree
 
     with Watch(Tree(pid)) as watch:
         command = tuple(processes.command(pid).split(" "))
@@ -123,8 +123,8 @@ def _watch_job(
 
     from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
-    from dltune.io.report.processes import Tree
     from dltune.job.launch import Job
+    from dltune.job.processes import Tree
 
     environment = {}
     if timeline is not None:

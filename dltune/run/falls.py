@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# what a rank says that has lost another one, through Horovod, gloo or MPI
-_LOST = re.compile(
-    r"Horovod has been shut down|HorovodInternalError|Gloo \w+ failed|[Cc]onnection closed by peer"
-    r"|[Cc]onnection reset by peer|Broken pipe|MPI_ERR"
-)
+from dltune.job import lost
 
 
 @dataclass
@@ -29,7 +24,7 @@ class Fall:
     def followed(self) -> bool:
         """Whether it fell because another was gone, or was ended by the launcher."""
         if self.error is not None:
-            return _LOST.search(self.error) is not None
+            return lost.tells_of_another(self.error)
         return self.code in (-signal.SIGTERM, -signal.SIGINT)
 
     @property

@@ -70,7 +70,7 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
     if section.threads:
         told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
     told += [
-        f"{len(order.shapes)} gradients are reduced in {len(order.bins)} bins of "
+        f"{len(order.shapes)} gradients are reduced in {_in_words(len(order.bins))} of "
         f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
         for order in section.orders or ()
     ]
@@ -154,7 +154,11 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
         if bins is None:
             yield False, f"bins of a call with {count} gradients: {why}"
         else:
-            yield True, f"{count} gradients are reduced in {bins} bins"
+            yield True, f"{count} gradients are reduced in {_in_words(bins)}"
+
+
+def _in_words(count: int) -> str:
+    return "1 bin" if count == 1 else f"{count} bins"
 
 
 def _settings(section: AllreducePlan, heard: Heard) -> _Told:

@@ -6,7 +6,6 @@ The thesis finds the background thread busy-waiting inside MPI_Allreduce for 60 
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +13,7 @@ import msgspec
 
 from dltune.documents.horovod import Cycles, Finding, Horovod, Rank, ThreadUse, Timeline
 from dltune.horovod.watch.roles import WRITER
+from dltune.job import lost
 
 # a thread that blocks when it has nothing to do takes a few % of a core for 1,000 cycles a second;
 # one that takes more than this, more than three quarters of it in user space, waits by spinning
@@ -37,11 +37,6 @@ FEW_TENSORS, SMALL_BATCH = 4.0, 64 << 10
 ALWAYS_LATE = 1.5
 # a rank's CPU time over the median of ranks; shares of cores below which nothing can be told
 UNEVEN, IDLE = 1.3, 0.05
-# what a rank says that has lost another one, through Horovod, gloo or MPI
-_LOST = re.compile(
-    r"Horovod has been shut down|HorovodInternalError|Gloo \w+ failed|[Cc]onnection closed by peer"
-    r"|[Cc]onnection reset by peer|Broken pipe|MPI_ERR"
-)
 
 
 def diagnose(report: Horovod) -> Horovod:
@@ -98,7 +93,7 @@ def _ended(report: Horovod) -> Iterator[tuple[float, Finding]]:
 
 
 def _of_horovod(rank: Rank) -> bool:
-    return rank.error is not None and _LOST.search(rank.error) is not None
+    return rank.error is not None and lost.tells_of_another(rank.error)
 
 
 def _how(rank: Rank) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dltune.horovod.watch.memory import Memory, mappings
 from dltune.horovod.watch.progress import HUNG_SECONDS
 from dltune.horovod.watch.rank_seen import RankSeen
-from dltune.io.report.processes import process_stat
+from dltune.job.processes import process_stat
 
 _STATES = {
     "T": "stopped by a signal",

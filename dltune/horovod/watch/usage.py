@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from dltune.horovod.watch.roles import Told
-from dltune.io.report.processes import parse_stat, read
+from dltune.job.processes import parse_stat, read
 from dltune.machine import cpulist
 
 _STATUS = re.compile(

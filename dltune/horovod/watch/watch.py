@@ -19,10 +19,9 @@ from dltune.horovod.watch.rank_seen import Key, RankSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
 from dltune.horovod.watch.usage import ThreadSeen
-from dltune.io.report import processes
-from dltune.io.report.pace import Pace
-from dltune.io.report.processes import Tree
-from dltune.job import messages
+from dltune.job import messages, processes
+from dltune.job.pace import Pace
+from dltune.job.processes import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
 MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)

@@ -10,7 +10,7 @@ import platform
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.io.report.processes import parse_stat, read
+from dltune.job.processes import parse_stat, read
 
 # calls that read a file, by number: which of their arguments is the size and which the offset
 _SIZED: dict[str, dict[int, tuple[int, int | None]]] = {

@@ -9,9 +9,9 @@ from dltune import __version__
 from dltune.documents import io
 from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.file_figures import data_files
-from dltune.io.report.processes import Reads
 from dltune.io.report.unseen import unseen
 from dltune.io.report.watch import ProcessSeen, ThreadSeen, Watch
+from dltune.job.processes import Reads
 
 # of a thread's time asleep for storage and more it was reading
 READING = 0.01

@@ -207,6 +207,6 @@ def _mapped_through(
 
 
 def _alive(pid: int, tid: int) -> bool:
-    from dltune.io.report.processes import threads
+    from dltune.job.processes import threads
 
     return tid in threads(pid)

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.io import Pressure
-from dltune.io.report import calls, processes
+from dltune.io.report import calls
 from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
-from dltune.io.report.pace import Pace
 from dltune.io.report.pressure import PressureWatch
-from dltune.io.report.processes import Counts, Reads, Stat, Tree
+from dltune.job import processes
+from dltune.job.pace import Pace
+from dltune.job.processes import Counts, Reads, Stat, Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take; together
 # they stay well below a hundredth of a CPU

@@ -18,7 +18,7 @@ import two_ranks
 from dltune.documents import horovod
 from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.watch import Watch
-from dltune.io.report.processes import Tree
+from dltune.job.processes import Tree
 
 pytestmark = pytest.mark.tensorflow
 

@@ -18,8 +18,8 @@ from dltune.errors import UsageError
 from dltune.horovod.watch import document
 from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.watch import Watch
-from dltune.io.report.processes import Tree
 from dltune.job import messages
+from dltune.job.processes import Tree
 
 
 def watched(pid: int, seconds: float, meanwhile=lambda: None) -> horovod.Horovod:

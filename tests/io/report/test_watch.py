@@ -14,8 +14,8 @@ from watched_jobs import cold
 from dltune.documents import io
 from dltune.io.report.document import assemble
 from dltune.io.report.faults import FaultWatch
-from dltune.io.report.processes import Tree
 from dltune.io.report.watch import Watch
+from dltune.job.processes import Tree
 
 # reads on until the test has seen enough: argv is the file, then what the body takes
 READS = """

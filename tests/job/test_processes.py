@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
-from watched_jobs import until
 
 from dltune.errors import UsageError
-from dltune.io.report import processes
-from dltune.io.report.processes import Tree, parse_stat
+from dltune.job import processes
+from dltune.job.processes import Tree, parse_stat
 
 PARENT = """
 import subprocess, sys
@@ -20,6 +21,13 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+def until(condition: Callable[[], bool], patience: float = 60.0) -> None:
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_process_and_its_children(started):
