@@ -4,7 +4,8 @@
 
 FOLDER/rankN: the threads that hvd.init() added, with the CPUs that each may use, then, 40 times
 a second, monotonic time and the CPU time of the first of them by that thread's own clock.
-With `die`, rank 1 raises an exception in the midst.
+It ends when there is a file FOLDER/enough, after SECONDS at the latest. With `die`, rank 1
+raises an exception in the midst.
 """
 
 import contextlib
@@ -77,6 +78,7 @@ while True:
     if how and hvd.rank() == 1 and number == 50:
         raise ValueError("out of luck")
     # the same decision on all ranks
-    over = tf.constant(float(time.monotonic() > end))
+    enough = time.monotonic() > end or (Path(folder) / "enough").exists()
+    over = tf.constant(float(enough))
     if number % 10 == 0 and hvd.allreduce(over, name="end") > 0:
         break

@@ -23,7 +23,7 @@ from dltune.job.processes import Tree
 pytestmark = pytest.mark.tensorflow
 
 JOB = Path(__file__).parents[2] / "jobs" / "horovod_clock.py"
-SECONDS = 12.0
+WATCHED = 8.0  # seconds for which both background threads are watched once they are found
 CPUS = sorted(os.sched_getaffinity(0))
 
 
@@ -60,6 +60,17 @@ class Seen:
     ranks: list[Told]
 
 
+def enough(watch: Watch) -> bool:
+    """Whether each background thread, which on a busy machine is found late, was watched long."""
+    watched = [
+        thread.until - thread.since
+        for rank in watch.ranks.values()
+        for (tid, _), thread in rank.threads.items()
+        if tid == rank.stack
+    ]
+    return len(watched) == 2 and min(watched) > WATCHED
+
+
 @pytest.fixture(scope="module", params=["gloo", "mpi"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     controller: two_ranks.Controller = request.param
@@ -73,7 +84,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with two_ranks.job(
         folder,
         controller,
-        (JOB, folder, SECONDS),
+        (JOB, folder, 2 * two_ranks.WAIT),
         under=two_ranks.dltune(
             "horovod-report", "-o", folder / "report.json", "--timeline", folder / "timeline.json"
         ),
@@ -87,7 +98,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             assert time.monotonic() < until, running.stderr
             time.sleep(0.2)
         with Watch(Tree(running.process.pid)) as watch:
-            watch.run(SECONDS - 5, lambda: running.process.poll() is not None, lambda: None)
+            watch.run(two_ranks.WAIT, lambda: enough(watch), lambda: None)
+        (folder / "enough").touch()
         assert running.wait() == 0, running.stderr
         assert "what follows" in running.stdout
         return Seen(
@@ -147,8 +159,8 @@ def test_cycles_are_those_of_the_timeline(seen):
         assert any(text.startswith("cycles and oversleep") for text in first.unseen)
         return
     assert first.cycles.setting == pytest.approx(2e-3)
-    ratio = first.cycles.period.median / timeline.cycles.period.median
-    assert 0.5 < ratio < 2
+    # cycles without a sleep, those with transfers among them, are longer and seen less often
+    assert 0.9 * 2e-3 < first.cycles.period.median < 2 * timeline.cycles.period.median
 
 
 def test_the_rank_that_raises_is_told_from_the_other(tmp_path):
