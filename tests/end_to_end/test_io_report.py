@@ -29,7 +29,7 @@ def cold():
     fd = os.open(sys.argv[1], os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
-until = time.time() + 8
+until = time.time() + 16
 while time.time() < until:
     cold()
     data = tf.data.TFRecordDataset(sys.argv[1]).map(
