@@ -8,6 +8,7 @@ import time
 
 # seconds: the first wait, and what each is of the one before until the least is reached
 FIRST, GROWTH = 0.1, 1.6
+LONGEST = 1.5  # seconds that one dear look may keep the next ones waiting
 
 
 class Pace:
@@ -35,7 +36,8 @@ class Pace:
         # rises at once, falls slowly: one cheap look does not make up for a dear one
         self._cost = max(cost, 0.8 * self._cost + 0.2 * cost)
         self.looks += 1
-        wait = max(self._now, self._cost / self._share if self._now >= self._least else 0.0)
+        dear = self._cost / self._share if self._now >= self._least else 0.0
+        wait = max(self._now, min(dear, LONGEST))
         self._now = min(self._least, self._now * GROWTH)
         self.due = time.monotonic() + wait * random.uniform(0.83, 1.17)
 
