@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from dltune import __version__
-from dltune.documents import files, plan_allreduce, plan_io
+from dltune.documents import files, plan_allreduce, plan_io, plan_settings
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Placement
 
@@ -104,6 +104,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: Threads | None = None
     io: plan_io.IoPlan | None = None
     allreduce: plan_allreduce.AllreducePlan | None = None
+    settings: plan_settings.SettingsPlan | None = None
 
 
 def bare(
@@ -142,6 +143,8 @@ def check(plan: Plan) -> list[str]:
         faults += plan_io.faults(plan.io)
     if plan.allreduce is not None:
         faults += plan_allreduce.faults(plan.allreduce, plan.cores)
+    if plan.settings is not None:
+        faults += plan_settings.faults(plan.settings)
     return faults
 
 

@@ -1,0 +1,112 @@
+"""The plan's section on the settings around the ops: what was chosen, and what each did.
+
+Ratios are step times over those of the job as it was given, in the same rounds: below 1 is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+# what a setting may change in a job's results: nothing, at equal threads; the order of additions
+# or the kernel, as TensorFlow's own thread setting does; the precision or the mathematics
+Kind = Literal["exact", "rounding", "lossy"]
+Verdict = Literal["helps", "hurts", "no difference seen", "undecided", "failed", "no effect"]
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
+    """A setting of the space by its name, and its value there."""
+
+    setting: str
+    value: str
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The median ratio of `rounds` rounds, and bounds that hold the true one with `confidence` at
+    any look (None: too few rounds for one)."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float
+    rounds: int
+
+
+class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one trial came to: `choices` beside those of `beside`, over `beside` alone.
+
+    `verdict` "failed": the job crashed, hung or did not start under it, "no effect": there was
+    nothing in the job that it acts on; `why` says so in a sentence, and what else is to be known.
+    """
+
+    choices: tuple[Choice, ...]
+    beside: tuple[Choice, ...]
+    kind: Kind
+    verdict: Verdict
+    measured: Measured | None
+    why: str
+
+
+class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting, or one value of it, that was not tried, and why."""
+
+    setting: str
+    value: str | None
+    why: str
+
+
+class SettingsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`command` is the job's that was tuned. `chosen` is what `dltune run` applies; `kind` the
+    furthest that any of it goes. `whole`: the chosen set over the job as it was given, and
+    `recommended`: over TensorFlow's recommendation of threads (None: not measured). `seconds` is
+    the budget that was spent."""
+
+    command: tuple[str, ...]
+    chosen: tuple[Choice, ...]
+    kind: Kind
+    whole: Measured | None
+    recommended: Measured | None
+    effects: tuple[Effect, ...]
+    untried: tuple[Untried, ...]
+    seconds: float
+    partial: str | None
+
+
+def faults(section: SettingsPlan) -> Iterator[str]:
+    """All that cannot be true, one sentence each, the field's path first.
+
+    Whether a setting exists, and has such a value here, is for those who have the space at hand.
+    """
+    names = [choice.setting for choice in section.chosen]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"settings.chosen: {name} is there {names.count(name)} times"
+    for field in ("whole", "recommended"):
+        if measured := getattr(section, field):
+            yield from _measured_faults(f"settings.{field}", measured)
+    for index, effect in enumerate(section.effects):
+        here = f"settings.effects[{index}]"
+        if not effect.choices:
+            yield f"{here}.choices: a trial tries at least one"
+        if effect.measured:
+            yield from _measured_faults(f"{here}.measured", effect.measured)
+        elif effect.verdict in ("helps", "hurts", "no difference seen"):
+            yield f"{here}.verdict: {effect.verdict!r} needs what was measured"
+    if not (math.isfinite(section.seconds) and section.seconds >= 0):
+        yield f"settings.seconds: {section.seconds} is negative or not finite"
+
+
+def _measured_faults(here: str, measured: Measured) -> Iterator[str]:
+    if measured.rounds < 1:
+        yield f"{here}.rounds: {measured.rounds} is below 1"
+    for field in ("ratio", "low", "high"):
+        value = getattr(measured, field)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            yield f"{here}.{field}: {value} is negative or not finite"
+    if not 0 < measured.confidence < 1:
+        yield f"{here}.confidence: {measured.confidence} is not between 0 and 1"
+    low, high = measured.low, measured.high
+    if low is not None and high is not None and low > high:
+        yield f"{here}: {low} to {high} is no interval"

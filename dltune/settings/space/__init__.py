@@ -1,0 +1,1 @@
+"""The space of settings: a file for each thing that is set."""
