@@ -16,7 +16,7 @@ import time
 
 from dltune.documents.horovod import Cycles
 from dltune.errors import UsageError
-from dltune.horovod.timeline import distribution
+from dltune.horovod.distribution import distribution
 from dltune.horovod.watch.library import Library
 from dltune.machine.perf.switches import Off, Switches
 

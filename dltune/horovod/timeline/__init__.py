@@ -1,0 +1,16 @@
+"""Horovod's own record of what its background thread did (HOROVOD_TIMELINE), read."""
+
+from dltune.horovod.timeline.file import recording
+from dltune.horovod.timeline.recorded import Batch, Negotiation, Recording, steps
+from dltune.horovod.timeline.summary import CYCLE_TIME, read, summary
+
+__all__ = [
+    "CYCLE_TIME",
+    "Batch",
+    "Negotiation",
+    "Recording",
+    "read",
+    "recording",
+    "steps",
+    "summary",
+]
