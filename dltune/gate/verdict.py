@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dltune import statistics
+from dltune import sequential, statistics
 from dltune.documents.gate import Kind, Outcome, Unit, Verdict
-from dltune.gate import metrics, sequential
+from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
 
 

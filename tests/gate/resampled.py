@@ -15,8 +15,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.gate.sequential import stake
 from dltune.gate.training import quartile
+from dltune.sequential import stake
 
 RECORDED = Path(__file__).parent / "recorded"
 

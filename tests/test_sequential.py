@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.gate.sequential import (
+from dltune.sequential import (
     evidence,
     order_interval,
     rank,
