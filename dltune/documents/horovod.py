@@ -17,6 +17,8 @@ from dltune.documents import files
 from dltune.documents.plan_allreduce import Controller
 
 SCHEMA = "dltune.horovod/1"
+# what the thread is called here that writes Horovod's timeline
+WRITER = "horovod timeline"
 
 # what a thread is there for: Horovod's own; MPI's and gloo's; op kernels; tf.data; the interpreter
 Role = Literal["background", "helper", "compute", "input", "python", "other"]

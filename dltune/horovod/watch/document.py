@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from dltune import __version__
 from dltune.documents import horovod
-from dltune.documents.horovod import Evidence, Horovod, Rank, Role, ThreadUse, Timeline
+from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.errors import UsageError
+from dltune.horovod.diagnosis import diagnose
 from dltune.horovod.watch import ranks
-from dltune.horovod.watch.diagnosis import diagnose
 from dltune.horovod.watch.rank_seen import RankSeen
-from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.usage import ThreadSeen
 from dltune.horovod.watch.watch import Watch
 

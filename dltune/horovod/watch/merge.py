@@ -10,7 +10,7 @@ import msgspec
 from dltune.documents import horovod
 from dltune.documents.horovod import Horovod
 from dltune.errors import UsageError
-from dltune.horovod.watch.diagnosis import diagnose
+from dltune.horovod.diagnosis import diagnose
 from dltune.horovod.watch.document import made
 
 

@@ -12,12 +12,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.documents.horovod import Role
+from dltune.documents.horovod import WRITER, Role
 from dltune.horovod.watch.library import Library
 from dltune.horovod.watch.memory import Mapping, Memory
 
-# what the thread is called that writes Horovod's timeline
-WRITER = "horovod timeline"
 _NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
 _STRING = struct.Struct("=QQ")
 _HIGHEST = 1 << 47

@@ -16,7 +16,7 @@ import pytest
 import two_ranks
 
 from dltune.documents import horovod
-from dltune.horovod.watch.roles import WRITER
+from dltune.documents.horovod import WRITER
 from dltune.horovod.watch.watch import Watch
 from dltune.job.processes import Tree
 

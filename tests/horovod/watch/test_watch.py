@@ -14,9 +14,9 @@ import pytest
 from pretended_ranks import started
 
 from dltune.documents import horovod
+from dltune.documents.horovod import WRITER
 from dltune.errors import UsageError
 from dltune.horovod.watch import document
-from dltune.horovod.watch.roles import WRITER
 from dltune.horovod.watch.watch import Watch
 from dltune.job import messages
 from dltune.job.processes import Tree

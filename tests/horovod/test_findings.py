@@ -10,6 +10,7 @@ import pytest
 
 from dltune.documents.horovod import (
     SCHEMA,
+    WRITER,
     Cycles,
     Distribution,
     Finding,
@@ -21,8 +22,7 @@ from dltune.documents.horovod import (
     Timeline,
     check,
 )
-from dltune.horovod.watch.diagnosis import diagnose
-from dltune.horovod.watch.roles import WRITER
+from dltune.horovod.diagnosis import diagnose
 
 
 def thread(tid: int, role: Role, cpu: float, wait: float = 0.0, **also: Any) -> ThreadUse:
