@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from dltune.machine import pages
 from dltune.machine.checks import Check
 
 
 def huge_pages(root: Path = Path("/")) -> Check:
     """The mode of transparent huge pages."""
-    try:
-        text = (root / "sys/kernel/mm/transparent_hugepage/enabled").read_text()
-    except OSError:
+    mode = pages.mode(root)
+    if mode is None:
         return Check(
             "huge pages",
             "missing",
             "the kernel has no transparent huge pages",
             "use a kernel built with CONFIG_TRANSPARENT_HUGEPAGE",
         )
-    mode = next(iter(re.findall(r"\[(\w+)\]", text)), text.strip())
     if mode == "always":
         return Check("huge pages", "ok", "transparent huge pages: always")
     if mode == "madvise":
