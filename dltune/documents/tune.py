@@ -1,0 +1,60 @@
+"""What a search for settings has found so far, so that it can be taken up again.
+
+Ratios are seconds of a step over those of `against` in the same round: below 1 is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import files
+from dltune.documents.plan_settings import Choice, Verdict
+
+SCHEMA = "dltune.tune/1"
+
+
+class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A candidate beside the best one of that time, round by round. `why` is a sentence."""
+
+    candidate: tuple[Choice, ...]
+    against: tuple[Choice, ...]
+    verdict: Verdict
+    ratios: tuple[float, ...]
+    why: str = ""
+
+
+class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`machine` is the machine's fingerprint. `options` are the choices that the search may try, in
+    that order; `spent` the seconds of the budget that are gone."""
+
+    schema: str
+    created: str
+    dltune: str
+    command: tuple[str, ...]
+    machine: str
+    tensorflow: str
+    options: tuple[Choice, ...]
+    spent: float
+    trials: tuple[Trial, ...]
+
+
+def load(path: Path) -> Tune:
+    """The state in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Tune, SCHEMA, check)
+
+
+def check(state: Tune) -> list[str]:
+    """All that cannot be true, one sentence each, the field's path first."""
+    faults = []
+    if not state.command:
+        faults.append("command: there is none")
+    if not (math.isfinite(state.spent) and state.spent >= 0):
+        faults.append(f"spent: {state.spent} is negative or not finite")
+    for index, trial in enumerate(state.trials):
+        for ratio in trial.ratios:
+            if not (math.isfinite(ratio) and ratio > 0):
+                faults.append(f"trials[{index}].ratios: {ratio} is not a number above 0")
+    return faults

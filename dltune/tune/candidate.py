@@ -1,0 +1,47 @@
+"""A candidate: the set of choices that a job is started under, in the order of their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dltune.documents.plan_settings import Choice, Kind
+
+Candidate = tuple[Choice, ...]
+AS_GIVEN: Candidate = ()
+KINDS: tuple[Kind, ...] = ("exact", "rounding", "lossy")
+
+
+@dataclass(frozen=True)
+class Option:
+    """A choice that may be tried. `joins`: names of settings with which it interacts."""
+
+    choice: Choice
+    kind: Kind
+    joins: frozenset[str] = frozenset()
+
+
+def beside(candidate: Candidate, *choices: Choice) -> Candidate:
+    """The candidate with these choices; a setting that it had keeps only its new value."""
+    names = {choice.setting for choice in choices}
+    return tuple(sorted([*(c for c in candidate if c.setting not in names), *choices]))
+
+
+def without(candidate: Candidate, setting: str) -> Candidate:
+    """The candidate with that setting left as the job has it."""
+    return tuple(choice for choice in candidate if choice.setting != setting)
+
+
+def furthest(kinds: Iterable[Kind]) -> Kind:
+    """The kind that goes furthest from the job's own results; exact when there is none."""
+    return max(kinds, key=KINDS.index, default="exact")
+
+
+def told(candidate: Candidate) -> str:
+    """As a person reads it."""
+    return ", ".join(f"{c.setting}={c.value}" for c in candidate) or "the job as given"
+
+
+def added(candidate: Candidate, against: Candidate) -> Candidate:
+    """The choices that `against` does not have."""
+    return tuple(choice for choice in candidate if choice not in against)

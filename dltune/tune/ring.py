@@ -1,0 +1,75 @@
+"""Who stands ready, who must go when there is no room, and what starting and turns cost."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from dltune.tune.arena import Arena, Refused
+from dltune.tune.candidate import Candidate
+
+# with less there is no comparison
+LEAST_ROOM = 2
+
+
+class Ring:
+    """`lasting`: those that are wanted again at the end, and so are ended last."""
+
+    def __init__(self, arena: Arena, lasting: Sequence[Candidate]) -> None:
+        self.standing: list[Candidate] = []
+        self._arena = arena
+        self._lasting = tuple(lasting)
+        self._starts: list[float] = []
+        self._turns: list[float] = []
+        self._rounds = 0
+
+    @property
+    def room(self) -> int:
+        return max(self._arena.room, LEAST_ROOM)
+
+    @property
+    def start_seconds(self) -> float:
+        """What the start of a candidate has cost so far."""
+        return statistics.median(self._starts) if self._starts else 0.0
+
+    @property
+    def turn_seconds(self) -> float:
+        """What a turn has cost so far."""
+        return statistics.median(self._turns) if self._turns else 0.0
+
+    def stand(self, candidate: Candidate, needed: Sequence[Candidate] = ()) -> Refused | None:
+        """Let a candidate stand ready; of the others, those of `needed` stay in any case."""
+        if candidate in self.standing:
+            return None
+        for idle in self._idle(needed):
+            if len(self.standing) >= self.room:
+                self.drop(idle)
+        before = self._arena.left()
+        refused = self._arena.start(candidate)
+        self._starts.append(before - self._arena.left())
+        if refused is None:
+            self.standing.append(candidate)
+        return refused
+
+    def drop(self, candidate: Candidate) -> None:
+        """End a candidate, if it stands."""
+        if candidate in self.standing:
+            self.standing.remove(candidate)
+            self._arena.drop(candidate)
+
+    def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
+        """A turn of each, in an order that is rotated by one from round to round."""
+        first = self._rounds % len(candidates)
+        self._rounds += 1
+        before = self._arena.left()
+        taken = self._arena.round([*candidates[first:], *candidates[:first]])
+        self._turns.append((before - self._arena.left()) / len(candidates))
+        for candidate, result in taken.items():
+            if isinstance(result, Refused):
+                self.standing.remove(candidate)
+        return taken
+
+    def _idle(self, needed: Sequence[Candidate]) -> list[Candidate]:
+        return sorted(
+            (c for c in self.standing if c not in needed), key=lambda c: c in self._lasting
+        )

@@ -1,0 +1,295 @@
+"""The search: which candidates race, which becomes the incumbent, and what is chosen at the end.
+
+Hill climbing. The best candidate so far (the *incumbent*, at first the job as given) and a few
+others take turns in rounds; each trial ends when `verdict.judge` has decided it. The best of those
+that help becomes the incumbent: it was measured as a whole, so nothing rests on gains adding up.
+What comes next (`wanted`):
+
+1. what helped beside an earlier incumbent, beside the present one;
+2. each setting's first value, in the order given;
+3. settings that interact, together: where neither helped alone, and where one was tried before the
+   other was adopted;
+4. the settings' further values;
+5. the incumbent without each thing that it has: what no longer helps goes.
+
+At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
+rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
+they too say that it helps, the result is the job as given.
+
+Nothing here starts a process or reads a clock: an `Arena` does. A search is determined by how its
+trials end, so one that was interrupted goes on from the trials that it had finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dltune.documents.plan_settings import Verdict
+from dltune.documents.tune import Trial
+from dltune.tune import verdict
+from dltune.tune.arena import Arena, Refused
+from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added, told
+from dltune.tune.ring import Ring
+from dltune.tune.wanted import ratio, tried, wanted
+
+# candidates that race at once, beside the incumbent
+BATCH = 3
+# rounds that a trial is expected to take, for which there must be time; and final ones
+EXPECTED, FINAL = verdict.DECIDING, 12
+# a removal that costs nothing: its step time over the incumbent's
+FREE = 1.005
+
+
+class NothingToMeasureError(Exception):
+    """The job as given cannot be measured, or not any more."""
+
+
+class BudgetTooSmallError(Exception):
+    """There is no time for one trial. `needed`: how many more seconds of budget would do."""
+
+    def __init__(self, needed: float) -> None:
+        super().__init__(f"{needed:.0f} s more are needed")
+        self.needed = needed
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What happens now: `phase` as a person reads it; the candidates that race against the
+    incumbent, with their ratios so far; `left`: seconds of the budget."""
+
+    phase: str
+    incumbent: Candidate
+    racing: Mapping[Candidate, Sequence[float]]
+    left: float
+
+
+@dataclass(frozen=True)
+class Final:
+    """Fresh rounds: step times of the chosen set over the job as given, and over TensorFlow's
+    recommendation. `held`: whether the first are below 1."""
+
+    whole: tuple[float, ...]
+    recommended: tuple[float, ...]
+    held: bool
+
+
+@dataclass
+class Search:
+    """`run` measures until all is tried or the budget is spent; what there is stays readable when
+    it is interrupted.
+
+    `options` in the order in which they are to be tried; `recommended`: the candidate that is
+    TensorFlow's recommendation (None: not compared). `past`: trials of a search that this one
+    takes up. `tell` is called before what takes time, `keep` after each trial.
+    """
+
+    arena: Arena
+    options: Sequence[Option]
+    recommended: Candidate | None = None
+    past: Sequence[Trial] = ()
+    tell: Callable[[Progress], object] = lambda _: None
+    keep: Callable[[Trial], object] = lambda _: None
+
+    trials: list[Trial] = field(default_factory=list, init=False)
+    incumbents: list[Candidate] = field(default_factory=lambda: [AS_GIVEN], init=False)
+    final: Final | None = field(default=None, init=False)
+    exhausted: bool = field(default=False, init=False)  # the budget, before all was tried
+
+    def __post_init__(self) -> None:
+        self._past = {(t.candidate, t.against): t for t in self.past if t.verdict != "undecided"}
+        self._rivals = [AS_GIVEN]
+        if self.recommended:
+            self._rivals.append(self.recommended)
+        self._ring = Ring(self.arena, self._rivals)
+
+    @property
+    def incumbent(self) -> Candidate:
+        """The best candidate so far, measured as a whole."""
+        return self.incumbents[-1]
+
+    @property
+    def chosen(self) -> Candidate:
+        """The result: the incumbent, unless the final rounds did not confirm it."""
+        return self.incumbent if self.final is None or self.final.held else AS_GIVEN
+
+    def untried(self) -> list[Option]:
+        """Options that no trial has tried alone beside an incumbent."""
+        past = tried(self.trials)
+        return [option for option in self.options if option.choice not in past]
+
+    def run(self) -> None:
+        """Raises NothingToMeasureError when the job as given cannot be measured, and
+        BudgetTooSmallError when there is no time for one trial."""
+        self._begin()
+        while batch := self._batch():
+            self._race(batch)
+        self._tell("final rounds", {})
+        self._confirm()
+
+    def _begin(self) -> None:
+        self._tell("starting the job as given", {})
+        if refused := self._ring.stand(AS_GIVEN):
+            raise NothingToMeasureError(refused.why)
+        taken = self._ring.round([AS_GIVEN])[AS_GIVEN]
+        if isinstance(taken, Refused):
+            raise NothingToMeasureError(taken.why)
+        needed = self._reserve() + self._expected(1) - self.arena.left()
+        if needed > 0 and not self._past:
+            raise BudgetTooSmallError(needed)
+
+    # --- what races next
+
+    def _batch(self) -> list[Candidate]:
+        """The next candidates, as many as there is room and time for; none: it is over."""
+        most = min(BATCH, self._ring.room - 1)
+        found: list[Candidate] = []
+        for candidate in self._wanted():
+            if candidate not in found:
+                found.append(candidate)
+            if len(found) == most:
+                break
+        self.exhausted = False
+        time = self.arena.left() - self._reserve()
+        new = [c for c in found if (c, self.incumbent) not in self._past]
+        while new and self._expected(len(new)) > time:
+            found.remove(new.pop())
+        self.exhausted = not found and any(True for _ in self._wanted())
+        return found
+
+    def _wanted(self) -> list[Candidate]:
+        found = list(wanted(self.incumbent, self.options, self.trials))
+        begins = self.recommended and not any(t.candidate == self.recommended for t in self.trials)
+        if begins and self.recommended and self.incumbent == AS_GIVEN:
+            found.insert(0, self.recommended)
+        return found
+
+    def _expected(self, candidates: int) -> float:
+        """Seconds that the trials of so many candidates are expected to take."""
+        turns = EXPECTED * (candidates + 1)
+        return candidates * self._ring.start_seconds + turns * self._ring.turn_seconds
+
+    def _reserve(self) -> float:
+        """Seconds that are kept back for the final rounds."""
+        finalists = {*self._rivals, self.incumbent}
+        starts = sum(one not in self._ring.standing for one in finalists)
+        turns = FINAL * (len(self._rivals) + 1)
+        return starts * self._ring.start_seconds + turns * self._ring.turn_seconds
+
+    # --- trials
+
+    def _race(self, batch: Sequence[Candidate]) -> None:
+        """The trials of a batch; the best of those that help becomes the incumbent."""
+        against = self.incumbent
+        trials = [self._past[c, against] for c in batch if (c, against) in self._past]
+        new = [c for c in batch if (c, against) not in self._past]
+        for trial in trials:
+            self._finish(trial)
+        if new:
+            trials += self._measure(new, against)
+        if against == self.incumbent:  # it did not end meanwhile
+            self._adopt(trials)
+
+    def _measure(self, batch: Sequence[Candidate], against: Candidate) -> list[Trial]:
+        done: list[Trial] = []
+        racing: dict[Candidate, list[float]] = {}
+
+        def end(candidate: Candidate, said: Verdict, why: str) -> None:
+            trial = Trial(candidate, against, said, tuple(racing.pop(candidate, ())), why)
+            self._finish(trial)
+            done.append(trial)
+            if said != "helps" and candidate not in self._rivals:
+                self._ring.drop(candidate)
+
+        for candidate in (against, *batch):
+            self._tell(f"starting {told(candidate)}", racing)
+            refused = self._ring.stand(candidate, (against, *batch))
+            if refused and candidate == against:
+                self._lose(against, refused)
+                return done
+            if refused:
+                end(candidate, refused.verdict, refused.why)
+            elif candidate != against:
+                racing[candidate] = []
+        while racing:
+            self._tell(f"beside {told(against)}", racing)
+            taken = self._ring.round([against, *racing])
+            reference = taken[against]
+            if isinstance(reference, Refused):
+                for candidate in list(racing):
+                    end(candidate, "undecided", f"{told(against)} ended beside it")
+                self._lose(against, reference)
+                return done
+            for candidate in list(racing):
+                seconds = taken[candidate]
+                if isinstance(seconds, Refused):
+                    end(candidate, seconds.verdict, seconds.why)
+                    continue
+                racing[candidate].append(seconds / reference)
+                if judged := verdict.judge(racing[candidate]):
+                    end(candidate, judged.verdict, judged.why)
+            if self.arena.left() < self._reserve():
+                for candidate in list(racing):
+                    end(candidate, "undecided", "the budget was spent")
+        return done
+
+    def _finish(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self.keep(trial)
+
+    def _adopt(self, trials: Sequence[Trial]) -> None:
+        """The best of those that help; else a removal that costs nothing."""
+        helps = [trial for trial in trials if trial.verdict == "helps"]
+        free = [
+            trial
+            for trial in trials
+            if trial.verdict == "no difference seen"
+            and not added(trial.candidate, trial.against)
+            and ratio(trial) < FREE
+        ]
+        if helps or free:
+            self.incumbents.append(min(helps or free, key=ratio).candidate)
+
+    def _lose(self, incumbent: Candidate, refused: Refused) -> None:
+        """An incumbent that cannot be measured any more is none; the one before it is again."""
+        if incumbent == AS_GIVEN:
+            raise NothingToMeasureError(refused.why)
+        self.incumbents = [one for one in self.incumbents if one != incumbent]
+
+    # --- the final rounds
+
+    def _confirm(self) -> None:
+        """Fresh rounds of the incumbent, the job as given and the recommendation."""
+        chosen = self.incumbent
+        if chosen == AS_GIVEN:
+            return
+        rivals = [one for one in self._rivals if one != chosen][: self._ring.room - 1]
+        finalists = [chosen, *rivals]
+        for one in list(finalists):
+            if self._ring.stand(one, finalists):
+                finalists.remove(one)
+        ratios: dict[Candidate, list[float]] = {one: [] for one in rivals}
+        while {chosen, AS_GIVEN}.issubset(finalists):
+            self._tell("final rounds", {chosen: ratios[AS_GIVEN]})
+            taken = self._ring.round(finalists)
+            mine = taken[chosen]
+            for one in list(finalists):
+                seconds = taken[one]
+                if isinstance(seconds, Refused):
+                    finalists.remove(one)
+                elif one != chosen and not isinstance(mine, Refused):
+                    ratios[one].append(mine / seconds)
+            whole = ratios[AS_GIVEN]
+            if self.arena.left() <= 0 or len(whole) >= verdict.LOOKS:
+                break
+            if len(whole) >= FINAL and verdict.judge(whole, verdict.FINAL_CONFIDENCE):
+                break
+        self.final = Final(
+            whole=tuple(ratios[AS_GIVEN]),
+            recommended=tuple(ratios.get(self.recommended or AS_GIVEN, ())),
+            held=verdict.helps(ratios[AS_GIVEN], verdict.FINAL_CONFIDENCE),
+        )
+
+    def _tell(self, phase: str, racing: Mapping[Candidate, Sequence[float]]) -> None:
+        shown = {candidate: tuple(ratios) for candidate, ratios in racing.items()}
+        self.tell(Progress(phase, self.incumbent, shown, self.arena.left()))

@@ -1,0 +1,87 @@
+"""What the rounds of a trial say, at any look.
+
+The interval of the ratios holds the true one at all looks together with probability CONFIDENCE
+(`sequential.ratio_interval`), so a setting that does nothing is said to help or to hurt in at most
+1 - CONFIDENCE of its trials, however long one looks. The best of many trials is more often lucky
+than one trial is: that is why what was chosen is judged again, in rounds that chose nothing.
+
+1. The interval is below 1: it helps. It is above 1: it hurts.
+2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
+3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
+   difference seen. This only ends a trial early; it never makes it help or hurt.
+4. After LOOKS rounds: no difference seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dltune.documents.plan_settings import Measured
+from dltune.sequential import ratio_interval
+
+# of a trial; of the final comparison, which is one alone
+CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
+# a difference in step time that is worth nobody's while
+MARGIN = 0.015
+FUTILE = 0.5
+# rounds: before which nothing is dropped; the fewest that can decide; the most
+LEAST, DECIDING, LOOKS = 5, 9, 30
+
+Decided = Literal["helps", "hurts", "no difference seen"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Decided
+    why: str = ""
+
+
+def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement | None:
+    """The verdict after these rounds; None: go on. Ratios are numbers above 0, one at least."""
+    if len(ratios) < LEAST:
+        return None
+    interval = ratio_interval(ratios, confidence)
+    if interval.high < 1:
+        return Judgement("helps")
+    if interval.low > 1:
+        return Judgement("hurts")
+    if interval.low > 1 - MARGIN and interval.high < 1 + MARGIN:
+        return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
+    if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
+        return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
+    if len(ratios) >= LOOKS:
+        return Judgement("no difference seen", f"not told apart in {LOOKS} rounds")
+    return None
+
+
+def measured(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Measured | None:
+    """The rounds as a plan tells them; None without any."""
+    if not ratios:
+        return None
+    interval = ratio_interval(ratios, confidence)
+    return Measured(
+        ratio=interval.median,
+        low=interval.low if interval.low > 0 else None,
+        high=interval.high if math.isfinite(interval.high) else None,
+        confidence=confidence,
+        rounds=interval.rounds,
+    )
+
+
+def inverse(measured: Measured) -> Measured:
+    """What was measured, seen from the other side."""
+    return Measured(
+        ratio=1 / measured.ratio,
+        low=1 / measured.high if measured.high else None,
+        high=1 / measured.low if measured.low else None,
+        confidence=measured.confidence,
+        rounds=measured.rounds,
+    )
+
+
+def helps(ratios: Sequence[float], confidence: float) -> bool:
+    """Whether all that the rounds leave possible is below 1."""
+    return bool(ratios) and ratio_interval(ratios, confidence).high < 1

@@ -1,0 +1,104 @@
+"""What is worth a trial beside an incumbent, given how the trials so far have ended."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dltune.documents.plan_settings import Choice
+from dltune.documents.tune import Trial
+from dltune.tune.candidate import Candidate, Option, added, beside, without
+
+# a setting that takes so much longer alone is not tried in a pair
+HOPELESS = 1.25
+
+
+def wanted(
+    incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
+) -> Iterator[Candidate]:
+    """Candidates that no trial has decided yet, the most promising first; some come twice."""
+    decided = [trial for trial in trials if trial.verdict != "undecided"]
+    known = {trial.candidate for trial in decided} | {trial.against for trial in decided}
+    for candidate in itertools.chain(
+        _helped(incumbent, decided),
+        _singles(incumbent, options, decided, first=True),
+        _joined(incumbent, options, decided),
+        _singles(incumbent, options, decided, first=False),
+        (without(incumbent, choice.setting) for choice in incumbent),
+    ):
+        if candidate and candidate != incumbent and candidate not in known:
+            yield candidate
+
+
+def tried(trials: Sequence[Trial]) -> set[Choice]:
+    """Choices that were tried alone beside an incumbent."""
+    return {
+        found[0]
+        for trial in trials
+        if trial.verdict != "undecided" and len(found := added(trial.candidate, trial.against)) == 1
+    }
+
+
+def ratio(trial: Trial) -> float:
+    """The median of its rounds."""
+    return statistics.median(trial.ratios)
+
+
+def _helped(incumbent: Candidate, trials: Sequence[Trial]) -> Iterator[Candidate]:
+    """What helped beside another incumbent; not a second value of a setting that this one has."""
+    names = {choice.setting for choice in incumbent}
+    helped = [t for t in trials if t.verdict == "helps" and t.against != incumbent]
+    for trial in sorted(helped, key=ratio):
+        more = [c for c in added(trial.candidate, trial.against) if c.setting not in names]
+        if more:
+            yield beside(incumbent, *more)
+
+
+def _singles(
+    incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
+) -> Iterator[Candidate]:
+    """Each setting's first value, or its further ones."""
+    past = tried(trials)
+    seen: set[str] = set()
+    for option in options:
+        name = option.choice.setting
+        if (name not in seen) == first and option.choice not in past:
+            yield beside(incumbent, option.choice)
+        seen.add(name)
+
+
+def _joined(
+    incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
+) -> Iterator[Candidate]:
+    """Settings that interact and were not tried together, each with its best value known."""
+    now = {choice.setting for choice in incumbent}
+    best = _best_values(trials)
+    joins = {option.choice.setting: option.joins for option in options}
+    for pair in itertools.combinations(joins, 2):
+        a, b = pair
+        if (b in joins[a] or a in joins[b]) and not now.issuperset(pair):
+            missing = [best[name] for name in pair if name not in now and name in best]
+            if len(missing) == len(set(pair) - now) and not _together(pair, trials):
+                yield beside(incumbent, *missing)
+
+
+def _together(pair: tuple[str, str], trials: Sequence[Trial]) -> bool:
+    """Whether a trial has tried at least one of the pair where the other was there."""
+    for trial in trials:
+        names = {choice.setting for choice in trial.candidate}
+        new = {choice.setting for choice in added(trial.candidate, trial.against)}
+        if names.issuperset(pair) and new.intersection(pair):
+            return True
+    return False
+
+
+def _best_values(trials: Sequence[Trial]) -> dict[str, Choice]:
+    """Of each setting that was measured alone beside an incumbent."""
+    found: dict[str, tuple[float, Choice]] = {}
+    for trial in trials:
+        new = added(trial.candidate, trial.against)
+        if len(new) == 1 and trial.ratios and ratio(trial) < HOPELESS:
+            one = (ratio(trial), new[0])
+            found[new[0].setting] = min(found.get(new[0].setting, one), one)
+    return {name: choice for name, (_, choice) in found.items()}
