@@ -1,9 +1,9 @@
 """What a job's processes tell dltune, one JSON object a line.
 
-`Python`, `Building`, `Failed` and the four of Horovod come from the bootstrap, on connections of
-their own that are answered once; the rest come from the native plugin after its `Plugin` greeting.
-Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them; whoever reads them converts to
-seconds.
+`Python`, `Building`, `Failed`, `Environment`, `Setting` and the four of Horovod come from the
+bootstrap, on connections of their own that are answered once; the rest come from the native plugin after its
+`Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them; whoever reads
+them converts to seconds.
 """
 
 from __future__ import annotations
@@ -35,6 +35,32 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     pid: int
     version: str
     reason: str
+
+
+class Environment(msgspec.Struct, tag="environment", frozen=True):
+    """TensorFlow was imported: those of the variables asked for that are set then."""
+
+    pid: int
+    variables: dict[str, str]
+
+
+class Setting(msgspec.Struct, tag="setting", frozen=True):
+    """What a hook in the job's Python has done so far (`Means.hooks`, `tensorflow/inject`).
+
+    Told with a count of 0 once TensorFlow is imported, and again at once whenever `count` or `left`
+    has grown: the newest of a process and a setting counts. All is told before the step that it
+    concerns has run once. `did`: a sentence; `count`: how many things were acted on; `left`: what
+    was left alone, and why, a sentence each. `steps`: training steps that one execution of the
+    step's graph works through at most (the last one of an epoch may have fewer).
+    """
+
+    pid: int
+    setting: str
+    value: str
+    did: str
+    count: int
+    left: list[str]
+    steps: int = 1
 
 
 class Horovod(msgspec.Struct, tag="horovod", frozen=True):
@@ -207,6 +233,8 @@ Message = (
     Python
     | Building
     | Failed
+    | Environment
+    | Setting
     | Horovod
     | NoHorovod
     | Reduction

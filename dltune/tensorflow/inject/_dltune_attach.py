@@ -1,4 +1,4 @@
-"""Inside the job's Python: report in, wait for TensorFlow and Horovod, and act after them.
+"""Inside the job's Python: report in, wait for what is imported, and act after it.
 
 Only the standard library is used; `dltune` itself may not exist in this environment.
 """
@@ -22,6 +22,7 @@ from typing import Any
 # beside this file, which sitecustomize puts on sys.path
 import _dltune_horovod
 import _dltune_plugin
+import _dltune_settings
 
 # what tells the ranks of a node apart; dltune knows what each means
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
@@ -53,6 +54,15 @@ def start(path: str) -> None:
     }
     if answer.get("plugin", True):
         actions["tensorflow"] = _Action(lambda _: attach(path))
+    if watched := answer.get("environment"):
+        actions.setdefault("tensorflow", _Action(lambda _: None)).then(
+            lambda _: _tell_environment(path, watched)
+        )
+    settings = _dltune_settings.hooks(
+        answer.get("settings", {}), lambda message: _tell(path, message)
+    )
+    for module, hook in settings:
+        actions.setdefault(module, _Action(lambda _: None)).then(hook)
     sys.meta_path.insert(0, _Watch(actions))
 
 
@@ -87,6 +97,12 @@ def attach(path: str) -> None:
     atexit.register(lambda: plugin.dltune_close() if os.getpid() == owner else None)
 
 
+def _tell_environment(path: str, names: Sequence[str]) -> None:
+    """What the variables are once the script has come as far as importing TensorFlow."""
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    _tell(path, {"type": "environment", "pid": os.getpid(), "variables": found})
+
+
 def _tell(path: str, message: dict[str, Any]) -> dict[str, Any]:
     """Send one message to dltune and return its answer ({} when dltune is gone)."""
     try:
@@ -109,8 +125,15 @@ class _Action:
         after: Callable[[ModuleType], None],
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        self.after = after
+        self._after = [after]
         self.failed = failed
+
+    def then(self, after: Callable[[ModuleType], None]) -> None:
+        self._after.append(after)
+
+    def after(self, module: ModuleType) -> None:
+        for act in self._after:
+            act(module)
 
 
 class _Watch(importlib.abc.MetaPathFinder):
