@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from dltune.job.launch import Job
     from dltune.run.rank_outcome import RankOutcome
     from dltune.run.session import Outcome
+    from dltune.run.settings import Acted
+    from dltune.settings.applied import Applied
 
 
 @click.command("run")
@@ -39,7 +43,7 @@ def command(
     job: tuple[str, ...],
 ) -> None:
     """Run an unmodified job with a plan enforced: threads and cores of each op, and its co-runs;
-    cores, bins and sleeps of Horovod's background thread.
+    cores, bins and sleeps of Horovod's background thread; the settings that dltune tune chose.
 
     The job's own output and exit code are passed on; a summary goes to stderr at the end. Under
     another thread count an op adds its floats in another order, as it does under TensorFlow's own
@@ -57,15 +61,19 @@ def command(
     from dltune.run.enforce import require_machine, threads_of
     from dltune.run.horovod import Ranks
     from dltune.run.session import Session
+    from dltune.run.settings import Settings
+    from dltune.settings.applied import applied
 
     plan = documents.load(path)
-    if plan.io is None and plan.allreduce is None:
+    if plan.io is None and plan.allreduce is None and plan.settings is None:
         threads_of(plan)
     machine = topology.local()
     if not partial:
         require_machine(plan, machine)
+    around = applied(plan, machine, job, os.environ, partial=partial)
     if dry_run:
         _show_intent(plan, machine)
+        _show_settings(around, click.echo)
         return
     if not job:
         raise UsageError(
@@ -85,19 +93,22 @@ def command(
             ranks = Ranks(plan, machine, partial=partial, say=_say)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-")))
             environment |= ranks.environment(job, folder)
+        settings = Settings(around, machine, _say)
+        own: Session | Ranks | None = ranks
         if plan.threads is not None:
-            session = Session(plan, machine, partial=partial, say=_say, ranks=ranks)
-            running = stack.enter_context(
-                Job(job, answer=session.answer, greet=session.greet, environment=environment)
+            own = session = Session(plan, machine, partial=partial, say=_say, ranks=ranks)
+        elif not ranks and not around.choices:  # nothing to do in the job's Python
+            environment["DLTUNE_DISABLE"] = "1"
+        _show_settings(around, _say)
+        running = stack.enter_context(
+            Job(
+                around.command(job),
+                answer=lambda python: settings.answer(python, own.answer if own else None),
+                greet=own.greet if own else settings.greet,
+                heard=settings.hear,
+                environment={**environment, **around.environment({**os.environ, **environment})},
             )
-        elif ranks:
-            running = stack.enter_context(
-                Job(job, answer=ranks.answer, greet=ranks.greet, environment=environment)
-            )
-        else:  # nothing for the plugin to do
-            running = stack.enter_context(
-                Job(job, environment={**environment, "DLTUNE_DISABLE": "1"})
-            )
+        )
         stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
         outcomes: list[Outcome] = []
         ranked: list[RankOutcome] = []
@@ -110,14 +121,27 @@ def command(
             else:
                 _plain(running)
         code = running.exit_code
+        acted = settings.outcome(code)
     for outcome in outcomes:
         _show(outcome, plan)
     for rank in ranked:
         _show_rank(rank)
+    for hook in acted:
+        _show_hook(hook)
     if file:
         import msgspec
 
-        document = {"schema": "dltune.outcome/1", "processes": outcomes, "ranks": ranked}
+        document = {
+            "schema": "dltune.outcome/1",
+            "processes": outcomes,
+            "ranks": ranked,
+            "settings": {
+                "applied": around.choices,
+                "left": around.left,
+                "acted": acted,
+                "not_in_force": settings.faults,
+            },
+        }
         file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     if code:
         cause = ranks.cause() if ranks else None
@@ -180,6 +204,21 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
 
     rows = [row(op) for op in sorted(section.ops, key=lambda op: -op.seconds)]
     table("", ("op", ">threads", "cores", ">predicted ms"), rows)
+
+
+def _show_settings(around: Applied, say: Callable[[str], None]) -> None:
+    if around.choices:
+        chosen = ", ".join(f"{choice.setting}={choice.value}" for choice in around.choices)
+        say(f"settings: {chosen}")
+    for sentence in around.left:
+        say(f"setting not applied: {sentence}")
+
+
+def _show_hook(hook: Acted) -> None:
+    none = " (no effect)" if not hook.count else ""
+    _say(f"{hook.setting}={hook.value}: {hook.did}{none}")
+    for sentence in hook.left:
+        _say(f"  left alone: {sentence}")
 
 
 def _show_rank(rank: RankOutcome) -> None:

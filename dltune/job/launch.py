@@ -70,6 +70,7 @@ class Job:
         *,
         answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
         greet: Callable[[Process], list[str]] = lambda _: [],
+        heard: Callable[[Event], None] = lambda _: None,
         environment: dict[str, str] | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
@@ -78,6 +79,7 @@ class Job:
     ) -> None:
         """`answer` replies to an interpreter that starts; `greet` gives a plugin its first orders.
 
+        `heard` is told each event before whoever iterates over `events`.
         `stdout` and `stderr` are the descriptors that become the job's own (None: inherited),
         `folder` where it starts (None: here). A `plain` job is started without the bootstrap, as if
         dltune were not there.
@@ -91,6 +93,7 @@ class Job:
         self.command = tuple(command)
         self._answer = answer
         self._greet = greet
+        self._heard = heard
         self._folder = Path(tempfile.mkdtemp(prefix="dltune-"))
         self._selector = selectors.DefaultSelector()
         self._buffers: dict[socket.socket, bytearray] = {}
@@ -158,7 +161,9 @@ class Job:
                     self._selector.unregister(key.fileobj)
                     key.data()
                 else:
-                    yield from self._read(key.fileobj)
+                    for event in self._read(key.fileobj):
+                        self._heard(event)
+                        yield event
             if not ready:
                 if ended:
                     return

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
 from dltune.documents.plan_settings import Choice
 from dltune.errors import UsageError
 from dltune.settings import launcher
@@ -78,31 +80,38 @@ class Applied:
 
 
 def applied(
-    choices: Iterable[Choice],
-    here: Circumstances,
+    plan: Plan,
+    machine: Machine,
+    job: Sequence[str],
+    environment: Mapping[str, str],
     *,
     partial: bool = False,
-    placed: bool = False,
 ) -> Applied:
-    """The choices on this job. What the user has set himself stays.
+    """The settings of a plan on a job with this command and this environment.
 
-    `placed`: something else says on how many threads, and where, ops run: the plan's section on
-    threads. Raises UsageError as `means_of`; with `partial`, what cannot be done here is left.
+    What the user has set himself stays. Threads and CPUs are left to the plan's sections on
+    threads and on Horovod, where it has one. Raises UsageError as `means_of`; with `partial`, what
+    cannot be done here is left.
     """
+    if plan.settings is None:
+        return Applied((), Means())
+    here = Circumstances(machine, tuple(job) or plan.settings.command, environment)
+    placed = plan.threads is not None or plan.allreduce is not None
     kept, left = [], []
-    for choice in choices:
+    for choice in plan.settings.chosen:
         told = f"{choice.setting}={choice.value}"
         try:
-            means = by_name(choice.setting).means(choice.value, here)
+            setting = by_name(choice.setting)
+            means = setting.means(choice.value, here)
         except UsageError as error:
             if not partial:
                 raise
-            left.append(f"{told}: {error}")
+            left.append(str(error))
             continue
-        if users := set_by_user(by_name(choice.setting), here):
-            left.append(f"{told}: it is set by the user already ({users})")
+        if users := set_by_user(setting, here):
+            left.append(f"{told}: it is set already ({users})")
         elif placed and replace(means, uniform=None, cpus=None) == Means():
-            left.append(f"{told}: the plan's section on threads decides that")
+            left.append(f"{told}: another section of the plan decides that")
         else:
             kept.append(choice)
     return Applied(tuple(kept), means_of(kept, here), tuple(left))

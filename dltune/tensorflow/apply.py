@@ -33,6 +33,12 @@ def apply_here(path: Path) -> None:
             "the plan has a section on Horovod, which works from the job's start on",
             remedy="start the job with dltune run",
         )
+    if plan.settings is not None and plan.settings.chosen:
+        names = ", ".join(choice.setting for choice in plan.settings.chosen)
+        raise UsageError(
+            f"the plan has settings ({names}) that are set at the job's start",
+            remedy="start the job with dltune run",
+        )
     machine = topology.local()
     require_machine(plan, machine)
     if _plugin is not None or os.environ.get("DLTUNE_SOCKET"):

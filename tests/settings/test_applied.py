@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.plan_settings import Choice
-from dltune.errors import UsageError
 from dltune.settings import applied as apply
-from dltune.settings.setting import Circumstances, Means
+from dltune.settings.setting import Circumstances
 from dltune.settings.space import SPACE, by_name
 
 MACHINE = Machine(SCHEMA, "test", tuple(Core((i, i + 4), i // 2, i // 2, i // 2) for i in range(4)))

@@ -54,7 +54,7 @@ def start(path: str) -> None:
     }
     if answer.get("plugin", True):
         actions["tensorflow"] = _Action(lambda _: attach(path))
-    if watched := answer.get("environment"):
+    if (watched := answer.get("environment")) is not None:
         actions.setdefault("tensorflow", _Action(lambda _: None)).then(
             lambda _: _tell_environment(path, watched)
         )
