@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dltune.bench.runner import BRIEFLY, JobEndedError, Runner
+from dltune.bench.allotment import WARM_UP, Allotment, first_turn
+from dltune.bench.runner import Runner
+from dltune.bench.turnstile import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 
-# steps of a turn: one that warms up, and at least so many that count
-WARM_UP, LEAST_STEPS = 1, 3
-# executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
-# and it tells how long a step takes
-FIRST_EXECUTIONS = 4
-# how often the first turn is doubled where it showed no whole step
-FIRST_TURNS = 5
 MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
 
 
@@ -28,15 +22,6 @@ class Progress:
     phase: str
     round: int = 0
     left: float | None = None
-
-
-@dataclass(frozen=True)
-class Allotment:
-    """A setting's turn: so many executions, which are so many steps and take so many seconds."""
-
-    executions: int
-    steps: float
-    seconds: float
 
 
 class Contest:
@@ -115,20 +100,12 @@ class Contest:
     def _first_turn(self, runner: Runner) -> Allotment:
         """Warm up, and find out how long this setting's turn is."""
         self._tell(Progress(f"warming up {runner.setting.name}"))
-        executions = FIRST_EXECUTIONS * len(self._signatures)
-        for _ in range(FIRST_TURNS):
-            try:
-                taken = runner.take(executions)
-            except JobEndedError:
-                raise _ended_before_a_turn(runner) from None
-            if taken.steps[WARM_UP:] and taken.per_step:
-                step = min(taken.steps)
-                wanted = max(LEAST_STEPS, math.ceil(self._seconds / step)) + WARM_UP
-                # with several step graphs the last step is not seen to end
-                wanted += len(self._signatures) > 1
-                executions = math.ceil(wanted * taken.per_step)
-                return Allotment(executions, executions / taken.per_step, wanted * step)
-            executions *= 2
+        try:
+            found = first_turn(runner, len(self._signatures), self._seconds)
+        except JobEndedError:
+            raise _ended_before_a_turn(runner) from None
+        if found:
+            return found
         raise _under(
             runner,
             UsageError(

@@ -27,12 +27,8 @@ def compete(
     a job that died are said. Raises as `Contest.run`, and UsageError when the command cannot be
     started.
     """
-    with _restored_signals(), contextlib.ExitStack() as stack:
-        try:
-            _compete(contest, command, stack, verbose=verbose, say=say)
-        finally:  # all jobs are ended, however often somebody presses Ctrl-C meanwhile
-            for number in INTERRUPTS:
-                signal.signal(number, signal.SIG_IGN)
+    with all_ended() as stack:
+        _compete(contest, command, stack, verbose=verbose, say=say)
 
 
 def _compete(
@@ -64,22 +60,32 @@ def _compete(
 
 
 @contextlib.contextmanager
-def _restored_signals() -> Iterator[None]:
+def all_ended() -> Iterator[contextlib.ExitStack]:
+    """A stack for jobs: they are all ended, however often somebody presses Ctrl-C meanwhile."""
     before = {number: signal.getsignal(number) for number in INTERRUPTS}
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            try:
+                yield stack
+            finally:
+                for number in INTERRUPTS:
+                    signal.signal(number, signal.SIG_IGN)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last that a job wrote."""
+    with open(log, "rb") as file:
+        file.seek(max(0, log.stat().st_size - (1 << 16)))
+        return file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
 
 
 def _say_last_words(contest: Contest, logs: dict[Runner, Path], say: Callable[[str], None]) -> None:
     for runner in contest.runners:
         if not (runner.ended and runner.exit_code):
             continue
-        with open(logs[runner], "rb") as file:
-            file.seek(max(0, logs[runner].stat().st_size - (1 << 16)))
-            lines = file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-        if lines:
+        if lines := last_lines(logs[runner]):
             shown = "\n  ".join(lines)
             say(f"the last lines of the job under {runner.setting.name}:\n  {shown}")

@@ -1,63 +1,24 @@
-"""One job under one setting: it stands at the turnstile unless it has its turn."""
+"""One job under one setting, which it has from its first step on."""
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
 
-from dltune.bench import usage
 from dltune.bench.settings import Setting, on_part
-from dltune.bench.usage import Usage
+from dltune.bench.turnstile import Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, why_no_step
-from dltune.job.launch import Event, Process
-from dltune.job.orders import grant_line, machine_lines
-from dltune.job.record import NANOSECOND, Record
+from dltune.job.diagnosis import why_no_step
+from dltune.job.launch import Process
+from dltune.job.orders import machine_lines
+from dltune.job.record import Record
 from dltune.run.shares import Shares
 
-# seconds without a message after which one looks elsewhere: while a job starts, and in its turn
-BRIEFLY, TICK = 0.02, 0.1
 
-
-class Running(Protocol):
-    """What is needed of a `launch.Job`."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def exit_code(self) -> int | None: ...
-    def events(self, tick: float) -> Iterator[Event | None]: ...
-
-
-class JobEndedError(Exception):
-    """The job ended when it should have taken a turn."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What happened in a turn of `executions` executions.
-
-    `steps`: the seconds of each step, the first included; `seconds`: from grant to standstill.
-    `per_step`: how many executions of all step graphs one step was, None where too few were seen.
-    """
-
-    executions: int
-    steps: tuple[float, ...]
-    seconds: float
-    per_step: float | None
-    used: Usage
-
-
-class Runner:
-    """The plan's `signatures` are the job's step graphs, the main one first."""
+class Runner(Turnstile):
+    """The plan's `signatures` are the job's step graphs."""
 
     def __init__(
         self,
@@ -67,22 +28,10 @@ class Runner:
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
     ) -> None:
         """`heard` is told each execution of the process that leads."""
+        super().__init__(plan.signatures, heard)
         self.setting = setting
-        self._hear_execution = heard
-        self.seen = Sightings()
-        self.ended = False
-        self.building = False  # the plugin, for the job's TensorFlow
-        self.news = time.monotonic()  # when the job last told something
         self._plan = plan
         self._shares = Shares(machine)
-        self._signatures = plan.signatures
-        self._job: Running | None = None
-        self._source: Iterator[Event | None] | None = None
-        self._steppers: dict[int, Process] = {}
-        self._lead: int | None = None
-        self._waiting: dict[int, int] = {}  # pid -> CLOCK_MONOTONIC ns since when it stands
-        self._granted = 0
-        self._starts: dict[str, list[int]] = defaultdict(list)
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """To an interpreter of the job: the CPUs it is confined to; for a rank, its share."""
@@ -97,142 +46,10 @@ class Runner:
         setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
         return [*machine_lines(part), *setting.lines()]
 
-    def begin(self, job: Running) -> None:
-        self._job = job
-        self.news = time.monotonic()
-
-    @property
-    def standing(self) -> bool:
-        """Whether every process with step graphs stands at the turnstile."""
-        return bool(self._steppers) and self._steppers.keys() == self._waiting.keys()
-
-    @property
-    def exit_code(self) -> int | None:
-        assert self._job is not None
-        return self._job.exit_code
-
     @property
     def predicted(self) -> float | None:
         """Seconds of a step in the plan, which knows nothing of several ranks."""
         return None if self._shares else self.setting.predicted
-
-    @property
-    def pools(self) -> messages.Device | None:
-        """TensorFlow's thread pools in the process that leads, as they were made."""
-        return self.seen.records[self._lead].settings() if self._lead is not None else None
-
-    @property
-    def version(self) -> str:
-        """The job's TensorFlow."""
-        assert self._lead is not None
-        return self.seen.records[self._lead].process.version
-
-    @property
-    def stands_since(self) -> int | None:
-        """CLOCK_MONOTONIC nanoseconds since when the process that leads stands; None: it runs."""
-        return self._waiting.get(self._lead) if self._lead is not None else None
-
-    def order(self, lines: Sequence[str]) -> None:
-        """Orders for every process with step graphs, obeyed from the next execution on."""
-        for process in self._steppers.values():
-            process.order(lines)
-
-    def release(self) -> None:
-        """Let the job go on, so that it can hear the signal that ends it."""
-        for process in self._steppers.values():
-            process.order([grant_line(1 << 40)])
-
-    def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Hear what the job tells, until `until` or nothing has come for `tick` seconds."""
-        assert self._job is not None
-        source = self._source or self._job.events(tick)
-        self._source = None
-        for event in source:
-            if event is None:
-                return
-            self._hear(event)
-            if until():
-                self._source = source  # messages already read are in it
-                return
-        self.ended = True
-
-    def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """Let so many executions of the step graphs run, all together. Blocks until they have.
-
-        `idle` is called whenever the job has told nothing for TICK seconds. The time at the
-        turnstile is in no step: an execution's start is taken behind it, and the last step ends
-        when the next execution arrives there.
-
-        Raises JobEndedError when the job ends first.
-        """
-        assert self._job is not None
-        self.listen(0)  # what happened between turns
-        if self.ended:
-            raise JobEndedError
-        before = usage.read(self._job.pid)
-        opened = time.monotonic_ns()
-        self._granted = executions
-        self._waiting.clear()
-        for process in self._steppers.values():
-            process.order([grant_line(executions)])
-        while not self.standing:
-            self.listen(TICK, until=lambda: self.standing)
-            if self.ended or not self._lead_lives():
-                raise JobEndedError
-            if not self.standing:
-                idle()
-        self._granted = 0
-        assert self._lead is not None
-        closed = self._waiting[self._lead]
-        used = usage.read(self._job.pid).since(before)
-        steps, per_step = self._steps(opened, closed)
-        return Taken(executions, steps, (closed - opened) * NANOSECOND, per_step, used)
-
-    def _steps(self, opened: int, closed: int) -> tuple[tuple[float, ...], float | None]:
-        """Steps between `opened` and `closed`, and the executions that each is made of.
-
-        With one step graph the execution that stands at the turnstile is the next step's start;
-        with several it may be another graph's, so the last step is not counted.
-        """
-        inside = {s: [t for t in starts if t >= opened] for s, starts in self._starts.items()}
-        main = inside.get(self._signatures[0], [])
-        per_step = None
-        if len(main) > 1:
-            between = sum(main[0] <= t < main[-1] for starts in inside.values() for t in starts)
-            per_step = between / (len(main) - 1)
-        if len(self._signatures) == 1:
-            main = [*main, closed]
-            per_step = 1.0
-        steps = [(b - a) * NANOSECOND for a, b in itertools.pairwise(main)]
-        self._starts.clear()
-        return tuple(steps), per_step
-
-    def _lead_lives(self) -> bool:
-        return self._lead is None or Path(f"/proc/{self._lead}").exists()
-
-    def _hear(self, event: Event) -> None:
-        message, process = event.message, event.process
-        self.news = time.monotonic()
-        self.seen.add(message)
-        if process is None:
-            self.building = isinstance(message, messages.Building)
-            return
-        if isinstance(message, messages.Waiting):
-            late = process.pid not in self._steppers and self._granted
-            self._steppers[process.pid] = process
-            if self._lead is None:
-                self._lead = process.pid
-            if late:  # another rank, for which those that have their turn may be waiting
-                process.order([grant_line(self._granted)])
-            else:
-                self._waiting[process.pid] = message.at
-            return
-        record = self.seen.records[process.pid]
-        if not isinstance(message, messages.Execution):
-            record.add(message)
-        elif process.pid == self._lead:
-            self._starts[record.graphs[message.graph].signature].append(message.start)
-            self._hear_execution(record, message)
 
     def why_not(self) -> DltuneError:
         """The error that tells why the job has not come to a step of the plan."""

@@ -20,8 +20,9 @@ from statistics import quantiles
 
 from dltune import statistics
 from dltune.bench.contest import Contest, Progress
-from dltune.bench.runner import JobEndedError, Runner
+from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
+from dltune.bench.turnstile import JobEndedError
 from dltune.documents import plan as plan_document
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError

@@ -9,12 +9,12 @@ sys.path.append(str(Path(__file__).parent))
 
 import pretended
 
-from dltune.bench import runner
+from dltune.bench import turnstile
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> pretended.Clock:
-    """CLOCK_MONOTONIC in nanoseconds as `runner` reads it, moved by hand."""
+    """CLOCK_MONOTONIC in nanoseconds as `turnstile` reads it, moved by hand."""
     made = pretended.Clock()
-    monkeypatch.setattr(runner.time, "monotonic_ns", made)
+    monkeypatch.setattr(turnstile.time, "monotonic_ns", made)
     return made

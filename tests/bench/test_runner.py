@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
-from dltune.bench import runner as module
-from dltune.bench.runner import JobEndedError, Runner
+from dltune.bench import turnstile as module
+from dltune.bench.runner import Runner
+from dltune.bench.turnstile import JobEndedError
 from dltune.documents.plan import Uniform
 from dltune.errors import UsageError
 from dltune.job import messages

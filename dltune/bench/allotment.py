@@ -1,0 +1,47 @@
+"""How many executions a job's turn is, found in a first turn that is not counted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dltune.bench.turnstile import Turnstile
+
+# steps of a turn: one that warms up, and at least so many that count
+WARM_UP, LEAST_STEPS = 1, 3
+# executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
+# and it tells how long a step takes
+FIRST_EXECUTIONS = 4
+# how often the first turn is doubled where it showed no whole step
+FIRST_TURNS = 5
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """A turn: so many executions, which are so many steps and take so many seconds."""
+
+    executions: int
+    steps: float
+    seconds: float
+
+
+def first_turn(
+    turnstile: Turnstile, graphs: int, seconds: float, least: int = LEAST_STEPS
+) -> Allotment | None:
+    """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
+    steps that count. None when its main step graph runs too seldom among its `graphs` to be timed.
+
+    Raises JobEndedError when the job ends first.
+    """
+    executions = FIRST_EXECUTIONS * graphs
+    for _ in range(FIRST_TURNS):
+        taken = turnstile.take(executions)
+        if taken.steps[WARM_UP:] and taken.per_step:
+            step = min(taken.steps)
+            wanted = max(least, math.ceil(seconds / step)) + WARM_UP
+            # with several step graphs the last step is not seen to end
+            wanted += graphs > 1
+            executions = math.ceil(wanted * taken.per_step)
+            return Allotment(executions, executions / taken.per_step, wanted * step)
+        executions *= 2
+    return None
