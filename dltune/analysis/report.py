@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from dltune.analysis.advice import advice_of
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.why import attack, why
 
 
 def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
-    """Figures per op (the `top` ones that take most time; None: all), ceilings, sentences.
+    """Figures per op (the `top` ones that take most time; None: all), ceilings, sentences, advice.
 
     Names and units are those of the classes they are from: `Rates`, `Position`, `Ceiling`.
     """
@@ -32,6 +33,7 @@ def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
             }
             for step in analysis.profile.steps
         ],
+        "advice": [asdict(advice) for advice in advice_of(analysis)],
         "ops": [_op(figures, analysis) for figures in analysis.ops[:top]],
     }
 

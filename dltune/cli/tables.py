@@ -56,6 +56,7 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
 def describe(profile: Profile, top: int) -> None:
     """The steps and where their time goes, the ops that take the time, and why they do."""
     from dltune.analysis import derived
+    from dltune.analysis.advice import advice_of
     from dltune.analysis.figures import analyse
     from dltune.analysis.why import attack, why
 
@@ -103,6 +104,12 @@ def describe(profile: Profile, top: int) -> None:
             table("\nwhere the events happened", *derived.totals(profile.counters.totals))
         if profile.counters.overhead:
             click.echo(derived.overhead(profile.counters.overhead))
+    found = advice_of(analysis)
+    if found:
+        click.echo("\nwhat the settings around the ops may gain (dltune tune measures it)")
+    for one in found:
+        click.echo(f"  {', '.join(one.settings)}")
+        click.echo(f"      {one}")
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
     if profile.partial:

@@ -13,9 +13,10 @@ from itertools import pairwise
 from dltune import __version__
 from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
+from dltune.documents.plan_settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
-from dltune.profile import advice, breakdown
+from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
 from dltune.profile.python_lines import PythonLines
@@ -86,6 +87,7 @@ def assemble(
     interval: int,
     partial: str | None,
     notes: Sequence[str],
+    under: SettingsPlan | None = None,
 ) -> doc.Profile:
     """The profile document."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
@@ -147,8 +149,9 @@ def assemble(
         )
         if kept
         else None,
-        notes=(*notes, *advice.notes(ops), *record.complaints),
+        notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,
+        under=under,
     )
 
 

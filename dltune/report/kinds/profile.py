@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from dltune.analysis.advice import advice_of
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.why import attack, why
 from dltune.documents.profile import Profile, load
@@ -13,6 +14,7 @@ from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context, Finding, Loaded, Section, Shown
 from dltune.report.sections import ops, roofline
+from dltune.report.sections.advice import advice
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
@@ -40,6 +42,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
             ),
             Section(f"{at}-ops", "Ops", ops.ops(analysis, chosen, at)),
         ]
+    if advised := advice_of(analysis):
+        body = advice(advised, at)
+        sections.append(Section(f"{at}-advice", "Settings around the ops", body))
     made, simulations = executions(profile, plan)
     for number, execution in enumerate(made):
         name = short(execution.step.name or execution.step.signature)

@@ -1,0 +1,48 @@
+"""Batch norm in pieces, for which there is a fused kernel."""
+
+from __future__ import annotations
+
+from dltune.analysis.advice.advice import Advice, Gain, op_seconds, seconds, working
+from dltune.analysis.batch_norm import pieces
+from dltune.analysis.figures import Analysis
+
+# Reading and writing of whole tensors in a fused kernel: the moments, then the input once more and
+# the output; in the gradient both inputs for the sums, both again and the output.
+FORWARD, GRADIENT = 3, 5
+
+
+def batch_norm(analysis: Analysis) -> Advice | None:
+    """The gain: what the ops take, less what a fused kernel takes to move what it must.
+
+    At least: as many bytes/s as these ops reach. At most: as many as the best op of the profile.
+    """
+    profile = analysis.profile
+    moves = {figures.op.key: figures.moved or 0 for figures in analysis.ops}
+    layers = nodes = fused = moved = 0
+    spent = 0.0
+    for step in profile.steps:
+        for layer in pieces(step, profile.ops):
+            layers += 1
+            nodes += len(layer.nodes)
+            fused += layer.bytes * (FORWARD + GRADIENT * layer.gradient)
+            spent += sum(seconds(step, index, profile.ops) for index in layer.nodes)
+            for index in layer.nodes:
+                op = step.nodes[index].op
+                moved += moves[profile.ops[op].key] if op is not None else 0
+    whole = op_seconds(profile)
+    if not layers or spent <= 0 or not moved:
+        return None
+    rate = moved / spent
+    ceiling = analysis.roofline.cache or analysis.roofline.memory
+    best = max(rate, ceiling.rate if ceiling else 0.0)
+    share = working(profile) / whole
+    gain = Gain(
+        low=max(0.0, spent - fused / rate) * share, high=max(0.0, spent - fused / best) * share
+    )
+    return Advice(
+        ("batch_norm",),
+        f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
+        f"step, {spent / whole:.0%} of the op time, and move {moved / 2**20:.0f} MiB "
+        f"where fused kernels move {fused / 2**20:.0f}",
+        gain,
+    )
