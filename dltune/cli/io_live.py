@@ -1,13 +1,12 @@
-"""The live view of a watched job, on stderr: tables on a terminal, a line now and then else."""
+"""The live view of a watched job."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from dltune.cli.live import live as view
 from dltune.io.report.shown import count, file_name, share, size
 
 if TYPE_CHECKING:
@@ -16,38 +15,14 @@ if TYPE_CHECKING:
     from dltune.io.report.data_files import Known
     from dltune.io.report.watch import Watch
 
-QUIET_SECONDS = 15.0
 ROWS = 8
 
 
-@contextlib.contextmanager
-def live(watch: Watch, subject: str) -> Iterator[Callable[[], None]]:
+def live(watch: Watch, subject: str) -> AbstractContextManager[Callable[[], None]]:
     """Shows the watch whenever the function is called."""
-    if not sys.stderr.isatty():
-        told = time.monotonic()
-
-        def line() -> None:
-            nonlocal told
-            if time.monotonic() - told >= QUIET_SECONDS:
-                told = time.monotonic()
-                print(f"dltune: {_summary(watch)}", file=sys.stderr, flush=True)
-
-        print(f"dltune: watching {subject}", file=sys.stderr, flush=True)
-        yield line
-        return
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(
-        Text(f"watching {subject}"),
-        console=Console(stderr=True),
-        auto_refresh=False,
-        transient=True,
-    ) as shown:
-        yield lambda: shown.update(
-            Group(Text(_summary(watch)), _files(watch), _threads(watch)), refresh=True
-        )
+    return view(
+        f"watching {subject}", lambda: _summary(watch), lambda: [_files(watch), _threads(watch)]
+    )
 
 
 def _summary(watch: Watch) -> str:
