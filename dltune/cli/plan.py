@@ -104,9 +104,11 @@ def threads(
             found, machine, cores, strategy, bitwise, model
         )
         if existing:
-            from dltune.plan.document import put_into
+            from dltune.plan.document import other_settings, put_into
 
             plan = put_into(existing, plan)
+            if warning := other_settings(existing, found):
+                click.echo(warning, err=True)
         told = _explained(made, decision, explain)
         file.write(plan)
     for sentence in _sentences(found, made, anchored, decision):

@@ -14,6 +14,8 @@ import click
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
+    from dltune.documents.machine import Machine
+    from dltune.documents.plan import Plan
     from dltune.documents.profile import Profile
     from dltune.profile.counting import Choice
     from dltune.profile.standalone.job import StandaloneJob
@@ -57,6 +59,12 @@ if TYPE_CHECKING:
     help="Instead of a job, run the ops of this profile standalone, made up from their keys.",
 )
 @click.option("--batch", metavar="LIST", help="Batch sizes for --ops-of, such as 16,32 [its own].")
+@click.option(
+    "--plan",
+    "plan_path",
+    type=click.Path(path_type=Path),
+    help="Run the job under the settings of this plan (dltune tune).",
+)
 @click.option("--keep-running", is_flag=True, help="Let the job go on when all is measured.")
 @click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Ops shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
@@ -69,6 +77,7 @@ def command(
     counters: str,
     ops_of: Path | None,
     batch: str | None,
+    plan_path: Path | None,
     keep_running: bool,
     top: int,
     as_json: bool,
@@ -82,10 +91,13 @@ def command(
     from dltune.cli import interrupts, progress
     from dltune.cli.tables import show_profile
     from dltune.documents.files import claim
+    from dltune.documents.plan import bare
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.machine.placement import default_interval
     from dltune.profile.session import Session
+    from dltune.run.settings import Settings
+    from dltune.settings.applied import applied
 
     if ops_of and (job or keep_running):
         raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
@@ -95,12 +107,18 @@ def command(
         raise UsageError(
             "no command to profile", remedy="give it after --: dltune profile -- python train.py"
         )
+    if plan_path and ops_of:
+        raise UsageError(
+            "--plan is for a job, not for the ops of a profile", remedy="leave one of them out"
+        )
     if os.environ.get("DLTUNE_DISABLE") == "1":
         raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
     choice = _choice(counters)
+    plan = _plan(plan_path, machine) if plan_path else bare(machine)
+    around = applied(plan, machine, job, os.environ, placed=True)
     with (
         interrupts.raised(),
         claim(output, overwrite=overwrite) as file,
@@ -116,10 +134,21 @@ def command(
             counters=choice,
             tell=line.tell,
             keep=file.write,
+            under=plan.settings,
         )
+        settings = Settings(around, machine, line.say)
+        for sentence in around.left:
+            line.say(f"setting not applied: {sentence}")
         try:
             # the job's own output goes to stderr: results have stdout for themselves
-            with Job(job, greet=session.greet, stdout=2) as running:
+            with Job(
+                around.command(job),
+                answer=lambda python: settings.answer(python, lambda _: {}),
+                greet=session.greet,
+                heard=settings.hear,
+                environment=around.environment(os.environ),
+                stdout=2,
+            ) as running:
                 try:
                     profile = session.run(running)
                 except interrupts.Ended:
@@ -148,6 +177,21 @@ def command(
         show_profile(profile, output, top)
     if code and (profile.partial or keep_running):
         raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+def _plan(path: Path, machine: Machine) -> Plan:
+    """The plan with the settings to profile under. Raises UsageError when it has none, or is for
+    another machine."""
+    from dltune.documents import plan as documents
+    from dltune.run.enforce import require_machine
+
+    plan = documents.load(path)
+    if plan.settings is None:
+        raise UsageError(
+            f"{path} has no settings to profile under", remedy="dltune tune chooses some"
+        )
+    require_machine(plan, machine)
+    return plan
 
 
 def _choice(asked: str) -> Choice | None:

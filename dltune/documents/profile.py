@@ -14,9 +14,10 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents import files
+from dltune.documents import files, plan_settings
 from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
+from dltune.documents.plan_settings import SettingsPlan
 
 SCHEMA = "dltune.profile/1"
 
@@ -197,7 +198,8 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`partial` is the reason why the profile is incomplete, None when it is whole."""
+    """`partial` is the reason why the profile is incomplete, None when it is whole. `under`: the
+    settings around the ops that the job ran under, threads and CPUs left out."""
 
     schema: str
     created: str
@@ -213,6 +215,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Memory | None
     notes: tuple[str, ...]
     counters: Counters | None = None
+    under: SettingsPlan | None = None
 
 
 def is_clock(event: str) -> bool:
@@ -241,6 +244,8 @@ def check(profile: Profile) -> list[str]:
         faults += _step_faults(f"steps[{index}]", step, len(profile.ops))
     if profile.memory is not None and min(profile.memory.live, profile.memory.peak) < 0:
         faults.append("memory: bytes below 0")
+    if profile.under is not None:
+        faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults
 
 

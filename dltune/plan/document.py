@@ -7,23 +7,25 @@ import msgspec
 from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan, Threads, bare
+from dltune.documents.plan_settings import SettingsPlan
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 
 
 def document(profile: Profile, machine: Machine, threads: Threads) -> Plan:
-    """A plan with this section, which tells where it came from."""
+    """A plan with this section, which tells where it came from, and the settings around the ops
+    that the profile was made under."""
     made = bare(
         machine,
         profile=files.digest(profile),
         tensorflow=profile.tensorflow.version,
         signatures=tuple(step.signature for step in profile.steps),
     )
-    return msgspec.structs.replace(made, threads=threads)
+    return msgspec.structs.replace(made, threads=threads, settings=profile.under)
 
 
 def put_into(existing: Plan, made: Plan) -> Plan:
-    """`existing` with the section of `made`.
+    """`existing` with the section of `made`, and its settings where it has none.
 
     Raises UsageError when the two are not for the same machine and the same graphs.
     """
@@ -46,4 +48,21 @@ def put_into(existing: Plan, made: Plan) -> Plan:
         tensorflow=made.tensorflow,
         signatures=made.signatures,
         threads=made.threads,
+        settings=existing.settings or made.settings,
     )
+
+
+def other_settings(existing: Plan, profile: Profile) -> str | None:
+    """A warning when the profile's job did not run under the plan's settings; None when it did."""
+    planned, was = _told(existing.settings), _told(profile.under)
+    if existing.settings is None or planned == was:
+        return None
+    return (
+        f"that plan has the settings {planned}, this profile was made under {was}: where they "
+        "change the graph, threads planned for it are not met; profile with --plan"
+    )
+
+
+def _told(settings: SettingsPlan | None) -> str:
+    chosen = sorted(settings.chosen) if settings else []
+    return ", ".join(f"{choice.setting}={choice.value}" for choice in chosen) or "none"

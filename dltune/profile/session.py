@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.documents.machine import Machine
+from dltune.documents.plan_settings import SettingsPlan
 from dltune.documents.profile import Profile
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
@@ -74,10 +75,12 @@ class Session:
         counters: Choice | None = None,
         tell: Callable[[Progress], None],
         keep: Callable[[Profile], None],
+        under: SettingsPlan | None = None,
         look: Callable[[int], PythonLines] = PythonLines,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
-        profile worth keeping, partial ones too, the whole one last. `look` looks at the Python of a
+        profile worth keeping, partial ones too, the whole one last. `under`: the settings around
+        the ops that the job has been given. `look` looks at the Python of a
         process."""
         self.machine = machine
         self.command = tuple(command)
@@ -85,6 +88,7 @@ class Session:
         self.cap = max(cap, LEAST_REPEATS)
         self.tell = tell
         self.keep = keep
+        self._under = under
         self.seen = Sightings()
         self.profile: Profile | None = None
         self.notes: list[str] = []
@@ -407,6 +411,7 @@ class Session:
             interval=self.interval,
             partial=partial,
             notes=self.notes,
+            under=self._under,
         )
         self.keep(self.profile)
 

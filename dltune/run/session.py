@@ -181,8 +181,8 @@ class Session:
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self.plan.signatures)}); "
                 f"this job's step is {mine.record.graphs[main].signature}",
-                remedy="profile the job as it is now and plan again, or pass --partial to run "
-                "what still applies",
+                remedy="profile the job as it is now (with --plan when the plan has settings) and "
+                "plan again, or pass --partial to run what still applies",
             )
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))

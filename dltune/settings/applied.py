@@ -86,17 +86,18 @@ def applied(
     environment: Mapping[str, str],
     *,
     partial: bool = False,
+    placed: bool = False,
 ) -> Applied:
     """The settings of a plan on a job with this command and this environment.
 
-    What the user has set himself stays. Threads and CPUs are left to the plan's sections on
-    threads and on Horovod, where it has one. Raises UsageError as `means_of`; with `partial`, what
-    cannot be done here is left.
+    What the user has set himself stays. Threads and CPUs are left to what else sets them: the
+    plan's sections on threads and on Horovod, and with `placed` whoever starts the job. Raises
+    UsageError as `means_of`; with `partial`, what cannot be done here is left.
     """
     if plan.settings is None:
         return Applied((), Means())
     here = Circumstances(machine, tuple(job) or plan.settings.command, environment)
-    placed = plan.threads is not None or plan.allreduce is not None
+    placed = placed or plan.threads is not None or plan.allreduce is not None
     kept, left = [], []
     for choice in plan.settings.chosen:
         told = f"{choice.setting}={choice.value}"
@@ -111,7 +112,7 @@ def applied(
         if users := set_by_user(setting, here):
             left.append(f"{told}: it is set already ({users})")
         elif placed and replace(means, uniform=None, cpus=None) == Means():
-            left.append(f"{told}: another section of the plan decides that")
+            left.append(f"{told}: threads and CPUs are decided elsewhere")
         else:
             kept.append(choice)
     return Applied(tuple(kept), means_of(kept, here), tuple(left))

@@ -141,7 +141,7 @@ def test_a_section_on_threads_goes_before(tmp_path):
     placed = applied(msgspec.structs.replace(both, threads=section), MACHINE, JOB, {})
     assert placed.means.uniform is None
     assert [choice.setting for choice in placed.choices] == ["onednn"]
-    assert "another section" in placed.left[0]
+    assert "decided elsewhere" in placed.left[0]
 
 
 def test_a_job_without_tensorflow_has_not_been_run_with_the_settings(tmp_path):
