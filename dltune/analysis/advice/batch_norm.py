@@ -5,6 +5,7 @@ from __future__ import annotations
 from dltune.analysis.advice.advice import Advice, Gain, op_seconds, seconds, working
 from dltune.analysis.batch_norm import pieces
 from dltune.analysis.figures import Analysis
+from dltune.documents.profile import Profile, is_clock
 
 # Reading and writing of whole tensors in a fused kernel: the moments, then the input once more and
 # the output; in the gradient both inputs for the sums, both again and the output.
@@ -14,7 +15,8 @@ FORWARD, GRADIENT = 3, 5
 def batch_norm(analysis: Analysis) -> Advice | None:
     """The gain: what the ops take, less what a fused kernel takes to move what it must.
 
-    At least: as many bytes/s as these ops reach. At most: as many as the best op of the profile.
+    At least: as many bytes/s as these ops reach. At most: as many as the best op of the profile,
+    and what the executor needs between ops, which is counted where a clock is.
     """
     profile = analysis.profile
     moves = {figures.op.key: figures.moved or 0 for figures in analysis.ops}
@@ -36,8 +38,11 @@ def batch_norm(analysis: Analysis) -> Advice | None:
     ceiling = analysis.roofline.cache or analysis.roofline.memory
     best = max(rate, ceiling.rate if ceiling else 0.0)
     share = working(profile) / whole
+    runs = sum(node.repeats for step in profile.steps for node in step.nodes if node.op is not None)
+    between = _between_ops(profile) * nodes / runs if runs else 0.0
     gain = Gain(
-        low=max(0.0, spent - fused / rate) * share, high=max(0.0, spent - fused / best) * share
+        low=max(0.0, spent - fused / rate) * share,
+        high=min(1.0, max(0.0, spent - fused / best) * share + between),
     )
     return Advice(
         ("batch_norm",),
@@ -46,3 +51,11 @@ def batch_norm(analysis: Analysis) -> Advice | None:
         f"where fused kernels move {fused / 2**20:.0f}",
         gain,
     )
+
+
+def _between_ops(profile: Profile) -> float:
+    """Of the CPU time of the threads that run ops, the share outside of them."""
+    for total in profile.counters.totals if profile.counters else ():
+        if is_clock(total.event) and total.ops + total.gaps > 0:
+            return total.gaps / (total.ops + total.gaps)
+    return 0.0
