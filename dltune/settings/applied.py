@@ -26,7 +26,8 @@ def means_of(choices: Iterable[Choice], here: Circumstances) -> Means:
     Raises UsageError for a setting or a value that there is not, or not here, for a setting that
     is named twice, and for two that cannot be had together.
     """
-    merged, chosen = Means(), {}
+    merged = Means()
+    chosen: dict[str, str] = {}
     for choice in sorted(choices):
         setting = by_name(choice.setting)
         if choice.setting in chosen:

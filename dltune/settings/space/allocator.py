@@ -75,7 +75,7 @@ def _means(value: str, here: Circumstances) -> Means:
 def _users(here: Circumstances) -> str | None:
     if library := allocators.preloaded(here.environment):
         return f"{library} in LD_PRELOAD"
-    named = [name for name in here.environment if name.startswith("MALLOC_") and name.endswith("_")]
+    named = [name for name in here.environment if name.startswith("MALLOC_")]
     return f"{named[0]}={here.environment[named[0]]}" if named else None
 
 
