@@ -43,7 +43,7 @@ def command(as_json: bool, selftest: bool) -> None:
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
     from dltune.machine import topology
-    from dltune.machine.checks import compiler, cores, events, pages, py_spy, tensorflow
+    from dltune.machine.checks import allocators, compiler, cores, events, pages, py_spy, tensorflow
     from dltune.machine.perf import probe
 
     survey = topology.survey()
@@ -55,6 +55,7 @@ def examine() -> list[Check]:
         cores.tiles(survey),
         cores.numa(survey),
         pages.huge_pages(),
+        allocators.allocators(),
         *events.perf_events(probe.available()),
         compiler.compiler(),
         tensorflow.tensorflow(found),

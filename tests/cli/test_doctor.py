@@ -91,6 +91,7 @@ def test_this_machine():
         "tiles",
         "NUMA",
         "huge pages",
+        "allocators",
         "hardware events",
         "software events",
         "perf paranoid",

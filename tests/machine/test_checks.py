@@ -5,8 +5,18 @@ import sys
 
 import pytest
 
+from dltune.machine import allocators as installed
 from dltune.machine import topology
-from dltune.machine.checks import compiler, cores, events, pages, plugin, py_spy, tensorflow
+from dltune.machine.checks import (
+    allocators,
+    compiler,
+    cores,
+    events,
+    pages,
+    plugin,
+    py_spy,
+    tensorflow,
+)
 from dltune.machine.perf.probe import PerfEvents
 from dltune.machine.perf.refusal import Refused
 from dltune.native import build
@@ -100,6 +110,17 @@ def test_huge_pages(tree, text, state):
     check = pages.huge_pages(tree.root)
     assert check.state == state
     assert (check.remedy is None) == (state == "ok")
+
+
+def test_allocators(monkeypatch):
+    monkeypatch.setattr(installed, "find", lambda *_: None)
+    monkeypatch.setattr(installed, "glibc", lambda: (2, 31))
+    check = allocators.allocators()
+    assert (check.state, check.found) == ("limited", "glibc 2.31 only")
+    assert check.remedy is not None
+    monkeypatch.setattr(installed, "find", lambda name, _: name == "jemalloc" or None)
+    check = allocators.allocators()
+    assert (check.state, check.found, check.remedy) == ("ok", "glibc 2.31, jemalloc", None)
 
 
 def test_counters():

@@ -16,9 +16,8 @@ from dltune.documents.plan import Uniform
 from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.errors import JobFailed, UsageError
 from dltune.job.launch import Job
-from dltune.machine import topology
+from dltune.machine import allocators, topology
 from dltune.run.settings import Settings
-from dltune.settings import allocators
 from dltune.settings.applied import Applied, applied, variables
 from dltune.settings.setting import Circumstances, Means
 from dltune.settings.space import SPACE

@@ -11,8 +11,7 @@ from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.plan import Uniform
 from dltune.documents.plan_settings import Choice
 from dltune.errors import UsageError
-from dltune.machine import cpuflags, pages
-from dltune.settings import allocators
+from dltune.machine import allocators, cpuflags, pages
 from dltune.settings.applied import command, environment, means_of, set_by_user
 from dltune.settings.setting import Circumstances, Means
 from dltune.settings.space import SPACE, by_name

@@ -8,8 +8,7 @@ glibc's own adaption (tensorflow/core/kernels/data/generator_dataset_op.cc).
 from __future__ import annotations
 
 from dltune.errors import UsageError
-from dltune.machine import pages
-from dltune.settings import allocators
+from dltune.machine import allocators, pages
 from dltune.settings.setting import Circumstances, Means, Setting
 
 # bytes; larger than any tensor that comes and goes, and more than is ever free at a time

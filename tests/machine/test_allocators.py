@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.settings import allocators
+from dltune.machine import allocators
 
 
 @pytest.fixture
