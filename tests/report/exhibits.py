@@ -11,6 +11,15 @@ from dltune.documents import bench as bench_document
 from dltune.documents import files
 from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
 from dltune.documents.plan import Plan
+from dltune.documents.plan_settings import (
+    Choice,
+    Effect,
+    Kind,
+    Measured,
+    SettingsPlan,
+    Untried,
+    Verdict,
+)
 from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
 from dltune.plan.anchor import anchored
 from dltune.plan.choose import choose
@@ -68,6 +77,45 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
 def plan(found: Profile, strategy: str = "auto") -> Plan:
     workload, _ = anchored(found)
     return document(found, found.machine, choose(workload, strategy).threads(workload))
+
+
+def settings() -> SettingsPlan:
+    """A search in which every verdict came up."""
+    norm, memory = Choice("batch_norm", "fused"), Choice("allocator", "tcmalloc")
+
+    def effect(
+        verdict: Verdict,
+        choice: Choice,
+        measured: Measured | None,
+        *beside: Choice,
+        kind: Kind = "exact",
+        why: str = "",
+    ) -> Effect:
+        return Effect((choice,), beside, kind, verdict, measured, why)
+
+    return SettingsPlan(
+        command=("python", "train.py"),
+        chosen=(memory, norm),
+        kind="rounding",
+        whole=Measured(0.8, 0.78, 0.83, 0.99, 14),
+        recommended=Measured(0.85, 0.82, 0.9, 0.99, 14),
+        effects=(
+            effect("helps", norm, Measured(0.86, 0.84, 0.89, 0.995, 9), kind="rounding"),
+            effect("helps", memory, Measured(0.93, 0.9, 0.97, 0.995, 12), norm),
+            effect("hurts", Choice("xla", "auto"), Measured(2.4, 1.8, None, 0.995, 5), norm),
+            effect("no difference seen", Choice("input_threads", "1"),
+                   Measured(1.002, 0.99, 1.01, 0.995, 30), norm),
+            effect("undecided", Choice("onednn", "off"), Measured(1.1, None, None, 0.995, 2),
+                   why="the budget was spent"),
+            effect("failed", Choice("jit_compile", "on"), None, why="the job ended with code 1"),
+            effect("no effect", Choice("steps_per_execution", "8"), None,
+                   why="the job does not call fit"),
+        ),
+        untried=(Untried("mpi_yield", None, "the command starts no ranks"),
+                 Untried("allocator", "mimalloc", "libmimalloc is not installed")),
+        seconds=580.0,
+        partial=None,
+    )  # fmt: skip
 
 
 def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Bench:

@@ -31,6 +31,7 @@ EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\
 
 def written(folder: Path, profile: Profile, name: str) -> Path:
     plan = exhibits.plan(profile, "s1+s2+s3")
+    plan = msgspec.structs.replace(plan, settings=exhibits.settings())
     times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
     bench = exhibits.bench(plan, profile, times)
     documents = (("profile", profile), ("plan", plan), ("bench", bench))

@@ -1,13 +1,16 @@
-"""A plan: what each strategy is predicted to take (Fig. 3), and what was decided for each op."""
+"""A plan: what each strategy is predicted to take (Fig. 3), what was decided for each op, and what
+the settings around the ops did."""
 
 from __future__ import annotations
 
 from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan, Threads, load
+from dltune.documents.plan_settings import SettingsPlan
 from dltune.report.charts.bars import bar
 from dltune.report.markup import Markup, tag
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.sections.settings import interval, settings, told, untried
 from dltune.report.table import key_cell, table
 
 __all__ = ["load", "show"]
@@ -25,6 +28,15 @@ def show(loaded: Loaded, context: Context) -> Shown:
         body = _strategies(section, bench_of(plan, context), at)
         sections.append(Section(f"{at}-strategies", "Strategies", body))
         sections.append(Section(f"{at}-plan", "Planned ops", _ops(section, at)))
+    around = plan.settings
+    if around:
+        body = settings(around, at)
+        sections.append(Section(f"{at}-settings", "Settings around the ops", body))
+    if around and around.untried:
+        sections.append(Section(f"{at}-untried", "Not tried", untried(around, at)))
+    findings = _findings(section) if section else []
+    if around:
+        findings.append(_tuned(around))
     remarks = []
     if context.of("dltune.profile") and not profiles_of(plan, context):
         remarks.append("This plan is for other graphs than those of the profiles on this page.")
@@ -37,7 +49,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             ("profile", plan.profile[:16]),
         ],
         sections=sections,
-        findings=_findings(section) if section else [],
+        findings=findings,
         remarks=remarks,
     )
 
@@ -51,6 +63,19 @@ def _findings(section: Threads) -> list[Finding]:
     if not section.ops:
         sentence += ", and no per-op plan is predicted faster"
     return [Finding(1, sentence + ".")]
+
+
+def _tuned(section: SettingsPlan) -> Finding:
+    found = section.whole
+    if not section.chosen or found is None:
+        return Finding(1, "No setting around the ops was found to make the job faster.")
+    sentence = (
+        f"With {told(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
+        f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
+    )
+    if better := section.recommended:
+        sentence += f", and {better.ratio:.3f} of that under TensorFlow's recommendation"
+    return Finding(0, sentence + ".")
 
 
 def _strategies(section: Threads, bench: Bench | None, prefix: str) -> Markup:
