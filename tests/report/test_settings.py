@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from page_parsed import Page, parsed
 
 from dltune.documents.plan_settings import Choice, SettingsPlan, Untried
-from dltune.report.charts.forest import ENDS, Row, around, forest
+from dltune.report.charts.forest import HALVES, Row, around, forest
 from dltune.report.page import page
 from dltune.report.section import Context, Loaded
 
@@ -106,7 +106,7 @@ def test_the_axis_lies_even_around_1_and_holds_what_it_can(values: list[float]) 
     axis = around(values)
     assert axis.at(1.0) == pytest.approx(0.5)
     furthest = max((abs(math.log(value)) for value in values), default=0.0)
-    assert axis.high >= math.exp(min(furthest, math.log(ENDS[-1]))) * (1 - 1e-9)
+    assert axis.high >= math.exp(min(furthest, 2 * math.log(HALVES[-1]))) * (1 - 1e-9)
 
 
 def test_ends_that_are_not_known_are_drawn_open() -> None:

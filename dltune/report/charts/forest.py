@@ -14,8 +14,8 @@ from dltune.report.charts.axis import Axis
 from dltune.report.markup import Markup, tag
 
 HEIGHT = 20  # pixels of a row
-# the ends of an axis, and the numbers beside it: as far from 1 on either side, in logarithms
-ENDS = (1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0)
+# numbers half-way from 1 to the ends of an axis, which are their squares
+HALVES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ def forest(rows: Sequence[Row], left: str, right: str) -> Markup:
 
 
 def around(values: Sequence[float]) -> Axis:
-    """The shortest axis that holds the values above 0, as far as ENDS go."""
+    """The shortest axis that holds the values above 0, as far as HALVES go."""
     furthest = max((abs(math.log(value)) for value in values if value > 0), default=0.0)
-    end = next((end for end in ENDS if math.log(end) >= furthest), ENDS[-1])
-    return Axis(1 / end, end, log=True)
+    half = next((half for half in HALVES if 2 * math.log(half) >= furthest), HALVES[-1])
+    return Axis(half**-2, half**2, log=True)
 
 
 def _drawn(row: Row, axis: Axis) -> Markup:

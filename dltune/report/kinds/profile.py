@@ -44,7 +44,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         ]
     if advised := advice_of(analysis):
         body = advice(advised, at)
-        sections.append(Section(f"{at}-advice", "Settings around the ops", body))
+        sections.append(Section(f"{at}-advice", "What settings may gain", body))
     made, simulations = executions(profile, plan)
     for number, execution in enumerate(made):
         name = short(execution.step.name or execution.step.signature)
