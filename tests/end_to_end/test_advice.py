@@ -1,0 +1,47 @@
+"""Advice from the profile of a real Keras job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.analysis.batch_norm import pieces
+from dltune.documents import profile as documents
+
+pytestmark = pytest.mark.tensorflow
+
+JOB = Path(__file__).parent.parent / "jobs" / "normalised.py"
+
+
+def dltune(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_batch_norm_is_found_and_other_norms_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    told = dltune("profile", "--steps", 3, "-o", file, "--", sys.executable, JOB)
+    profile = documents.load(file)
+    step = profile.steps[0]
+    image, dense = sorted(pieces(step, profile.ops), key=lambda layer: -layer.bytes)
+    assert (image.bytes, dense.bytes) == (32 * 24 * 24 * 16 * 4, 32 * 32 * 4)
+    assert image.gradient
+    assert dense.gradient
+    assert not image.nodes & dense.nodes
+    names = {step.nodes[index].name for index in image.nodes | dense.nodes}
+    assert not any("layer_norm" in name or "group_norm" in name for name in names)
+    assert "batch norm is not fused: 2 layers are" in told
+    advice = json.loads(dltune("show", "--json", file))["advice"]
+    (batch_norm,) = (one for one in advice if one["settings"] == ["batch_norm"])
+    assert 0 <= batch_norm["gain"]["low"] <= batch_norm["gain"]["high"] <= 1
+    assert "fused" in dltune("show", file)
