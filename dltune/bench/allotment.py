@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dltune.bench.turnstile import Turnstile
@@ -26,16 +27,21 @@ class Allotment:
 
 
 def first_turn(
-    turnstile: Turnstile, graphs: int, seconds: float, least: int = LEAST_STEPS
+    turnstile: Turnstile,
+    graphs: int,
+    seconds: float,
+    least: int = LEAST_STEPS,
+    idle: Callable[[], None] = lambda: None,
 ) -> Allotment | None:
     """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
     steps that count. None when its main step graph runs too seldom among its `graphs` to be timed.
+    `idle` as in `Turnstile.take`.
 
     Raises JobEndedError when the job ends first.
     """
     executions = FIRST_EXECUTIONS * graphs
     for _ in range(FIRST_TURNS):
-        taken = turnstile.take(executions)
+        taken = turnstile.take(executions, idle)
         if taken.steps[WARM_UP:] and taken.per_step:
             step = min(taken.steps)
             wanted = max(least, math.ceil(seconds / step)) + WARM_UP

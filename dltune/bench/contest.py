@@ -30,7 +30,6 @@ class Contest:
     def __init__(
         self,
         runners: Sequence[Runner],
-        signatures: Sequence[str],
         *,
         rounds: int,
         seconds: float,
@@ -45,7 +44,6 @@ class Contest:
         self.partial: str | None = "interrupted before the first round"
         self.turns: dict[str, list[Turn]] = {runner.setting.name: [] for runner in runners}
         self.culprit: Runner | None = None  # the job that ended too early
-        self._signatures = tuple(signatures)
         self._seconds = seconds
         self._patience = patience
         self._tell = tell
@@ -101,7 +99,7 @@ class Contest:
         """Warm up, and find out how long this setting's turn is."""
         self._tell(Progress(f"warming up {runner.setting.name}"))
         try:
-            found = first_turn(runner, len(self._signatures), self._seconds)
+            found = first_turn(runner, runner.graphs, self._seconds)
         except JobEndedError:
             raise _ended_before_a_turn(runner) from None
         if found:

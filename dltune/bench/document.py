@@ -43,6 +43,7 @@ def assemble(
                     medians.get(ONE_CORE, {}),
                     len(machine.cores),
                 ),
+                choices=setting.applied.choices,
             )
         )
     return doc.Bench(

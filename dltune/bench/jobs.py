@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +46,15 @@ def _compete(
         logs[runner] = folder / f"{number}.log"
         with open(logs[runner], "wb") as log:
             to = 2 if verbose else log.fileno()
-            job = Job(command, answer=runner.answer, greet=runner.greet, stdout=to, stderr=to)
+            applied = runner.setting.applied
+            job = Job(
+                applied.command(command),
+                answer=runner.answer,
+                greet=runner.greet,
+                environment=applied.environment(os.environ),
+                stdout=to,
+                stderr=to,
+            )
             stack.enter_context(job)
         # before the job is ended: who stands at the turnstile cannot handle a signal
         stack.callback(runner.release)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from dltune.bench.settings import Setting, on_part
-from dltune.bench.turnstile import Turnstile
+from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
-from dltune.job.launch import Process
-from dltune.job.orders import machine_lines
+from dltune.job.launch import Event, Process
+from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
+from dltune.run.settings import Settings
 from dltune.run.shares import Shares
+from dltune.tune.steps import StepFinder, StepGraphs
 
 
 class Runner(Turnstile):
-    """The plan's `signatures` are the job's step graphs."""
+    """The plan's `signatures` are the job's step graphs where it runs as planned.
+
+    Settings around the ops change the graphs: a job without them finds its steps by itself, and so
+    does one whose plan names none. Of several ranks the first that has found them leads; the others
+    wait for it in their collectives, so it alone stands at the turnstile.
+    """
 
     def __init__(
         self,
@@ -28,34 +36,89 @@ class Runner(Turnstile):
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
     ) -> None:
         """`heard` is told each execution of the process that leads."""
-        super().__init__(plan.signatures, heard)
+        chosen = plan.settings.chosen if plan.settings else ()
+        as_planned = setting.name == "plan" or not chosen
+        known = plan.signatures if as_planned else ()
+        super().__init__(known, heard)
         self.setting = setting
+        self.settings = Settings(setting.applied, machine)
         self._plan = plan
         self._shares = Shares(machine)
+        self._finder = None if known else StepFinder(self.seen.records)
+        self._processes: dict[int, tuple[Process, Setting]] = {}
+        self._found: StepGraphs | None = None
 
     def answer(self, python: messages.Python) -> dict[str, object]:
-        """To an interpreter of the job: the CPUs it is confined to; for a rank, its share."""
+        """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
+        for a rank, its share."""
+        own: dict[str, object] = {}
         if self.setting.cpus:
-            return {"cpus": list(self.setting.cpus)}
-        return self._shares.answer(python) if self.setting.shared else {}
+            own = {"cpus": list(self.setting.cpus)}
+        elif self.setting.shared:
+            own = self._shares.answer(python)
+        return self.settings.answer(python, lambda _: own)
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a process: the setting, and to stop before the first step."""
+        """First orders of a process: the setting, and to stop before the first step, or to tell of
+        every graph until the steps are found."""
         self.seen.records[process.pid] = Record(process.hello)
         part, rank = self._shares.of(process.pid)
         setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
-        return [*machine_lines(part), *setting.lines()]
+        self._processes[process.pid] = process, setting
+        uniform = self.setting.applied.means.uniform
+        first = self.settings.greet(process) if uniform else machine_lines(part)
+        if self._finder is None:
+            return [*first, *setting.lines()]
+        found = self._found
+        orders = self._orders(setting, found, leads=False) if found else Orders(1, discover=True)
+        return [*first, *setting.pools(), *orders.lines()]
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the steps are."""
+        return len(self._signatures)
+
+    def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
+        """As `Turnstile.take`; where an execution runs several steps, of these."""
+        taken = super().take(executions, idle)
+        several = self.settings.steps
+        if several == 1:
+            return taken
+        return dataclasses.replace(
+            taken,
+            steps=tuple(seconds / several for seconds in taken.steps),
+            per_step=taken.per_step and taken.per_step / several,
+        )
 
     @property
     def predicted(self) -> float | None:
         """Seconds of a step in the plan, which knows nothing of several ranks."""
         return None if self._shares else self.setting.predicted
 
+    def _hear(self, event: Event) -> None:
+        self.settings.hear(event)
+        super()._hear(event)
+        message, process = event.message, event.process
+        if process is None or self._finder is None or self._found:
+            return
+        if isinstance(message, messages.Execution):
+            self.seen.records[process.pid].add(message)
+            if found := self._finder.find():
+                self._found, self._signatures = found, found.signatures
+                for pid, (other, setting) in self._processes.items():
+                    other.order(self._orders(setting, found, leads=pid == found.pid).lines())
+
+    def _orders(self, setting: Setting, found: StepGraphs, *, leads: bool) -> Orders:
+        return dataclasses.replace(
+            setting.orders, version=2, targets=found.signatures, turnstile=leads
+        )
+
     def why_not(self) -> DltuneError:
         """The error that tells why the job has not come to a step of the plan."""
         graphs = [g for record in self.seen.records.values() for g in record.graphs.values()]
         elsewhere = any(g.xla or "GPU" in g.device or "TPU" in g.device for g in graphs)
-        if self.exit_code not in (0, None) or elsewhere or not graphs:
+        finding = self._finder is not None
+        if self.exit_code not in (0, None) or elsewhere or not graphs or finding:
             return why_no_step(self.seen, self.exit_code)
         largest = sorted(graphs, key=lambda g: -len(g.nodes))
         names = ", ".join(dict.fromkeys(g.name or g.signature for g in largest[:3]))

@@ -13,9 +13,13 @@ from dltune.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
 from dltune.plan import uniform
 from dltune.run.enforce import fit, require_machine
+from dltune.settings.applied import NOTHING, Applied
 
 RECOMMENDED, ONE_CORE = "recommended", "1core"
 NAMED = ("default", RECOMMENDED, "uniform", "plan", "own", ONE_CORE)
+# what is measured when nobody says, by a plan that has threads of its own and by one that has not
+WITH_THREADS = ("default", RECOMMENDED, "uniform", "plan")
+WITHOUT = ("default", RECOMMENDED, "own", "plan")
 EXPLICIT = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 # TensorFlow starts as many threads as it is told: more than this is a slip of the pen
 MOST_THREADS = 1024
@@ -28,7 +32,7 @@ class Setting:
     `uniform`: TensorFlow's own settings (None: as the script has them). `cpus`: what the job is
     confined to, all ranks of it alike (None: nothing). `shared`: whether each of several ranks gets
     its own part of the cores. `orders`: what every execution of a step obeys. `predicted`:
-    seconds of a step in the plan, None where it has none.
+    seconds of a step in the plan, None where it has none. `applied`: settings around the ops.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Setting:
     orders: Orders
     cpus: tuple[int, ...] | None = None
     predicted: float | None = None
+    applied: Applied = NOTHING
 
     @property
     def shared(self) -> bool:
@@ -43,13 +48,19 @@ class Setting:
 
     def lines(self) -> list[str]:
         """The orders as the plugin reads them."""
-        pools = [uniform_line(self.uniform.intra, self.uniform.inter)] if self.uniform else []
-        return [*pools, *self.orders.lines()]
+        return [*self.pools(), *self.orders.lines()]
+
+    def pools(self) -> list[str]:
+        """TensorFlow's own settings as the plugin reads them."""
+        return [uniform_line(self.uniform.intra, self.uniform.inter)] if self.uniform else []
 
 
-def settings(names: Sequence[str], plan: Plan, machine: Machine) -> list[Setting]:
+def settings(
+    names: Sequence[str], plan: Plan, machine: Machine, applied: Applied = NOTHING
+) -> list[Setting]:
     """The settings of these names: those of NAMED, or AxB for intra-op A and inter-op B.
 
+    `applied`: the plan's settings around the ops, under which only the plan itself runs.
     Raises UsageError when a name is unknown or there twice, when the plan lacks what it stands for,
     and when the plan is for another machine.
     """
@@ -59,7 +70,15 @@ def settings(names: Sequence[str], plan: Plan, machine: Machine) -> list[Setting
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"the setting {name} is named twice")
-    return [_setting(name, plan, machine) for name in names]
+    made = [_setting(name, plan, machine) for name in names]
+    if not applied.choices:
+        return made
+    return [  # what the plan predicts of others is of the graph as its own settings make it
+        dataclasses.replace(setting, applied=applied)
+        if setting.name == "plan"
+        else dataclasses.replace(setting, predicted=None)
+        for setting in made
+    ]
 
 
 def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
@@ -72,7 +91,7 @@ def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
     if setting.name == "uniform" and found.uniform:
         intra = min(found.uniform.intra, len(part.cores))
         found = dataclasses.replace(found, uniform=Uniform(intra, found.uniform.inter))
-    return dataclasses.replace(found, predicted=None)
+    return dataclasses.replace(found, predicted=None, applied=setting.applied)
 
 
 def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
@@ -110,6 +129,8 @@ def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
 
 def _planned(plan: Plan, machine: Machine) -> Setting:
     """The plan as `dltune run` enforces it, behind the turnstile."""
+    if plan.threads is None and plan.settings is not None:
+        return Setting("plan", None, Orders(1, targets=plan.signatures, turnstile=True))
     fitted = fit(plan, machine)
     section = fitted.section
     predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]

@@ -52,7 +52,7 @@ def read(session: int, proc: Path = Path("/proc")) -> Reading:
     """The processes of a session now; those that end while they are read count as ended."""
     ticks = faults = 0
     switches = {}
-    for pid in _members(session, proc):
+    for pid in members(session, proc):
         with contextlib.suppress(OSError):
             fields = _fields(proc / str(pid) / "stat")
             # user and system time of the process and of its children that have ended; minor and
@@ -66,7 +66,8 @@ def read(session: int, proc: Path = Path("/proc")) -> Reading:
     return Reading(ticks / os.sysconf("SC_CLK_TCK"), switches, faults)
 
 
-def _members(session: int, proc: Path) -> list[int]:
+def members(session: int, proc: Path = Path("/proc")) -> list[int]:
+    """Processes of a session, by pid."""
     found = []
     for entry in proc.iterdir():
         if entry.name.isdigit():

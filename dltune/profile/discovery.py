@@ -31,10 +31,16 @@ class Discovery:
     """Looks for the steps in what the processes of a job have told so far."""
 
     def __init__(
-        self, records: Mapping[int, Record], clock: Callable[[], float] = time.monotonic
+        self,
+        records: Mapping[int, Record],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        xla: bool = False,
     ) -> None:
+        """`xla`: whether a graph with XLA's clusters, whose ops cannot be told apart, will do."""
         self._records = records
         self._clock = clock
+        self._xla = xla
         self._untrained_since: float | None = None
 
     @property
@@ -79,7 +85,8 @@ class Discovery:
         found = [
             (pid, main)
             for pid, record in self._records.items()
-            if (main := main_graph(record)) is not None and not record.graphs[main].xla
+            if (main := main_graph(record)) is not None
+            and (self._xla or not record.graphs[main].xla)
         ]
         return max(
             found,

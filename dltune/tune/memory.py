@@ -1,0 +1,33 @@
+"""How much memory a job takes, and how much there is for more of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def used_bytes(pid: int) -> int:
+    """Resident memory of a process and all that it has started."""
+    import psutil  # type: ignore[import-untyped]
+
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(pid)
+        for process in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total
+
+
+def free_bytes() -> tuple[int, int]:
+    """What may still be taken without swapping, and all that there is: of the machine, or of the
+    control group that dltune and its jobs are in."""
+    import psutil  # type: ignore[import-untyped]
+
+    from dltune.machine.cgroups import limits
+
+    machine = psutil.virtual_memory()
+    limit = limits().memory
+    if limit is None or limit >= machine.total:
+        return machine.available, machine.total
+    return min(machine.available, max(0, limit - used_bytes(os.getpid()))), limit

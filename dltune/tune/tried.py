@@ -1,0 +1,99 @@
+"""One candidate's job: under its choices, watched until its steps stand at the turnstile."""
+
+from __future__ import annotations
+
+from dltune.bench.turnstile import Turnstile
+from dltune.documents.plan_settings import Choice
+from dltune.errors import DltuneError
+from dltune.job import messages
+from dltune.job.diagnosis import why_no_step
+from dltune.job.launch import Event, Process
+from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
+from dltune.job.record import Record
+from dltune.run.settings import Settings
+from dltune.settings.applied import Applied
+from dltune.settings.setting import Circumstances
+from dltune.settings.space import by_name
+from dltune.tune.steps import StepFinder, StepGraphs
+
+_DISCOVERING, _STANDING = 1, 2
+
+
+class Tried(Turnstile):
+    """Of several ranks one leads, the first whose steps are found: the others wait for it in their
+    collectives, so it alone stands at the turnstile."""
+
+    def __init__(self, applied: Applied, here: Circumstances, known: tuple[str, ...]) -> None:
+        """`known`: names of the functions that are the job's steps, empty where not yet known."""
+        super().__init__(())
+        self.applied = applied
+        self.steps: StepGraphs | None = None
+        self.per_execution = 1  # steps that one execution runs
+        self._here = here
+        self._settings = Settings(applied, here.machine)
+        self._finder = StepFinder(self.seen.records, known)
+        self._processes: dict[int, Process] = {}
+        self._acted: dict[tuple[int, str], messages.Setting] = {}
+
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The settings, and the plugin in any case."""
+        return self._settings.answer(python, lambda _: {"plugin": True})
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a process: the pools, and to tell of every graph."""
+        self.seen.records[process.pid] = Record(process.hello)
+        self._processes[process.pid] = process
+        pools = bool(self.applied.means.uniform)
+        first = self._settings.greet(process) if pools else machine_lines(self._here.machine)
+        return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the steps are."""
+        return len(self._signatures)
+
+    def idle_choice(self) -> tuple[Choice, str] | None:
+        """A choice that there was nothing to act on for in the process that leads, and why."""
+        assert self.steps is not None
+        for choice in self.applied.choices:
+            means = by_name(choice.setting).means(choice.value, self._here)
+            hooks = [
+                told for name in means.hooks if (told := self._acted.get((self.steps.pid, name)))
+            ]
+            if hooks and not any(told.count for told in hooks):
+                return choice, "; ".join(hooks[0].left) or hooks[0].did
+        if self._settings.faults:
+            return self.applied.choices[-1], self._settings.faults[0]
+        return None
+
+    def ask(self) -> None:
+        """For totals, which tell why there is no step."""
+        for process in self._processes.values():
+            process.order([REPORT])
+
+    def why_no_step(self) -> DltuneError:
+        """The error that tells why the job has not come to a step."""
+        return why_no_step(self.seen, self.exit_code)
+
+    def _hear(self, event: Event) -> None:
+        self._settings.hear(event)
+        message, process = event.message, event.process
+        if isinstance(message, messages.Setting):
+            self._acted[message.pid, message.setting] = message
+            self.per_execution = max(self.per_execution, message.steps)
+        super()._hear(event)
+        if process is None or self.steps is not None:
+            return
+        if isinstance(message, messages.Execution):
+            self.seen.records[process.pid].add(message)
+            if found := self._finder.find():
+                self._stop_at(found)
+
+    def _stop_at(self, found: StepGraphs) -> None:
+        """Let the process that leads stand before its next step, and all tell no more than that."""
+        self.steps = found
+        self._signatures = found.signatures
+        for process in self._processes.values():
+            leads = process.pid == found.pid
+            targets = found.signatures if leads else ()
+            process.order(Orders(_STANDING, targets=targets, turnstile=leads).lines())
