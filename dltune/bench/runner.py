@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from dltune.bench.settings import Setting, on_part
+from dltune.bench.steps import StepFinder, StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
@@ -17,7 +18,6 @@ from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
 from dltune.run.settings import Settings
 from dltune.run.shares import Shares
-from dltune.tune.steps import StepFinder, StepGraphs
 
 
 class Runner(Turnstile):

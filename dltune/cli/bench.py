@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--against",
-    default="default,recommended,uniform,plan",
-    show_default=True,
     metavar="NAMES",
-    help="Settings to measure: these, own (the script's), 1core, and AxB (intra-op, inter-op).",
+    help="Settings to measure: default, recommended, uniform (the best that the plan predicts), "
+    "plan, own (the script's), 1core, and AxB (intra-op, inter-op).  [default,recommended,uniform,"
+    "plan; own in uniform's place where the plan predicts none]",
 )
 @click.option("--one-core/--no-one-core", default=True, help="Measure 1core too, for efficiency.")
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
     plan_path: Path,
-    against: str,
+    against: str | None,
     one_core: bool,
     rounds: int,
     seconds_per_turn: float,
@@ -83,10 +84,11 @@ def command(
     from dltune.bench.document import assemble
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
-    from dltune.bench.settings import ONE_CORE, settings
+    from dltune.bench.settings import ONE_CORE, WITH_THREADS, WITHOUT, settings
     from dltune.cli import interrupts, progress
     from dltune.documents import plan as plan_document
     from dltune.machine import topology
+    from dltune.settings.applied import applied
 
     if not job:
         raise UsageError(
@@ -99,10 +101,12 @@ def command(
         raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
     plan = plan_document.load(plan_path)
     machine = topology.local()
-    names = [name for name in (part.strip() for part in against.split(",")) if name]
+    asked = against or ",".join(WITH_THREADS if plan.threads else WITHOUT)
+    names = [name for name in (part.strip() for part in asked.split(",")) if name]
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
-    runners = [Runner(s, machine, plan) for s in settings(names, plan, machine)]
+    around = applied(plan, machine, job, os.environ)
+    runners = [Runner(s, machine, plan) for s in settings(names, plan, machine, around)]
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupts.reported())
@@ -118,7 +122,6 @@ def command(
 
         contest = Contest(
             runners,
-            plan.signatures,
             rounds=rounds,
             seconds=seconds_per_turn,
             patience=wait,
@@ -126,6 +129,8 @@ def command(
             keep=keep,
         )
         line.say(f"one job for each of {', '.join(names)}: {len(runners)} in memory at once")
+        for sentence in around.left:
+            line.say(f"setting of the plan not applied: {sentence}")
         try:
             compete(contest, job, verbose=verbose, say=line.say)
         except interrupts.Ended as signalled:
@@ -134,6 +139,8 @@ def command(
                 raise
             ended = signalled
             line.say(f"ended by {ended}; what was measured is kept")
+        for fault in (fault for runner in runners for fault in runner.settings.faults):
+            line.say(f"not in force under the plan: {fault}")
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))

@@ -49,7 +49,8 @@ def show(bench: Bench) -> None:
             f"with {min(levels):.0%}: 6 rounds or more give 95 %"
         )
     if (plan := by_name.get("plan")) and plan.summary:
-        click.echo(f"the plan is {bench.strategy}{_twins(plan, bench)}")
+        parts = [bench.strategy, *(f"{c.setting}={c.value}" for c in plan.choices)]
+        click.echo(f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}")
 
 
 def _times(setting: Setting, reference: Setting) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def _costs(setting: Setting) -> tuple[str, ...]:
 
 def _twins(plan: Setting, bench: Bench) -> str:
     """Settings that are the very same as the plan: how they differ is noise."""
-    if not bench.strategy.startswith("uniform"):
+    if plan.choices or not bench.strategy.startswith("uniform"):
         return ""
     pair = (plan.intra, plan.inter, plan.cpus)
     twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]

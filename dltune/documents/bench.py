@@ -17,6 +17,7 @@ import msgspec
 from dltune.documents import files
 from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
+from dltune.documents.plan_settings import Choice
 from dltune.documents.profile import Samples
 
 SCHEMA = "dltune.bench/1"
@@ -67,7 +68,8 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`intra` and `inter` are TensorFlow's thread pools as it made them. `cpus` are those that the
-    job was confined to (None: all that are allowed). `predicted`: seconds of a step in the plan."""
+    job was confined to (None: all that are allowed). `predicted`: seconds of a step in the plan.
+    `choices`: the settings around the ops that it ran under."""
 
     name: str
     intra: int
@@ -76,6 +78,7 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predicted: float | None
     turns: tuple[Turn, ...]
     summary: Summary | None
+    choices: tuple[Choice, ...] = ()
 
 
 class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -74,7 +74,6 @@ def launch(
     """
     observers = [_Observer(side, signatures[side.name], machine, wanted) for side in sides]
     runners = [observer.runner for observer in observers]
-    most = max((signatures[side.name] for side in sides), key=len)
 
     def after_round() -> None:
         if wanted.ops and contest.turns[sides[0].name]:
@@ -83,7 +82,6 @@ def launch(
 
     contest = Contest(
         runners,
-        most,
         rounds=rounds,
         seconds=seconds,
         patience=patience,

@@ -31,7 +31,8 @@ class Acted:
 class Settings:
     """Tells the processes of one job what is set in them, and hears whether it is in force.
 
-    `faults` are what was found not to be in force after all, a sentence each.
+    `faults` are what was found not to be in force after all, a sentence each; `steps`: how many an
+    execution of the step's graph runs at most.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Settings:
     ) -> None:
         self.applied = applied
         self.faults: list[str] = []
+        self.steps = 1
         self._seen = Sightings()
         self._say = say
         self._shares = Shares(machine)
@@ -53,6 +55,9 @@ class Settings:
         """The reply to an interpreter's start: the settings, and what `own` tells it of the plan's
         other sections, which go before. Without these, the plugin is there for threads alone."""
         means = self.applied.means
+        others = own(python) if own else {"plugin": means.uniform is not None}
+        if not self.applied.choices:
+            return others
         reply: dict[str, object] = {
             "settings": dict(means.hooks),
             "environment": sorted({*means.environment, *means.joined}),
@@ -61,7 +66,7 @@ class Settings:
             reply["cpus"] = list(means.cpus)
         if means.shared:
             reply |= self._shares.answer(python)
-        return reply | (own(python) if own else {"plugin": means.uniform is not None})
+        return reply | others
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin that is there for the settings alone."""
@@ -77,6 +82,7 @@ class Settings:
         self._seen.add(message)
         if isinstance(message, messages.Setting):
             self._acted[message.pid, message.setting] = message
+            self.steps = max(self.steps, message.steps)
         elif isinstance(message, messages.Environment) and message.pid not in self._checked:
             self._checked.add(message.pid)
             self._check(message)

@@ -80,6 +80,9 @@ class Applied:
         return {**reply, "cpus": list(self.means.cpus)} if self.means.cpus else reply
 
 
+NOTHING = Applied((), Means())
+
+
 def applied(
     plan: Plan,
     machine: Machine,
@@ -96,7 +99,7 @@ def applied(
     UsageError as `means_of`; with `partial`, what cannot be done here is left.
     """
     if plan.settings is None:
-        return Applied((), Means())
+        return NOTHING
     here = Circumstances(machine, tuple(job) or plan.settings.command, environment)
     placed = placed or plan.threads is not None or plan.allreduce is not None
     kept, left = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dltune.bench.steps import StepFinder, StepGraphs
 from dltune.bench.turnstile import Turnstile
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError
@@ -14,7 +15,6 @@ from dltune.run.settings import Settings
 from dltune.settings.applied import Applied
 from dltune.settings.setting import Circumstances
 from dltune.settings.space import by_name
-from dltune.tune.steps import StepFinder, StepGraphs
 
 _DISCOVERING, _STANDING = 1, 2
 

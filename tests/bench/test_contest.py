@@ -36,7 +36,6 @@ class Trial:
             self.runners.append(runner)
         self.contest = Contest(
             self.runners,
-            signatures,
             rounds=rounds,
             seconds=seconds,
             patience=0.0,

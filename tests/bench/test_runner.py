@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 import synthetic
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from dltune.bench import turnstile as module
 from dltune.bench.runner import Runner
 from dltune.bench.turnstile import JobEndedError
 from dltune.documents.plan import Uniform
+from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
@@ -46,6 +48,34 @@ def test_time_at_the_turnstile_is_in_no_step(clock: Clock) -> None:
         assert taken.steps == pytest.approx([0.01] * 4)
         assert taken.seconds == pytest.approx(0.04)
         assert taken.per_step == 1
+
+
+def test_an_execution_of_several_steps_is_several_steps(clock: Clock) -> None:
+    job = PretendedJob(clock)
+    runner = standing(job)
+    told = messages.Setting(job.pid, "steps_per_execution", "4", "set", 1, [], steps=4)
+    job.queue.append(Event(None, told))
+    taken = runner.take(3)
+    assert taken.executions == 3
+    assert taken.steps == pytest.approx([0.0025] * 3)
+    assert taken.per_step == 0.25
+
+
+def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
+    chosen = (Choice("batch_norm", "fused"),)
+    section = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
+    whole = msgspec.structs.replace(plan(), settings=section)
+    clock = Clock()
+    job = PretendedJob(clock)
+    runner = Runner(setting("recommended"), MACHINE, whole)
+    runner.begin(job)
+    first = runner.greet(job)
+    assert "uniform\t2\t1" in first
+    assert "discover\t1" in first
+    assert "turnstile\t1" not in first
+    assert runner.graphs == 0
+    planned = Runner(setting("plan"), MACHINE, whole).greet(job)
+    assert {"turnstile\t1", "target\tstep"} <= set(planned)
 
 
 @settings(deadline=None, max_examples=40)

@@ -8,7 +8,9 @@ import synthetic
 
 from dltune.bench.settings import on_part, settings
 from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.errors import UsageError
+from dltune.settings.applied import NOTHING, Applied, applied
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
 PREDICTIONS = tuple(
@@ -79,6 +81,35 @@ def test_the_plan_is_enforced_as_run_does_it() -> None:
     assert uniform.uniform == Uniform(4, 2)
     assert not uniform.orders.ops
     assert uniform.predicted == 2.0
+
+
+def with_settings(made: Plan) -> tuple[Plan, Applied]:
+    chosen = (Choice("onednn", "on"),)
+    section = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
+    whole = msgspec.structs.replace(made, settings=section)
+    return whole, applied(whole, MACHINE, ("python",), {})
+
+
+def test_only_the_plan_runs_under_its_settings_around_the_ops() -> None:
+    whole, around = with_settings(plan(OP))
+    found = {s.name: s for s in settings(("default", "own", "plan"), whole, MACHINE, around)}
+    assert found["plan"].applied == around
+    assert found["plan"].predicted == 1.0
+    for name in ("default", "own"):
+        assert found[name].applied == NOTHING
+        assert found[name].predicted is None  # of the graph as the plan's settings make it
+    part = msgspec.structs.replace(MACHINE, cores=MACHINE.cores[:2])
+    assert on_part(found["plan"], whole, part).applied == around
+
+
+def test_a_plan_of_settings_alone_leaves_the_ops_to_tensorflow() -> None:
+    whole, around = with_settings(
+        msgspec.structs.replace(plan(), threads=None, signatures=()),
+    )
+    (found,) = settings(("plan",), whole, MACHINE, around)
+    assert found.applied == around
+    assert found.uniform is None
+    assert not found.orders.ops
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""A plan's settings on a real Keras job: run, profiled, planned and run again, benched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dltune.documents import bench as benches
+from dltune.documents import plan as plans
+from dltune.documents import profile as profiles
+from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.machine import topology
+
+pytestmark = pytest.mark.tensorflow
+
+JOB = (sys.executable, str(Path(__file__).parent.parent / "jobs" / "normalised_fit.py"))
+CHOSEN = {
+    "batch_norm": "fused",
+    "onednn": "on",
+    "onednn_primitives": "kept",
+    "allocator": "glibc-keep",
+}
+VARIABLES = {"TF_ENABLE_ONEDNN_OPTS": "1", "TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "false"}
+
+
+def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A plan of settings alone, as `dltune tune` writes it."""
+    choices = tuple(Choice(*item) for item in CHOSEN.items())
+    section = SettingsPlan(JOB, choices, "rounding", None, None, (), (), 1.0, None)
+    made = msgspec.structs.replace(plans.bare(topology.local()), settings=section)
+    (tmp_path / "plan.json").write_bytes(msgspec.json.encode(made))
+    return tmp_path / "plan.json"
+
+
+def plain() -> dict:
+    done = subprocess.run([*JOB, "--steps", "3"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_run_applies_them_to_the_job_alone(plan: Path, tmp_path: Path) -> None:
+    before = dict(os.environ)
+    outcome = tmp_path / "outcome.json"
+    done = dltune("run", "--plan", plan, "--json", outcome, "--", *JOB, "--steps", 3)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {name: found["environment"][name] for name in VARIABLES} == VARIABLES
+    assert "mmap_threshold" in found["environment"]["GLIBC_TUNABLES"]
+    assert dict(os.environ) == before
+    assert "settings: batch_norm=fused, onednn=on" in done.stderr
+    told = json.loads(outcome.read_bytes())["settings"]
+    assert told["not_in_force"] == []
+    assert [choice["setting"] for choice in told["applied"]] == list(CHOSEN)
+    assert [(hook["setting"], hook["count"]) for hook in told["acted"]] == [("batch_norm", 2)]
+    assert found["loss"] == pytest.approx(plain()["loss"], rel=1e-3)
+
+
+def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
+    profile, both = tmp_path / "profile.json", tmp_path / "both.json"
+    done = dltune("profile", "--plan", plan, "--steps", 3, "-o", profile, "--", *JOB)
+    assert done.returncode == 0, done.stderr
+    measured = profiles.load(profile)
+    assert measured.under is not None
+    assert {choice.setting: choice.value for choice in measured.under.chosen} == CHOSEN
+    kinds = {op.type for op in measured.ops}
+    assert any("FusedBatchNorm" in kind for kind in kinds)
+
+    done = dltune("plan", profile, "-o", both)
+    assert done.returncode == 0, done.stderr
+    planned = plans.load(both)
+    assert planned.settings == measured.under
+    assert planned.threads is not None
+    done = dltune("plan", profile, "--into", plan)  # and into the plan that it came from
+    assert done.returncode == 0, done.stderr
+    assert "made under" not in done.stderr
+    assert plans.load(plan).settings == measured.under
+
+    done = dltune("run", "--plan", both, "--", *JOB, "--steps", 40)
+    assert done.returncode == 0, done.stderr
+    assert "the plan is enforced from here on" in done.stderr
+    assert "as far as it applies" not in done.stderr
+    assert "batch_norm=fused" in done.stderr
+    done = dltune("run", "--plan", both, "--dry-run")
+    assert "settings: batch_norm=fused" in done.stdout
+
+    bench = tmp_path / "bench.json"
+    done = dltune(
+        *("bench", "--plan", both, "--against", "default,plan", "--no-one-core", "--rounds", 2),
+        *("--seconds-per-turn", 0.1, "-o", bench, "--", *JOB),
+    )
+    assert done.returncode == 0, done.stderr
+    made = benches.load(bench)
+    assert made.partial is None
+    assert [(setting.name, len(setting.turns)) for setting in made.settings] == [
+        ("default", 2),
+        ("plan", 2),
+    ]
+    assert made.settings[0].predicted is None
+    assert {c.setting: c.value for c in made.settings[1].choices} == CHOSEN
+
+
+def test_a_plan_of_settings_alone_is_benched(plan: Path, tmp_path: Path) -> None:
+    bench = tmp_path / "bench.json"
+    done = dltune(
+        *("bench", "--plan", plan, "--against", "own,plan", "--no-one-core", "--rounds", 2),
+        *("--seconds-per-turn", 0.1, "-o", bench, "--", *JOB),
+    )
+    assert done.returncode == 0, done.stderr
+    assert [len(setting.turns) for setting in benches.load(bench).settings] == [2, 2]
+
+
+def test_apply_says_that_it_cannot(plan: Path) -> None:
+    code = f"import dltune; dltune.apply({str(plan)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "set at the job's start" in done.stderr
