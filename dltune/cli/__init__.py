@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "Run an unmodified job with a plan enforced.",
     "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
     "report": "One HTML page of profiles, plans and results; timelines for Perfetto.",
+    "tune": "Find the settings around the ops under which a job is fastest.",
     "compare": "What got slower or faster between two profiles or two bench results.",
     "io-report": "Why reading the data is slow: a running job, or a file read in every way.",
     "horovod-report": "What Horovod's background threads do to a job of several ranks.",

@@ -78,12 +78,14 @@ class Measured:
         budget: float,
         patience: float,
         verbose: bool,
+        tensorflow: str = "",
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`budget`: seconds from now on. `patience`: for how long the job as given may tell nothing
-        before its first step. `tell` is given what a start waits for."""
+        before its first step. `tensorflow`: the version that it must have (empty: any). `tell` is
+        given what a start waits for."""
         self.error: DltuneError | None = None  # why the job as given cannot be measured
-        self.tensorflow = ""
+        self.tensorflow = tensorflow
         self._here = here
         self._ends = time.monotonic() + budget
         self._patience = patience
@@ -161,7 +163,7 @@ class Measured:
                 assert tried.steps is not None
                 self._first_start = time.monotonic() - began
                 self._known = tried.steps.names
-                self.tensorflow = tried.version
+                self._require_tensorflow(tried.version)
             self._largest = max(self._largest, used_bytes(job.pid))
             return _Stand(tried, allotment, log, stack.pop_all())
 
@@ -271,6 +273,15 @@ class Measured:
         for stand in self._stands.values():
             if stand.tried is not tried:
                 stand.tried.listen(0)
+
+    def _require_tensorflow(self, version: str) -> None:
+        if self.tensorflow not in ("", version):
+            raise UsageError(
+                f"the job has TensorFlow {version}; the search that is taken up was on "
+                f"{self.tensorflow}",
+                remedy="leave --resume out to begin anew",
+            )
+        self.tensorflow = version
 
     # --- refusing
 

@@ -22,7 +22,7 @@ def used_bytes(pid: int) -> int:
 def free_bytes() -> tuple[int, int]:
     """What may still be taken without swapping, and all that there is: of the machine, or of the
     control group that dltune and its jobs are in."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     from dltune.machine.cgroups import limits
 

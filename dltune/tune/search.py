@@ -287,7 +287,7 @@ class Search:
         self.final = Final(
             whole=tuple(ratios[AS_GIVEN]),
             recommended=tuple(ratios.get(self.recommended or AS_GIVEN, ())),
-            held=verdict.helps(ratios[AS_GIVEN], verdict.FINAL_CONFIDENCE),
+            held=verdict.verdict_of(ratios[AS_GIVEN], verdict.FINAL_CONFIDENCE) == "helps",
         )
 
     def _tell(self, phase: str, racing: Mapping[Candidate, Sequence[float]]) -> None:

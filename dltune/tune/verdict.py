@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.documents.plan_settings import Measured
+from dltune.documents.plan_settings import Measured, Verdict
 from dltune.sequential import ratio_interval
 
 # of a trial; of the final comparison, which is one alone
@@ -82,6 +82,13 @@ def inverse(measured: Measured) -> Measured:
     )
 
 
-def helps(ratios: Sequence[float], confidence: float) -> bool:
-    """Whether all that the rounds leave possible is below 1."""
-    return bool(ratios) and ratio_interval(ratios, confidence).high < 1
+def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
+    """The verdict of rounds that are over."""
+    if not ratios:
+        return "undecided"
+    interval = ratio_interval(ratios, confidence)
+    if interval.high < 1:
+        return "helps"
+    if interval.low > 1:
+        return "hurts"
+    return "no difference seen" if len(ratios) >= DECIDING else "undecided"

@@ -58,12 +58,18 @@ def _helped(incumbent: Candidate, trials: Sequence[Trial]) -> Iterator[Candidate
 def _singles(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
 ) -> Iterator[Candidate]:
-    """Each setting's first value, or its further ones."""
+    """Each setting's first value, or its further ones, unless it had nothing to act on."""
     past = tried(trials)
+    idle = {
+        choice.setting
+        for trial in trials
+        if trial.verdict == "no effect"
+        for choice in added(trial.candidate, trial.against)
+    }
     seen: set[str] = set()
     for option in options:
         name = option.choice.setting
-        if (name not in seen) == first and option.choice not in past:
+        if (name not in seen) == first and option.choice not in past and name not in idle:
             yield beside(incumbent, option.choice)
         seen.add(name)
 

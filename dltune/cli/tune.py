@@ -1,0 +1,260 @@
+"""`dltune tune`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.cli.duration import Duration, written
+from dltune.errors import UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.machine import Machine
+    from dltune.documents.plan import Plan
+    from dltune.documents.plan_settings import SettingsPlan
+    from dltune.documents.tune import Trial
+    from dltune.settings.setting import Circumstances
+    from dltune.tune.measured import Measured
+    from dltune.tune.search import Search
+
+
+@click.command("tune")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="[plan.json]")
+@click.option(
+    "--into", type=click.Path(path_type=Path), help="Put the section settings into this plan."
+)
+@click.option(
+    "--budget",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="How long the search may take, as in 90s, 10m, 1h.",
+)
+@click.option(
+    "--allow",
+    type=click.Choice(("exact", "rounding", "lossy")),
+    default="rounding",
+    show_default=True,
+    help="How far a setting may go: same bits, same mathematics, or less precision too.",
+)
+@click.option(
+    "--profile",
+    "profile_path",
+    type=click.Path(path_type=Path),
+    help="Try first what this profile of the job speaks for.",
+)
+@click.option("--only", metavar="NAMES", default="", help="Settings to try, by name.")
+@click.option("--without", metavar="NAMES", default="", help="Settings not to try.")
+@click.option("--resume", is_flag=True, help="Take up a search that ended before its end.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=1.0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a job that has not come to a step may tell nothing.",
+)
+@click.option("--explain", is_flag=True, help="Tell what each setting is, and every round.")
+@click.option("--overwrite", is_flag=True, help="Replace the output, and an earlier state.")
+@click.option("--json", "as_json", is_flag=True, help="Print the section as JSON.")
+@click.option("--verbose", is_flag=True, help="Let the jobs' own output through, to stderr.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    output: Path | None,
+    into: Path | None,
+    budget: float,
+    allow: str,
+    profile_path: Path | None,
+    only: str,
+    without: str,
+    resume: bool,
+    wait: float,
+    explain: bool,
+    overwrite: bool,
+    as_json: bool,
+    verbose: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Find the settings around the ops under which an unmodified job is fastest.
+
+    The job is started under one candidate after another. Those that compete take turns of a few
+    steps with the best so far; what helps for certain is kept, and judged once more at the end
+    beside the job as given. Nothing is changed but the jobs that are started here.
+    """
+    from dltune.bench.jobs import all_ended
+    from dltune.cli import interrupts, tune_live, tune_tables
+    from dltune.documents.files import claim
+    from dltune.machine import topology
+    from dltune.settings.setting import Circumstances
+    from dltune.tune import saved
+    from dltune.tune.measured import Measured
+    from dltune.tune.result import section
+    from dltune.tune.search import Search
+    from dltune.tune.space import offer
+
+    if not job:
+        raise UsageError(
+            "no command to tune", remedy="give it after --: dltune tune -- python train.py"
+        )
+    if output and into:
+        raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")
+    target = into or output or Path("plan.json")
+    machine = topology.local()
+    existing = _existing(into, machine) if into else None
+    here = Circumstances(machine, job, dict(os.environ))
+    offered = offer(
+        here,
+        allow=allow,  # type: ignore[arg-type]
+        only=_names(only),
+        without=_names(without),
+        first=_advised(profile_path) if profile_path else (),
+    )
+    at = saved.beside(target)
+    if at.exists() and not (resume or overwrite):
+        raise UsageError(
+            f"{at} is the state of a search that did not come to its end",
+            remedy="pass --resume to take it up, or --overwrite to begin anew",
+        )
+    past = saved.taken_up(at, here, offered) if resume else None
+    before = past.spent if past else 0.0
+    if before >= budget:
+        raise UsageError(
+            f"the search has spent {written(before)} already, its budget is {written(budget)}",
+            remedy="give more, as in --budget " + written(before + budget),
+        )
+    partial: str | None = None
+    ended: interrupts.Ended | None = None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(interrupts.reported())
+        replace = overwrite or resume or into is not None
+        file = stack.enter_context(claim(target, overwrite=replace))
+        state = saved.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
+        view = stack.enter_context(tune_live.shown(job))
+        arena = Measured(
+            here,
+            budget=budget - before,
+            patience=wait,
+            verbose=verbose,
+            tensorflow=past.tensorflow if past else "",
+            tell=view.phase,
+        )
+        search = Search(
+            arena,
+            offered.options,
+            offered.recommended,
+            past=past.trials if past else (),
+            tell=view.progress,
+        )
+
+        def keep(trial: Trial) -> None:
+            view.trial(trial)
+            state.write(search.trials, budget - arena.left(), arena.tensorflow)
+
+        search.keep = keep
+        try:
+            with all_ended() as jobs:
+                jobs.enter_context(arena)
+                _run(search, arena, budget)
+        except interrupts.Ended as signalled:
+            if not search.trials:
+                click.echo("dltune: nothing was measured yet", err=True)
+                raise
+            ended, partial = signalled, "interrupted"
+        found = section(
+            search,
+            command=job,
+            untried=offered.untried,
+            seconds=budget - arena.left(),
+            partial=partial,
+        )
+        file.write(_plan(existing, found, here, arena.tensorflow))
+        if partial is None and not search.exhausted:
+            state.remove()
+    _show(found, as_json)
+    if explain:
+        for line in ("", *tune_tables.explain(found, search.trials)):
+            click.echo(line, err=as_json)
+    _show_next(target, at, found, job, unfinished=bool(partial) or search.exhausted)
+    if ended:
+        sys.exit(ended.exit_code)
+
+
+def _run(search: Search, arena: Measured, budget: float) -> None:
+    """Raises a DltuneError when the job cannot be measured, or not within the budget."""
+    from dltune.tune.search import BudgetTooSmallError, NothingToMeasureError
+
+    try:
+        search.run()
+    except NothingToMeasureError as error:
+        raise arena.error or UsageError(str(error)) from None
+    except BudgetTooSmallError as error:
+        raise UsageError(
+            f"a budget of {written(budget)} is too small for one trial of this job and the final "
+            "rounds",
+            remedy="give more, as in --budget " + written(60 * -(-(budget + error.needed) // 60)),
+        ) from None
+
+
+def _existing(into: Path, machine: Machine) -> Plan:
+    """Raises UsageError when it is for another machine."""
+    from dltune.documents import plan as documents
+    from dltune.run.enforce import require_machine
+
+    plan = documents.load(into)
+    require_machine(plan, machine)
+    if plan.threads is not None:
+        click.echo(
+            "dltune: the plan has a section on threads: where settings change the job's graph, "
+            "plan them again under the new settings (dltune profile --plan)",
+            err=True,
+        )
+    return plan
+
+
+def _plan(existing: Plan | None, found: SettingsPlan, here: Circumstances, tensorflow: str) -> Plan:
+    import msgspec
+
+    from dltune.documents.plan import bare
+
+    plan = existing or bare(here.machine, tensorflow=tensorflow)
+    return msgspec.structs.replace(plan, settings=found)
+
+
+def _advised(path: Path) -> list[str]:
+    """Names of settings that a profile speaks for."""
+    from dltune.analysis.advice import advise
+    from dltune.documents import profile as documents
+
+    advice = advise(documents.load(path))
+    return list(dict.fromkeys(name for one in advice for name in one.settings))
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def _show(found: SettingsPlan, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    from dltune.cli.tune_tables import show
+
+    show(found)
+
+
+def _show_next(
+    target: Path, state: Path, found: SettingsPlan, job: Sequence[str], *, unfinished: bool
+) -> None:
+    click.echo(f"written to {target}", err=True)
+    if found.chosen:
+        click.echo(f"next: dltune run --plan {target} -- {' '.join(job)}", err=True)
+    if unfinished:
+        click.echo(f"not all was tried; {state} lets --resume go on with more --budget", err=True)

@@ -1,0 +1,85 @@
+"""A search for settings while it goes on, on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.cli.tune_tables import one_trial
+from dltune.documents.tune import Trial
+from dltune.tune.candidate import told
+from dltune.tune.search import Progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# trials that are shown, the latest
+SHOWN = 8
+
+
+class View:
+    """What is shown; `refresh` is set while it is."""
+
+    def __init__(self) -> None:
+        self.refresh: Callable[[], None] = lambda: None
+        self._progress: Progress | None = None
+        self._phase = "starting the job as given"
+        self._trials: list[Trial] = []
+
+    def progress(self, progress: Progress) -> None:
+        self._progress = progress
+        self._phase = progress.phase
+        self.refresh()
+
+    def phase(self, text: str) -> None:
+        self._phase = text
+        self.refresh()
+
+    def trial(self, trial: Trial) -> None:
+        self._trials.append(trial)
+        if sys.stderr.isatty():
+            self.refresh()
+        else:
+            click.echo(f"dltune: {one_trial(trial)}", err=True)
+
+    def summary(self) -> str:
+        told_ = self._phase
+        if self._progress:
+            for candidate, ratios in self._progress.racing.items():
+                told_ += f"; {told(candidate)}: {_median(ratios)}, {len(ratios)} rounds"
+            told_ += f"; about {max(self._progress.left, 0):.0f} s left"
+        return told_
+
+    def tables(self) -> Sequence[Table]:
+        from rich.table import Table
+
+        racing = Table("racing", "rounds", "of the time", title=f"best: {self._best()}")
+        for candidate, ratios in self._progress.racing.items() if self._progress else ():
+            racing.add_row(told(candidate), str(len(ratios)), _median(ratios))
+        done = Table("tried", "verdict", "of the time", title="trials")
+        for trial in self._trials[-SHOWN:]:
+            done.add_row(told(trial.candidate), trial.verdict, _median(trial.ratios))
+        return [racing, done] if self._trials else [racing]
+
+    def _best(self) -> str:
+        return told(self._progress.incumbent) if self._progress else "the job as given"
+
+
+@contextlib.contextmanager
+def shown(command: Sequence[str]) -> Iterator[View]:
+    """The view for the time of a block."""
+    from dltune.cli.live import live
+
+    view = View()
+    with live(f"tuning {' '.join(command)}", view.summary, view.tables) as refresh:
+        view.refresh = refresh
+        yield view
+
+
+def _median(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.3f}" if ratios else "-"

@@ -1,0 +1,92 @@
+"""What a search has found, as a plan tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dltune.documents.plan_settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
+from dltune.documents.tune import Trial
+from dltune.tune.candidate import AS_GIVEN, added, furthest
+from dltune.tune.search import Final, Search
+from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
+
+UNCONFIRMED = "the final rounds did not confirm it, so the job stays as it was given"
+
+
+def section(
+    search: Search,
+    *,
+    command: Sequence[str],
+    untried: Sequence[Untried],
+    seconds: float,
+    partial: str | None,
+) -> SettingsPlan:
+    """`untried` before the search began; `partial`: why it ended before its end."""
+    kinds = {option.choice: option.kind for option in search.options}
+    effects = [_effect(trial, kinds) for trial in search.trials]
+    final = search.final
+    if final and not final.held:
+        effects.append(_unconfirmed(search, final, kinds))
+    return SettingsPlan(
+        command=tuple(command),
+        chosen=search.chosen,
+        kind=furthest(kinds[choice] for choice in search.chosen),
+        whole=measured(final.whole, FINAL_CONFIDENCE) if final and final.held else None,
+        recommended=_recommended(search),
+        effects=tuple(effects),
+        untried=(*untried, *_left(search, partial)),
+        seconds=seconds,
+        partial=partial,
+    )
+
+
+def _effect(trial: Trial, kinds: Mapping[Choice, Kind]) -> Effect:
+    """A trial of something added, or, seen from the other side, of something removed."""
+    more = added(trial.candidate, trial.against)
+    if more:
+        found, beside, verdict = measured(trial.ratios), trial.against, trial.verdict
+    else:
+        more, beside = added(trial.against, trial.candidate), trial.candidate
+        found = measured([1 / ratio for ratio in trial.ratios])
+        turned = {"helps": "hurts", "hurts": "helps"}
+        verdict = turned.get(trial.verdict, trial.verdict)  # type: ignore[assignment]
+    kind = furthest(kinds[choice] for choice in more)
+    return Effect(more, beside, kind, verdict, found, trial.why)
+
+
+def _unconfirmed(search: Search, final: Final, kinds: Mapping[Choice, Kind]) -> Effect:
+    return Effect(
+        choices=search.incumbent,
+        beside=AS_GIVEN,
+        kind=furthest(kinds[choice] for choice in search.incumbent),
+        verdict=verdict_of(final.whole, FINAL_CONFIDENCE),
+        measured=measured(final.whole, FINAL_CONFIDENCE),
+        why=UNCONFIRMED,
+    )
+
+
+def _recommended(search: Search) -> Measured | None:
+    """The chosen set over TensorFlow's recommendation."""
+    if search.chosen == search.recommended:
+        return None
+    if search.chosen == AS_GIVEN:
+        for trial in search.trials:
+            if trial.candidate == search.recommended and trial.against == AS_GIVEN:
+                found = measured(trial.ratios)
+                return inverse(found) if found else None
+        return None
+    return measured(search.final.recommended, FINAL_CONFIDENCE) if search.final else None
+
+
+def _left(search: Search, partial: str | None) -> Iterator[Untried]:
+    idle = {
+        choice.setting
+        for trial in search.trials
+        if trial.verdict == "no effect"
+        for choice in added(trial.candidate, trial.against)
+    }
+    why = partial or "the budget was spent"
+    for option in search.untried():
+        name = option.choice.setting
+        reason = "another value had nothing to act on" if name in idle else why
+        yield Untried(name, option.choice.value, reason)

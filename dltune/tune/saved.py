@@ -1,0 +1,78 @@
+"""The search's state beside the plan, so that it can be taken up again."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+from dltune import __version__
+from dltune.documents import tune
+from dltune.documents.files import Output
+from dltune.documents.plan_settings import Choice
+from dltune.documents.tune import Trial, Tune
+from dltune.errors import UsageError
+from dltune.settings.setting import Circumstances
+from dltune.tune.space import Offer
+
+
+def beside(plan: Path) -> Path:
+    """The state's file for a plan's file: plan.tune.json for plan.json."""
+    return plan.with_name(f"{plan.name.split('.')[0]}.tune.json")
+
+
+def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
+    """The state of an earlier search on this job and this machine.
+
+    Raises UsageError when there is none, and when it is of another job, machine or space.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"there is no search to take up: {path} does not exist",
+            remedy="leave --resume out; the state is written beside the plan after each trial",
+        )
+    state = tune.load(path)
+    for what, was, now in (
+        ("job", " ".join(state.command), " ".join(here.command)),
+        ("machine", state.machine, here.machine.fingerprint),
+        ("choices", _told(state.options), _told([o.choice for o in offer.options])),
+    ):
+        if was != now:
+            raise UsageError(
+                f"{path} is the state of a search with another {what}: {was}; now {now}",
+                remedy="give the same command and options, or leave --resume out",
+            )
+    return state
+
+
+class State:
+    """Written after each trial."""
+
+    def __init__(self, file: Output, here: Circumstances, offer: Offer) -> None:
+        self._file = file
+        self._here = here
+        self._options = tuple(option.choice for option in offer.options)
+
+    def write(self, trials: Sequence[Trial], spent: float, tensorflow: str) -> None:
+        """Raises UsageError when it cannot be written."""
+        self._file.write(
+            Tune(
+                schema=tune.SCHEMA,
+                created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                dltune=__version__,
+                command=self._here.command,
+                machine=self._here.machine.fingerprint,
+                tensorflow=tensorflow,
+                options=self._options,
+                spent=spent,
+                trials=tuple(trials),
+            )
+        )
+
+    def remove(self) -> None:
+        """Of a search that has come to its end there is nothing to take up."""
+        self._file.path.unlink(missing_ok=True)
+
+
+def _told(choices: Sequence[Choice]) -> str:
+    return ", ".join(f"{choice.setting}={choice.value}" for choice in choices)

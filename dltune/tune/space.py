@@ -1,0 +1,88 @@
+"""What of the space of settings is tried on this job, in which order, and what is not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.plan_settings import Choice, Kind, Untried
+from dltune.errors import UsageError
+from dltune.plan import uniform
+from dltune.settings.applied import set_by_user
+from dltune.settings.setting import Circumstances, Setting
+from dltune.settings.space import SPACE, by_name
+from dltune.tune.candidate import KINDS, Candidate, Option
+
+_THREADS = "threads"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`options` in the order in which they are tried; `recommended`: TensorFlow's recommendation of
+    threads as a candidate (None: it is not among them)."""
+
+    options: tuple[Option, ...]
+    untried: tuple[Untried, ...]
+    recommended: Candidate | None
+
+
+def offer(
+    here: Circumstances,
+    *,
+    allow: Kind,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    first: Sequence[str] = (),
+) -> Offer:
+    """`allow`: the furthest that a setting may go; `only` (empty: all) and `without` name settings,
+    `first` those that are tried before the others, in this order.
+
+    Raises UsageError when a name is none of a setting, and when nothing is left to try.
+    """
+    for name in (*only, *without):
+        by_name(name)
+    options: list[Option] = []
+    untried: list[Untried] = []
+    for setting in sorted(SPACE, key=lambda s: first.index(s.name) if s.name in first else 1 << 30):
+        if why := _unfit(setting, here, allow, only, without):
+            untried.append(Untried(setting.name, None, why))
+            continue
+        default = setting.default(here)
+        for value in setting.values(here):
+            if value == default:
+                untried.append(Untried(setting.name, value, "it is TensorFlow's own default here"))
+            else:
+                choice = Choice(setting.name, value)
+                options.append(Option(choice, setting.kind, frozenset(setting.joins)))
+    if not options:
+        reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)
+        raise UsageError(
+            f"there is nothing to try on this job{reasons}",
+            remedy="name other settings with --only, or allow more with --allow",
+        )
+    return Offer(tuple(options), tuple(untried), _recommended(here, options))
+
+
+def _recommended(here: Circumstances, options: Sequence[Option]) -> Candidate | None:
+    pair = uniform.recommended(here.machine)
+    choice = Choice(_THREADS, f"{pair.intra}x{pair.inter}")
+    return (choice,) if any(option.choice == choice for option in options) else None
+
+
+def _unfit(
+    setting: Setting,
+    here: Circumstances,
+    allow: Kind,
+    only: Collection[str],
+    without: Collection[str],
+) -> str | None:
+    """Why nothing of a setting is tried; None: it is."""
+    if (only and setting.name not in only) or setting.name in without:
+        return "it was left out"
+    if why := setting.unfit(here):
+        return why
+    if users := set_by_user(setting, here):
+        return f"it is set already ({users})"
+    if KINDS.index(setting.kind) > KINDS.index(allow):
+        return f"it is {setting.kind}, which --allow {setting.kind} lets it be"
+    return None
