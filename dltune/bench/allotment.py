@@ -32,14 +32,15 @@ def first_turn(
     seconds: float,
     least: int = LEAST_STEPS,
     idle: Callable[[], None] = lambda: None,
+    first: int = FIRST_EXECUTIONS,
 ) -> Allotment | None:
     """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
     steps that count. None when its main step graph runs too seldom among its `graphs` to be timed.
-    `idle` as in `Turnstile.take`.
+    `idle` as in `Turnstile.take`; `first`: executions of each graph to begin with.
 
     Raises JobEndedError when the job ends first.
     """
-    executions = FIRST_EXECUTIONS * graphs
+    executions = first * graphs
     for _ in range(FIRST_TURNS):
         taken = turnstile.take(executions, idle)
         if taken.steps[WARM_UP:] and taken.per_step:

@@ -1,75 +1,91 @@
 """Which graphs are the steps of a job, found again under settings that change the graphs.
 
 A setting may fuse ops, have XLA compile them, or let one execution run several steps, so a step's
-signature tells nothing of it under another setting. The name of the function that was traced stays.
+signature tells nothing of it under another setting. What the script calls its layers and variables
+stays: the graph with most of the step's nodes, by name, is the step.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dltune.job.messages import Graph
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 
-_TRACED = re.compile(r"^(?:__inference_)?(.*?)(?:_\d+)*$")
-# executions after which a step of a known name is taken for it: the first ones warm up
+# executions after which a graph like a known step is taken for it: the first ones warm up
 LEAST_RUNS = 3
 # so many more are waited for when another graph of the step has not come yet
 PATIENT_RUNS = 12
+# of the names of the smaller graph, that are in the other one too
+LIKE = 0.3
 
 
 @dataclass(frozen=True)
 class StepGraphs:
-    """Graphs of one process, by signature, and the names of their functions; the main one first."""
+    """Graphs of one process, the main one first: by signature, and the names of their nodes."""
 
     pid: int
     signatures: tuple[str, ...]
-    names: tuple[str, ...]
+    nodes: tuple[frozenset[str], ...]
 
 
 class StepFinder:
     """Looks for the steps in what the processes of a job have told so far.
 
-    `known`: the functions' names, from the same job under other settings; empty: not known.
+    `known`: the names of the steps' nodes, from the same job under other settings (`nodes`).
     """
 
-    def __init__(self, records: Mapping[int, Record], known: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, records: Mapping[int, Record], known: tuple[frozenset[str], ...] = ()
+    ) -> None:
         self._records = records
         self._known = known
         self._discovery = Discovery(records, xla=True)
+        self._names: dict[tuple[int, int], frozenset[str]] = {}
 
     def find(self) -> StepGraphs | None:
         """The steps, once they have run often enough; None until then."""
         for pid, record in self._records.items() if self._known else ():
-            if found := self._by_name(pid, record):
+            if found := self._like_known(pid, record):
                 return found
         steps = self._discovery.find()
         if steps is None:
             return None
         graphs = [self._records[steps.pid].graphs[graph] for graph in steps.targets]
-        return StepGraphs(
-            pid=steps.pid,
-            signatures=tuple(dict.fromkeys(graph.signature for graph in graphs)),
-            names=tuple(dict.fromkeys(filter(None, (traced(graph.name) for graph in graphs)))),
-        )
+        return _graphs(steps.pid, graphs)
 
-    def _by_name(self, pid: int, record: Record) -> StepGraphs | None:
-        """The graphs of the known names, the one that runs most often of each."""
-        runs: dict[str, tuple[int, str]] = {}
-        for graph, count in record.runs.items():
-            name = traced(record.graphs[graph].name)
-            runs[name] = max(runs.get(name, (0, "")), (count, record.graphs[graph].signature))
-        main = runs.get(self._known[0], (0, ""))[0]
-        missing = [name for name in self._known if runs.get(name, (0, ""))[0] < LEAST_RUNS]
-        if main < LEAST_RUNS or (missing and main < PATIENT_RUNS):
+    def _like_known(self, pid: int, record: Record) -> StepGraphs | None:
+        """The graphs that are most like the known ones."""
+        found: list[Graph] = []
+        for known in self._known:
+            likeness, graph = max(self._likely(pid, record, known), default=(0.0, 0))
+            if likeness >= LIKE and record.graphs[graph] not in found:
+                found.append(record.graphs[graph])
+            elif not found:
+                return None
+        if len(found) < len(self._known) and record.runs[found[0].id] < PATIENT_RUNS:
             return None
-        there = [name for name in self._known if name not in missing]
-        return StepGraphs(pid, tuple(dict.fromkeys(runs[n][1] for n in there)), self._known)
+        return _graphs(pid, found)
+
+    def _likely(
+        self, pid: int, record: Record, known: frozenset[str]
+    ) -> Iterator[tuple[float, int]]:
+        """How much each graph that repeats and trains, or is XLA's, is like a known one."""
+        for graph, runs in record.runs.items():
+            if runs < LEAST_RUNS or not (record.trains(graph) or record.graphs[graph].xla):
+                continue
+            names = self._names.setdefault((pid, graph), _names(record.graphs[graph]))
+            yield len(names & known) / max(min(len(names), len(known)), 1), graph
 
 
-def traced(name: str) -> str:
-    """A function's name without the number that tells one trace of it from another."""
-    found = _TRACED.match(name)
-    return found[1] if found else name
+def _graphs(pid: int, graphs: list[Graph]) -> StepGraphs:
+    by_signature: dict[str, frozenset[str]] = {}
+    for graph in graphs:
+        by_signature.setdefault(graph.signature, _names(graph))
+    return StepGraphs(pid, tuple(by_signature), tuple(by_signature.values()))
+
+
+def _names(graph: Graph) -> frozenset[str]:
+    return frozenset(node[0] for node in graph.nodes)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.bench import usage
-from dltune.bench.allotment import WARM_UP, Allotment, first_turn
+from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_turn
 from dltune.bench.jobs import last_lines
 from dltune.bench.turnstile import BRIEFLY, JobEndedError
 from dltune.errors import DltuneError, JobFailed, UsageError
@@ -91,7 +91,7 @@ class Measured:
         self._patience = patience
         self._verbose = verbose
         self._tell = tell
-        self._known: tuple[str, ...] = ()
+        self._known: tuple[frozenset[str], ...] = ()
         self._first_start: float | None = None  # seconds that the job as given took to its steps
         self._largest = 0
         self._number = 0
@@ -162,7 +162,7 @@ class Measured:
             if self._first_start is None:
                 assert tried.steps is not None
                 self._first_start = time.monotonic() - began
-                self._known = tried.steps.names
+                self._known = tried.steps.nodes
                 self._require_tensorflow(tried.version)
             self._largest = max(self._largest, used_bytes(job.pid))
             return _Stand(tried, allotment, log, stack.pop_all())
@@ -215,7 +215,8 @@ class Measured:
     def _allotment(self, tried: Tried, candidate: Candidate, log: Path) -> Allotment:
         """Raises _RefusedError and JobEndedError."""
         idle = self._patient(tried, candidate, log, self._patience)
-        found = first_turn(tried, tried.graphs, TURN_SECONDS, SHORT_STEPS, idle)
+        first = max(WARM_UP + 1, FIRST_EXECUTIONS // tried.per_execution)
+        found = first_turn(tried, tried.graphs, TURN_SECONDS, SHORT_STEPS, idle, first)
         if found is None:
             why = "its main step graph runs too seldom among the others to be timed"
             raise self._refused(candidate, UsageError(why), log)

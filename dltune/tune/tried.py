@@ -23,12 +23,13 @@ class Tried(Turnstile):
     """Of several ranks one leads, the first whose steps are found: the others wait for it in their
     collectives, so it alone stands at the turnstile."""
 
-    def __init__(self, applied: Applied, here: Circumstances, known: tuple[str, ...]) -> None:
-        """`known`: names of the functions that are the job's steps, empty where not yet known."""
+    def __init__(
+        self, applied: Applied, here: Circumstances, known: tuple[frozenset[str], ...]
+    ) -> None:
+        """`known`: names of the steps' nodes in another run of the job (`StepGraphs.nodes`)."""
         super().__init__(())
         self.applied = applied
         self.steps: StepGraphs | None = None
-        self.per_execution = 1  # steps that one execution runs
         self._here = here
         self._settings = Settings(applied, here.machine)
         self._finder = StepFinder(self.seen.records, known)
@@ -51,6 +52,11 @@ class Tried(Turnstile):
     def graphs(self) -> int:
         """How many graphs the steps are."""
         return len(self._signatures)
+
+    @property
+    def per_execution(self) -> int:
+        """Steps that one execution runs."""
+        return self._settings.steps
 
     def idle_choice(self) -> tuple[Choice, str] | None:
         """A choice that there was nothing to act on for in the process that leads, and why."""
@@ -80,7 +86,6 @@ class Tried(Turnstile):
         message, process = event.message, event.process
         if isinstance(message, messages.Setting):
             self._acted[message.pid, message.setting] = message
-            self.per_execution = max(self.per_execution, message.steps)
         super()._hear(event)
         if process is None or self.steps is not None:
             return
