@@ -25,9 +25,9 @@ from dltune.settings.space.training import BATCH_NORM, STEPS_PER_EXECUTION
 SPACE: tuple[Setting, ...] = (
     BATCH_NORM,
     THREADS,
-    ALLOCATOR,
     ONEDNN,
     ONEDNN_PRIMITIVES,
+    ALLOCATOR,
     INPUT_PREFETCH,
     INPUT_THREADS,
     STEPS_PER_EXECUTION,
