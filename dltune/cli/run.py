@@ -207,9 +207,14 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
 
 
 def _show_settings(around: Applied, say: Callable[[str], None]) -> None:
-    if around.choices:
-        chosen = ", ".join(f"{choice.setting}={choice.value}" for choice in around.choices)
-        say(f"settings: {chosen}")
+    from dltune.settings.space import by_name
+
+    told = {choice: f"{choice.setting}={choice.value}" for choice in around.choices}
+    if told:
+        say(f"settings: {', '.join(told.values())}")
+    lossy = [told[choice] for choice in told if by_name(choice.setting).kind == "lossy"]
+    if lossy:
+        say(f"lossy, which changes what the job computes: {', '.join(lossy)}")
     for sentence in around.left:
         say(f"setting not applied: {sentence}")
 

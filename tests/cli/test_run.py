@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.documents.plan import (
+    SCHEMA,
+    Candidate,
+    OpPlan,
+    Plan,
+    Prediction,
+    Threads,
+    Uniform,
+    bare,
+)
+from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.machine import topology
 
 
@@ -58,3 +69,37 @@ def test_a_dry_run_says_what_happens_to_each_op(tmp_path: Path, corun: bool) -> 
     assert told["Small"] == "- left alone, below 1e-05 s"
     assert told["Named"] == "1 0"
     assert told["Elsewhere"] == "- left alone, its cores are not here"
+
+
+def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:
+    machine = topology.local()
+    choices = (
+        Choice("onednn", "on"),
+        Choice("precision", "mixed_bfloat16"),
+        Choice("onednn_caller", "works"),
+        Choice("affinity", "by-rank"),
+    )
+    section = SettingsPlan(("python", "x.py"), choices, "lossy", None, None, (), (), 1.0, None)
+    path = tmp_path / "plan.json"
+    made = msgspec.structs.replace(bare(machine), settings=section)
+    path.write_bytes(msgspec.json.encode(made))
+
+    def dry_run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "dltune", "run", "--plan", path, "--dry-run", *options],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
+        )
+
+    refused = dry_run()
+    assert refused.returncode == 2
+    assert "affinity=by-rank" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    told = dry_run("--partial")
+    assert told.returncode == 0, told.stderr
+    assert "settings: precision=mixed_bfloat16, onednn_caller=works" in told.stdout
+    assert "lossy, which changes what the job computes: precision" in told.stdout
+    assert "onednn=on: it is set already (TF_ENABLE_ONEDNN_OPTS=0 in the env" in told.stdout
+    assert "affinity=by-rank" in told.stdout
