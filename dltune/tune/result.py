@@ -9,6 +9,7 @@ from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, added, furthest
 from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
+from dltune.tune.wanted import idle
 
 UNCONFIRMED = "the final rounds did not confirm it, so the job stays as it was given"
 
@@ -79,14 +80,9 @@ def _recommended(search: Search) -> Measured | None:
 
 
 def _left(search: Search, partial: str | None) -> Iterator[Untried]:
-    idle = {
-        choice.setting
-        for trial in search.trials
-        if trial.verdict == "no effect"
-        for choice in added(trial.candidate, trial.against)
-    }
+    none = idle(search.trials)
     why = partial or "the budget was spent"
     for option in search.untried():
         name = option.choice.setting
-        reason = "another value had nothing to act on" if name in idle else why
+        reason = "another value had nothing to act on" if name in none else why
         yield Untried(name, option.choice.value, reason)

@@ -31,7 +31,7 @@ from dltune.tune import verdict
 from dltune.tune.arena import Arena, Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added, told
 from dltune.tune.ring import Ring
-from dltune.tune.wanted import ratio, tried, wanted
+from dltune.tune.wanted import idle, ratio, tried, wanted
 
 # candidates that race at once, beside the incumbent
 BATCH = 3
@@ -202,6 +202,8 @@ class Search:
                 self._ring.drop(candidate)
 
         for candidate in (against, *batch):
+            if idle(done).intersection(choice.setting for choice in candidate):
+                continue  # another value of it has just shown that
             self._tell(f"starting {told(candidate)}", racing)
             refused = self._ring.stand(candidate, (against, *batch))
             if refused and candidate == against:

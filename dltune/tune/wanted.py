@@ -40,6 +40,16 @@ def tried(trials: Sequence[Trial]) -> set[Choice]:
     }
 
 
+def idle(trials: Sequence[Trial]) -> set[str]:
+    """Settings that have nothing to act on in the job, whatever their value."""
+    return {
+        choice.setting
+        for trial in trials
+        if trial.verdict == "no effect"
+        for choice in added(trial.candidate, trial.against)
+    }
+
+
 def ratio(trial: Trial) -> float:
     """The median of its rounds."""
     return statistics.median(trial.ratios)
@@ -59,17 +69,11 @@ def _singles(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
 ) -> Iterator[Candidate]:
     """Each setting's first value, or its further ones, unless it had nothing to act on."""
-    past = tried(trials)
-    idle = {
-        choice.setting
-        for trial in trials
-        if trial.verdict == "no effect"
-        for choice in added(trial.candidate, trial.against)
-    }
+    past, none = tried(trials), idle(trials)
     seen: set[str] = set()
     for option in options:
         name = option.choice.setting
-        if (name not in seen) == first and option.choice not in past and name not in idle:
+        if (name not in seen) == first and option.choice not in past and name not in none:
             yield beside(incumbent, option.choice)
         seen.add(name)
 
