@@ -154,7 +154,7 @@ def _spreads(a: float, b: float) -> str:
 
 def _short(text: str) -> str:
     """As it can be seen on a terminal, which control characters of a name must not steer."""
-    from dltune.report.markup import visible
+    from dltune.visible import visible
 
     seen = visible(text)
     return seen if len(seen) <= WIDTH else f"{seen[: WIDTH - 1]}…"

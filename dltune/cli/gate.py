@@ -163,7 +163,7 @@ def record_command(
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
     from dltune import statistics
     from dltune.gate import figures
-    from dltune.gate.text import visible
+    from dltune.visible import visible
 
     for one in baseline.measured:
         middle = figures.quantity(statistics.median(one.values), one.unit)
@@ -361,7 +361,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
     if found.passed:
         return
     from dltune.gate import figures
-    from dltune.gate.text import visible
+    from dltune.visible import visible
 
     bad = [v for v in found.verdicts if v.outcome == found.outcome]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
@@ -370,7 +370,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
 def _show(found: Result) -> None:
     from dltune.cli.tables import table
     from dltune.gate import figures
-    from dltune.gate.text import visible
+    from dltune.visible import visible
 
     table(
         f"{visible(found.head.name)} against {visible(found.base.name)}, "

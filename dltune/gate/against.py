@@ -13,8 +13,8 @@ from dltune.errors import UsageError
 from dltune.gate import metrics, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import Measurement
-from dltune.gate.text import visible
 from dltune.gate.verdict import Sample, judge
+from dltune.visible import visible
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from dltune.documents.gate import Outcome, Result, Verdict
 from dltune.gate import figures
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 GITHUB: dict[Outcome, str] = {"fail": "error", "undecided": "warning", "pass": "notice"}
 GITLAB: dict[Outcome, str] = {"fail": "major", "undecided": "info"}

@@ -25,7 +25,7 @@ from typing import Literal
 
 from dltune.errors import UsageError
 from dltune.gate import metrics
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 Timed = Literal["auto", "steps", "whole"]
 Undecided = Literal["pass", "fail"]

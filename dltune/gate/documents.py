@@ -11,7 +11,7 @@ from dltune.documents import files
 from dltune.documents import plan as plan_document
 from dltune.errors import UsageError
 from dltune.gate.config import Limit
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 REPORTS = {"io_amplification": "an I/O report", "background_share": "a Horovod report"}
 

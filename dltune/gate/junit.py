@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 from dltune.documents.gate import Result
 from dltune.gate import figures
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 
 def render(result: Result) -> bytes:

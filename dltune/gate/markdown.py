@@ -6,7 +6,7 @@ import shlex
 
 from dltune.documents.gate import Result
 from dltune.gate import figures
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 HEADS = {
     "pass": "✅ performance limits hold",

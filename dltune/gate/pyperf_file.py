@@ -11,7 +11,7 @@ from dltune import statistics
 from dltune.documents import files
 from dltune.errors import UsageError
 from dltune.gate.metrics import BENCHMARK
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 
 class _Metadata(msgspec.Struct):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 LAST_LINES = 15
 LAST_BYTES = 1 << 16

@@ -10,8 +10,8 @@ from pathlib import Path
 from dltune.errors import UsageError
 from dltune.gate import worktrees
 from dltune.gate.side import Side
-from dltune.gate.text import visible
 from dltune.gate.worktrees import Checkout, Repository
+from dltune.visible import visible
 
 # a project's packages stand in its top folder or here
 SOURCE = "src"

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from dltune.gate import figures
 from dltune.gate.history import Entry, Point
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 150, 90, 20, 30, 24
 MOST_GATES = 120

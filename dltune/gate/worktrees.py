@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 PREFIX = "dltune-gate-"
 LOCK = ".alive"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import html
 
+from dltune.visible import visible
+
 # characters of a text that are shown at most, and of a name
 LONGEST = 4000
 NAME = 240
@@ -24,30 +26,16 @@ class Markup(str):
 _VOID = frozenset({"br", "hr", "input", "meta", "link", "img"})
 
 
-def visible(text: str, longest: int = LONGEST) -> str:
-    """`text` in characters that can be seen and written in order, at most `longest` of them."""
-    if len(text) > longest:
-        head = longest * 2 // 3
-        text = f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
 def short(name: str) -> str:
     """A name as it is shown in tables and titles."""
     return visible(name, NAME)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def escaped(value: object) -> Markup:
     """As HTML: markup as it is, all else as text."""
     if isinstance(value, Markup):
         return value
-    return Markup(html.escape(visible(str(value))))
+    return Markup(html.escape(visible(str(value), LONGEST)))
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:

@@ -20,11 +20,11 @@ from typing import Any
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 from dltune.report.execution import Execution, executions
-from dltune.report.markup import visible
 from dltune.report.memory import live_bytes
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context
 from dltune.report.timeline import Slice, Timeline, corunning
+from dltune.visible import visible
 
 KIND = "dltune.profile"
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments

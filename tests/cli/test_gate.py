@@ -10,21 +10,13 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from repository import git
 
 from dltune.documents import gate as doc
 from dltune.gate import history
 
 QUICK = "budget = 20\nconfidence = 0.5\nmetrics.page_faults = { ratio = 1.5 }\n"
 TOUCH = "x = bytearray(20000 * 4096)\nfor i in range(20000): x[i * 4096] = 1\n"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
 
 
 def commit(project: Path, message: str, **files: str) -> None:

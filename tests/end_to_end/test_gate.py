@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from repository import git
 
 from dltune.documents import gate as doc
 
@@ -30,15 +31,6 @@ context_switches = { at_most = 1e9 }
 page_faults = { at_most = 1e9 }
 """
 SLOW = "        time.sleep(0.1)\n        record(train_step(*batch))\n"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import repository
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -19,12 +19,7 @@ def git(tmp_path: Path) -> Callable[..., str]:
     top.mkdir()
 
     def run(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", top, *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
+        return repository.git(top, *arguments)
 
     run("init", "-q", "-b", "main")
     return run

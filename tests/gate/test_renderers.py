@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dltune.documents import gate as doc
 from dltune.gate import annotations, figures, history, junit, markdown, trend
-from dltune.gate.text import visible
+from dltune.visible import visible
 
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTILE)
 

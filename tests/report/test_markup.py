@@ -8,22 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import parsed
 
-from dltune.report.markup import LONGEST, Markup, data, escaped, short, tag, visible
+from dltune.report.markup import LONGEST, Markup, data, escaped, short, tag
+from dltune.visible import visible
 
 
 @given(st.text(max_size=300))
 def test_text_never_becomes_an_element(text: str) -> None:
     page = parsed(tag("p", text, title=text, data_x=text).encode())
+    shown = visible(text, LONGEST)
     assert [element.name for element in page.elements] == ["p"]
-    assert page.elements[0].text == visible(text)
-    assert page.elements[0].attributes == {"title": visible(text), "data-x": visible(text)}
+    assert page.elements[0].text == shown
+    assert page.elements[0].attributes == {
+        "title": visible(text, LONGEST),
+        "data-x": visible(text, LONGEST),
+    }
 
 
 @given(st.text(max_size=300))
 def test_what_cannot_be_seen_is_written_out(text: str) -> None:
-    seen = visible(text)
+    seen = visible(text, LONGEST)
     assert seen.isprintable()
-    assert visible(seen) == seen
+    assert visible(seen, LONGEST) == seen
 
 
 def test_direction_marks_and_control_characters() -> None:

@@ -16,9 +16,10 @@ from dltune.report.charts.bars import legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
 from dltune.report.execution import Execution
-from dltune.report.markup import Markup, data, joined, short, tag, visible
+from dltune.report.markup import Markup, data, joined, short, tag
 from dltune.report.table import table
 from dltune.report.timeline import Timeline, corunning, mean_corunning
+from dltune.visible import visible
 
 COLOURS = 8  # op types that have a colour of their own
 NAME = 100  # characters of a node's name
