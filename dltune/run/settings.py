@@ -55,7 +55,8 @@ class Settings:
         """The reply to an interpreter's start: the settings, and what `own` tells it of the plan's
         other sections, which go before. Without these, the plugin is there for threads alone."""
         means = self.applied.means
-        others = own(python) if own else {"plugin": means.uniform is not None}
+        alone: dict[str, object] = {"plugin": means.uniform is not None}
+        others = own(python) if own else alone
         if not self.applied.choices:
             return others
         reply: dict[str, object] = {
