@@ -54,7 +54,8 @@ class Setting:
     the job's results, `source` where it is known from. `joins`: names of settings with which it
     interacts, so that they are tried together. `users`: how the user has set it himself, as a
     sentence, beyond the variables that its means name (None: he has not). `default`: the value
-    that is in force when nobody sets it, where that is one of the values.
+    that is in force when nobody sets it, where that is one of the values. `untried`: values that
+    cannot be had here, and why.
     """
 
     name: str
@@ -67,3 +68,4 @@ class Setting:
     joins: tuple[str, ...] = ()
     users: Callable[[Circumstances], str | None] = lambda _: None
     default: Callable[[Circumstances], str | None] = lambda _: None
+    untried: Callable[[Circumstances], Mapping[str, str]] = lambda _: {}

@@ -47,6 +47,9 @@ def offer(
         if why := _unfit(setting, here, allow, only, without):
             untried.append(Untried(setting.name, None, why))
             continue
+        untried += [
+            Untried(setting.name, value, why) for value, why in setting.untried(here).items()
+        ]
         default = setting.default(here)
         for value in setting.values(here):
             if value == default:

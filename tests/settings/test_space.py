@@ -15,7 +15,6 @@ from dltune.machine import allocators, cpuflags, pages
 from dltune.settings.applied import command, environment, means_of, set_by_user
 from dltune.settings.setting import Circumstances, Means
 from dltune.settings.space import SPACE, by_name
-from dltune.settings.space import allocator as of_allocator
 
 PLAIN = Machine(SCHEMA, "plain", tuple(Core((i,), 0, 0, 0) for i in range(4)))
 SMT = Machine(SCHEMA, "smt", tuple(Core((i, i + 4), 0, 0, 0) for i in range(4)))
@@ -149,7 +148,7 @@ def test_what_of_glibc_can_be_tuned_depends_on_the_system(monkeypatch, version, 
     monkeypatch.setattr(allocators, "find", lambda *_: None)
     monkeypatch.setattr(pages, "mode", lambda: mode)
     assert set(by_name("allocator").values(here())) == values
-    untried = of_allocator.untried(here())
+    untried = by_name("allocator").untried(here())
     assert "not installed" in untried["tcmalloc"]
     assert not values & set(untried)
 

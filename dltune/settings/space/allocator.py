@@ -80,8 +80,7 @@ def _users(here: Circumstances) -> str | None:
     return f"{named[0]}={here.environment[named[0]]}" if named else None
 
 
-def untried(here: Circumstances) -> dict[str, str]:
-    """Values that are not tried here, and why."""
+def _untried(here: Circumstances) -> dict[str, str]:
     found = {value: _why_not(value, here) for value in _VALUES}
     return {value: why for value, why in found.items() if why is not None}
 
@@ -97,4 +96,5 @@ ALLOCATOR = Setting(
     means=_means,
     joins=("onednn_primitives",),
     users=_users,
+    untried=_untried,
 )
