@@ -2,7 +2,7 @@
 
 A setting may fuse ops, have XLA compile them, or let one execution run several steps, so a step's
 signature tells nothing of it under another setting. What the script calls its layers and variables
-stays: the graph with most of the step's nodes, by name, is the step.
+stays: the graph with the most of the step's nodes, by name, is the step.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class StepFinder:
         """The graphs that are most like the known ones."""
         found: list[Graph] = []
         for known in self._known:
-            likeness, graph = max(self._likely(pid, record, known), default=(0.0, 0))
-            if likeness >= LIKE and record.graphs[graph] not in found:
+            _, graph = max(self._likely(pid, record, known), default=(0, None))
+            if graph is not None and record.graphs[graph] not in found:
                 found.append(record.graphs[graph])
             elif not found:
                 return None
@@ -69,15 +69,16 @@ class StepFinder:
             return None
         return _graphs(pid, found)
 
-    def _likely(
-        self, pid: int, record: Record, known: frozenset[str]
-    ) -> Iterator[tuple[float, int]]:
-        """How much each graph that repeats and trains, or is XLA's, is like a known one."""
+    def _likely(self, pid: int, record: Record, known: frozenset[str]) -> Iterator[tuple[int, int]]:
+        """Graphs that repeat and train, or are XLA's, and are like a known one: the number of names
+        that they share with it, and which they are."""
         for graph, runs in record.runs.items():
             if runs < LEAST_RUNS or not (record.trains(graph) or record.graphs[graph].xla):
                 continue
             names = self._names.setdefault((pid, graph), _names(record.graphs[graph]))
-            yield len(names & known) / max(min(len(names), len(known)), 1), graph
+            shared = len(names & known)
+            if shared >= LIKE * min(len(names), len(known)):
+                yield shared, graph
 
 
 def _graphs(pid: int, graphs: list[Graph]) -> StepGraphs:

@@ -33,13 +33,13 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
         )
     state = tune.load(path)
     for what, was, now in (
-        ("job", " ".join(state.command), " ".join(here.command)),
-        ("machine", state.machine, here.machine.fingerprint),
-        ("choices", _told(state.options), _told([o.choice for o in offer.options])),
+        ("another job", " ".join(state.command), " ".join(here.command)),
+        ("another machine", state.machine, here.machine.fingerprint),
+        ("other choices", _told(state.options), _told([o.choice for o in offer.options])),
     ):
         if was != now:
             raise UsageError(
-                f"{path} is the state of a search with another {what}: {was}; now {now}",
+                f"{path} is the state of a search with {what}: {was}; now {now}",
                 remedy="give the same command and options, or leave --resume out",
             )
     return state

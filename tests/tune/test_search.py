@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import Simulated, candidate, option
 
 from dltune.documents.tune import Trial
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.search import BudgetTooSmallError, NothingToMeasureError, Search
 from dltune.tune.verdict import DECIDING, MARGIN
-from tests.tune.simulated import Simulated, candidate, option
 
 NAMES = "abcdefg"
 FACTORS = st.dictionaries(st.sampled_from(NAMES), st.floats(0.5, 2.0), min_size=1)

@@ -1,0 +1,101 @@
+"""When a trial is over, and what it then says."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.tune.verdict import (
+    CONFIDENCE,
+    DECIDING,
+    FINAL_CONFIDENCE,
+    LEAST,
+    LOOKS,
+    MARGIN,
+    inverse,
+    judge,
+    measured,
+    verdict_of,
+)
+
+
+def decided(effect: float, spread: float, seed: int = 0) -> tuple[str, int]:
+    """The verdict on ratios around `effect`, looked at after every round, and the rounds."""
+    lot = random.Random(seed)
+    ratios: list[float] = []
+    while True:
+        ratios.append(effect * lot.lognormvariate(0, spread))
+        if found := judge(ratios):
+            return found.verdict, len(ratios)
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict"), [(0.7, "helps"), (0.85, "helps"), (1.2, "hurts"), (2.4, "hurts")]
+)
+def test_what_is_plain_takes_some_ten_rounds(effect: float, verdict: str) -> None:
+    for seed in range(5):
+        found, rounds = decided(effect, 0.02, seed)
+        assert found == verdict
+        assert DECIDING <= rounds <= DECIDING + 3
+
+
+def test_nothing_is_said_before_the_least_rounds() -> None:
+    assert judge([0.1] * (LEAST - 1)) is None
+
+
+def test_a_setting_that_does_nothing_is_left_early() -> None:
+    assert decided(1.0, 0.01) == ("no difference seen", LEAST)
+
+
+@given(st.floats(0.9, 1.1), st.floats(0, 0.3), st.integers(0, 1000))
+def test_a_trial_ends(effect: float, spread: float, seed: int) -> None:
+    _, rounds = decided(effect, spread, seed)
+    assert rounds <= LOOKS
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=LEAST, max_size=LOOKS))
+def test_helps_and_hurts_are_what_the_interval_says(ratios: list[float]) -> None:
+    found, told = judge(ratios), measured(ratios)
+    assert told is not None
+    assert told.confidence == CONFIDENCE
+    if found and found.verdict == "helps":
+        assert told.high is not None
+        assert told.high < 1
+    if found and found.verdict == "hurts":
+        assert told.low is not None
+        assert told.low > 1
+    if found and found.verdict == "no difference seen":
+        assert (told.low or 0.0) <= 1 <= (told.high or math.inf)
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=LOOKS))
+def test_the_other_side_of_a_ratio(ratios: list[float]) -> None:
+    there = measured(ratios)
+    back = measured([1 / ratio for ratio in ratios])
+    assert there is not None
+    assert back is not None
+    turned = inverse(there)
+    for field in ("low", "high"):
+        mine, other = getattr(turned, field), getattr(back, field)
+        assert mine == other or mine == pytest.approx(other, rel=1e-3)
+
+
+def test_too_few_rounds_have_no_interval() -> None:
+    told = measured([0.9, 0.9])
+    assert told is not None
+    assert (told.low, told.high) == (None, None)
+    assert measured([]) is None
+
+
+def test_rounds_that_are_over() -> None:
+    assert verdict_of([], FINAL_CONFIDENCE) == "undecided"
+    assert verdict_of([0.5] * 3, FINAL_CONFIDENCE) == "undecided"
+    assert verdict_of([0.5] * 12, FINAL_CONFIDENCE) == "helps"
+    assert verdict_of([1.5] * 12, FINAL_CONFIDENCE) == "hurts"
+    assert verdict_of([1.0 + MARGIN / 3, 1 - MARGIN / 3] * 6, FINAL_CONFIDENCE) == (
+        "no difference seen"
+    )
