@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,20 +32,27 @@ class Settings:
     """Tells the processes of one job what is set in them, and hears whether it is in force.
 
     `faults` are what was found not to be in force after all, a sentence each; `steps`: how many an
-    execution of the step's graph runs at most.
+    execution of the step's graph runs at most; `environments`: variables as they were in each
+    process once it had imported TensorFlow, by pid.
     """
 
     def __init__(
-        self, applied: Applied, machine: Machine, say: Callable[[str], None] = lambda _: None
+        self,
+        applied: Applied,
+        machine: Machine,
+        say: Callable[[str], None] = lambda _: None,
+        watch: Sequence[str] = (),
     ) -> None:
+        """`watch`: variables that are asked for in any case."""
         self.applied = applied
         self.faults: list[str] = []
         self.steps = 1
+        self.environments: dict[int, dict[str, str]] = {}
+        self._watch = watch
         self._seen = Sightings()
         self._say = say
         self._shares = Shares(machine)
         self._acted: dict[tuple[int, str], messages.Setting] = {}
-        self._checked: set[int] = set()
 
     def answer(
         self,
@@ -57,11 +64,11 @@ class Settings:
         means = self.applied.means
         alone: dict[str, object] = {"plugin": means.uniform is not None}
         others = own(python) if own else alone
-        if not self.applied.choices:
+        if not self.applied.choices and not self._watch:
             return others
         reply: dict[str, object] = {
             "settings": dict(means.hooks),
-            "environment": sorted({*means.environment, *means.joined}),
+            "environment": sorted({*means.environment, *means.joined, *self._watch}),
         }
         if means.cpus:
             reply["cpus"] = list(means.cpus)
@@ -84,8 +91,8 @@ class Settings:
         if isinstance(message, messages.Setting):
             self._acted[message.pid, message.setting] = message
             self.steps = max(self.steps, message.steps)
-        elif isinstance(message, messages.Environment) and message.pid not in self._checked:
-            self._checked.add(message.pid)
+        elif isinstance(message, messages.Environment) and message.pid not in self.environments:
+            self.environments[message.pid] = message.variables
             self._check(message)
         elif isinstance(message, messages.Failed) and self.applied.means.uniform:
             raise why_no_step(self._seen, None)
@@ -95,7 +102,7 @@ class Settings:
 
         Raises a DltuneError when no process of the job came as far as TensorFlow.
         """
-        if not self._checked and self.applied.choices:
+        if not self.environments and self.applied.choices:
             raise self._why_nothing(exit_code)
         best: dict[str, messages.Setting] = {}
         for message in self._acted.values():

@@ -57,6 +57,19 @@ def set_by_user(setting: Setting, here: Circumstances) -> str | None:
     return None
 
 
+def as_it_is(choice: Choice, here: Circumstances, found: Mapping[str, str]) -> bool:
+    """Whether a job has this choice already, which has these variables once it has imported
+    TensorFlow: scripts set some themselves."""
+    setting = by_name(choice.setting)
+    means = setting.means(choice.value, here)
+    names = means.environment
+    if not names or replace(means, environment={}) != Means():
+        return False
+    unset = not any(name in found for name in names)
+    by_default = unset and choice.value == setting.default(here)
+    return by_default or all(found.get(name) == value for name, value in names.items())
+
+
 @dataclass(frozen=True)
 class Applied:
     """`choices` as they are applied to one job, by `means`; `left`: what is not applied, and why,

@@ -23,7 +23,7 @@ from dltune.bench.jobs import last_lines
 from dltune.bench.turnstile import BRIEFLY, JobEndedError
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job.launch import Job
-from dltune.settings.applied import Applied, means_of
+from dltune.settings.applied import Applied, as_it_is, means_of
 from dltune.settings.setting import Circumstances
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
@@ -93,6 +93,7 @@ class Measured:
         self._tell = tell
         self._known: tuple[frozenset[str], ...] = ()
         self._first_start: float | None = None  # seconds that the job as given took to its steps
+        self._given: dict[str, str] | None = None  # variables of the job as given
         self._largest = 0
         self._number = 0
         self._stands: dict[Candidate, _Stand] = {}
@@ -145,6 +146,10 @@ class Measured:
                 command = applied.command(self._here.command)
             except UsageError as error:
                 raise _RefusedError(Refused("failed", str(error))) from None
+            for choice in candidate:
+                if self._given is not None and as_it_is(choice, self._here, self._given):
+                    told = f"{choice.setting}={choice.value}: the job is like that as it is given"
+                    raise _RefusedError(Refused("no effect", told))
             tried = Tried(applied, self._here, self._known)
             log = self._folder / f"{self._number}.log"
             self._number += 1
@@ -163,6 +168,7 @@ class Measured:
                 assert tried.steps is not None
                 self._first_start = time.monotonic() - began
                 self._known = tried.steps.nodes
+                self._given = tried.environment
                 self._require_tensorflow(tried.version)
             self._largest = max(self._largest, used_bytes(job.pid))
             return _Stand(tried, allotment, log, stack.pop_all())

@@ -52,7 +52,8 @@ def offer(
         ]
         default = setting.default(here)
         for value in setting.values(here):
-            if value == default:
+            # a variable may be set by the script: what the job has is known once it runs
+            if value == default and not setting.means(value, here).environment:
                 untried.append(Untried(setting.name, value, "it is TensorFlow's own default here"))
             else:
                 choice = Choice(setting.name, value)

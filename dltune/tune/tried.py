@@ -12,7 +12,7 @@ from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
 from dltune.run.settings import Settings
-from dltune.settings.applied import Applied
+from dltune.settings.applied import Applied, variables
 from dltune.settings.setting import Circumstances
 from dltune.settings.space import by_name
 
@@ -31,7 +31,7 @@ class Tried(Turnstile):
         self.applied = applied
         self.steps: StepGraphs | None = None
         self._here = here
-        self._settings = Settings(applied, here.machine)
+        self._settings = Settings(applied, here.machine, watch=variables(here))
         self._finder = StepFinder(self.seen.records, known)
         self._processes: dict[int, Process] = {}
         self._acted: dict[tuple[int, str], messages.Setting] = {}
@@ -52,6 +52,12 @@ class Tried(Turnstile):
     def graphs(self) -> int:
         """How many graphs the steps are."""
         return len(self._signatures)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of the space, as the process that leads has them after importing TensorFlow."""
+        assert self.steps is not None
+        return self._settings.environments.get(self.steps.pid, {})
 
     @property
     def per_execution(self) -> int:

@@ -63,3 +63,17 @@ def test_what_the_user_has_in_the_environment_stays(chosen):
         assert set_.get(name, base[name]).startswith(base[name])
     preloaded = set_.get("LD_PRELOAD", "/lib/libmine.so:/lib/other.so")
     assert preloaded.endswith("/lib/libmine.so:/lib/other.so")
+
+
+def test_a_choice_that_the_job_has_already_is_known_by_its_variables():
+    on, off = Choice("onednn", "on"), Choice("onednn", "off")
+    default = by_name("onednn").default(here())
+    for choice in (on, off):
+        assert apply.as_it_is(choice, here(), {}) == (choice.value == default)
+        set_ = {"TF_ENABLE_ONEDNN_OPTS": "1"}
+        assert apply.as_it_is(choice, here(), set_) == (choice == on)
+    assert not apply.as_it_is(Choice("batch_norm", "fused"), here(), {})
+    assert not apply.as_it_is(Choice("threads", "4x1"), here(), {})
+    kept = Choice("onednn_primitives", "kept")
+    assert apply.as_it_is(kept, here(), {"TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "false"})
+    assert not apply.as_it_is(kept, here(), {})
