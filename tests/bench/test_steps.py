@@ -1,0 +1,101 @@
+"""A job's steps, found again where settings have changed its graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from told import MS, TRAINING, VALIDATION, execution, graph, plugin
+
+from dltune.bench.steps import LEAST_RUNS, PATIENT_RUNS, StepFinder
+from dltune.job import messages
+from dltune.job.record import Record
+
+STEP = [f"layer{i}" for i in range(8)]
+
+
+def named(
+    id: int, names: Sequence[str], types: Sequence[str] = TRAINING, *, xla: bool = False
+) -> messages.Graph:
+    """A graph whose nodes have these names, and types of `types` as far as they go."""
+    kinds = [types[i] if i < len(types) else "Relu" for i in range(len(names))]
+    made = graph(id, kinds, f"signature {id}", xla=xla)
+    nodes = [(name, *node[1:]) for name, node in zip(names, made.nodes, strict=True)]
+    return msgspec.structs.replace(made, nodes=nodes)
+
+
+def ran(*graphs: tuple[messages.Graph, int]) -> dict[int, Record]:
+    """A process in which each graph has run so often, one after the other."""
+    record = Record(plugin(1))
+    for made, _ in graphs:
+        record.add(made)
+        for key in range(len(made.nodes)):
+            record.add(messages.Key(key, f"op{key}", "Relu", ""))
+    now = 0
+    for number in range(max(runs for _, runs in graphs)):
+        for made, runs in graphs:
+            if number < runs:
+                record.add(execution(made.id, now, [0.001] * len(made.nodes), number=number))
+                now += 100 * MS
+    return {1: record}
+
+
+KNOWN = (frozenset(STEP),)
+
+
+def test_a_graph_that_is_like_the_step_is_known_at_once() -> None:
+    fused = named(1, [*STEP[:6], "fused"])
+    assert StepFinder(ran((fused, LEAST_RUNS - 1)), KNOWN).find() is None
+    found = StepFinder(ran((fused, LEAST_RUNS)), KNOWN).find()
+    assert found is not None
+    assert found.signatures == ("signature 1",)
+    assert found.pid == 1
+
+
+def test_without_a_known_step_it_takes_longer() -> None:
+    step = named(1, STEP)
+    assert StepFinder(ran((step, LEAST_RUNS))).find() is None
+    found = StepFinder(ran((step, 20))).find()
+    assert found is not None
+    assert found.nodes == KNOWN
+
+
+def test_validation_is_no_step_however_much_alike() -> None:
+    validation = named(1, STEP, VALIDATION)
+    step = named(2, STEP)
+    assert StepFinder(ran((validation, 9)), KNOWN).find() is None
+    found = StepFinder(ran((validation, 9), (step, LEAST_RUNS)), KNOWN).find()
+    assert found is not None
+    assert found.signatures == ("signature 2",)
+
+
+def test_a_step_that_xla_has_compiled() -> None:
+    """Its ops are gone, what it takes from outside is there."""
+    cluster = named(1, [*STEP[:3], "cluster_0/xla_run"], ("_Arg",), xla=True)
+    found = StepFinder(ran((cluster, LEAST_RUNS)), KNOWN).find()
+    assert found is not None
+    assert found.signatures == ("signature 1",)
+
+
+def test_something_else_that_trains_is_not_taken_for_it() -> None:
+    other = named(1, [f"other{i}" for i in range(8)])
+    assert StepFinder(ran((other, LEAST_RUNS)), KNOWN).find() is None
+
+
+def test_the_main_graph_of_several_stays_the_main_one() -> None:
+    """Whichever takes longer now."""
+    critic, actor = [f"critic{i}" for i in range(8)], [f"actor{i}" for i in range(4)]
+    known = (frozenset(actor), frozenset(critic))
+    graphs = (named(1, critic), LEAST_RUNS), (named(2, actor), LEAST_RUNS)
+    found = StepFinder(ran(*graphs), known).find()
+    assert found is not None
+    assert found.signatures == ("signature 2", "signature 1")
+
+
+def test_a_graph_of_several_that_does_not_come() -> None:
+    actor = [f"actor{i}" for i in range(4)]
+    known = (frozenset(actor), frozenset(f"critic{i}" for i in range(8)))
+    assert StepFinder(ran((named(1, actor), PATIENT_RUNS - 1)), known).find() is None
+    found = StepFinder(ran((named(1, actor), PATIENT_RUNS)), known).find()
+    assert found is not None
+    assert found.signatures == ("signature 1",)
