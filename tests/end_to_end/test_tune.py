@@ -1,4 +1,4 @@
-"""`dltune tune` on a real TensorFlow job whose pauses settings change, and which some of them end."""
+"""`dltune tune` on a real TensorFlow job: settings change its pauses, and some of them end it."""
 
 from __future__ import annotations
 

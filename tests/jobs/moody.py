@@ -1,6 +1,6 @@
 """A tiny step and a pause after it; what the environment says makes it fast, end, or hang.
 
-Kept oneDNN primitives make it fast. XLA's auto-clustering ends it with exit code 3, oneDNN on the
+Kept oneDNN primitives make it fast. XLA's auto-clustering ends it, oneDNN on the
 caller's thread lets it hang before its first step.
 """
 
