@@ -14,11 +14,14 @@ KINDS: tuple[Kind, ...] = ("exact", "rounding", "lossy")
 
 @dataclass(frozen=True)
 class Option:
-    """A choice that may be tried. `joins`: names of settings with which it interacts."""
+    """A choice that may be tried. `joins`: names of settings with which it interacts. `acts`: it
+    acts on something in the job; where that is not there, its other values have no effect either.
+    """
 
     choice: Choice
     kind: Kind
     joins: frozenset[str] = frozenset()
+    acts: bool = False
 
 
 def beside(candidate: Candidate, *choices: Choice) -> Candidate:

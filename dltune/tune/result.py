@@ -80,7 +80,7 @@ def _recommended(search: Search) -> Measured | None:
 
 
 def _left(search: Search, partial: str | None) -> Iterator[Untried]:
-    none = idle(search.trials)
+    none = idle(search.options, search.trials)
     why = partial or "the budget was spent"
     for option in search.untried():
         name = option.choice.setting

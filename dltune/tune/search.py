@@ -202,7 +202,7 @@ class Search:
                 self._ring.drop(candidate)
 
         for candidate in (against, *batch):
-            if idle(done).intersection(choice.setting for choice in candidate):
+            if idle(self.options, done).intersection(choice.setting for choice in candidate):
                 continue  # another value of it has just shown that
             self._tell(f"starting {told(candidate)}", racing)
             refused = self._ring.stand(candidate, (against, *batch))

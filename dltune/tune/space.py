@@ -56,8 +56,8 @@ def offer(
             if value == default and not setting.means(value, here).environment:
                 untried.append(Untried(setting.name, value, "it is TensorFlow's own default here"))
             else:
-                choice = Choice(setting.name, value)
-                options.append(Option(choice, setting.kind, frozenset(setting.joins)))
+                choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
+                options.append(Option(choice, setting.kind, frozenset(setting.joins), acts))
     if not options:
         reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)
         raise UsageError(

@@ -40,14 +40,15 @@ def tried(trials: Sequence[Trial]) -> set[Choice]:
     }
 
 
-def idle(trials: Sequence[Trial]) -> set[str]:
+def idle(options: Sequence[Option], trials: Sequence[Trial]) -> set[str]:
     """Settings that have nothing to act on in the job, whatever their value."""
-    return {
-        choice.setting
+    none = {
+        choice
         for trial in trials
         if trial.verdict == "no effect"
         for choice in added(trial.candidate, trial.against)
     }
+    return {option.choice.setting for option in options if option.acts and option.choice in none}
 
 
 def ratio(trial: Trial) -> float:
@@ -69,7 +70,7 @@ def _singles(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
 ) -> Iterator[Candidate]:
     """Each setting's first value, or its further ones, unless it had nothing to act on."""
-    past, none = tried(trials), idle(trials)
+    past, none = tried(trials), idle(options, trials)
     seen: set[str] = set()
     for option in options:
         name = option.choice.setting

@@ -11,8 +11,10 @@ from dltune.tune.arena import Refused
 from dltune.tune.candidate import Candidate, Option
 
 
-def option(setting: str, value: str = "on", joins: Sequence[str] = ()) -> Option:
-    return Option(Choice(setting, value), "rounding", frozenset(joins))
+def option(
+    setting: str, value: str = "on", joins: Sequence[str] = (), *, acts: bool = False
+) -> Option:
+    return Option(Choice(setting, value), "rounding", frozenset(joins), acts)
 
 
 def candidate(*names: str) -> Candidate:

@@ -159,10 +159,21 @@ def test_a_crash_in_a_round() -> None:
 def test_what_has_no_effect_is_not_measured_and_its_other_values_are_not_tried() -> None:
     idle = Refused("no effect", "no layer of that kind")
     arena = Simulated(product({}), refuses=lambda c: idle if c else None)
-    search = Search(arena, [option("a", "4"), option("a", "16")])
+    hooks = [option("a", "4", acts=True), option("a", "16", acts=True)]
+    search = Search(arena, hooks)
     search.run()
     assert verdicts(search) == {"a=4": "no effect"}
     assert [o.choice.value for o in search.untried()] == ["16"]
+
+
+def test_a_value_that_is_in_force_says_nothing_of_the_others() -> None:
+    so = Refused("no effect", "the job is like that")
+    arena = Simulated(
+        lambda found: 0.8 if found else 1.0, refuses=lambda c: so if c == candidate("a=1") else None
+    )
+    search = Search(arena, [option("a", "1"), option("a", "2")])
+    search.run()
+    assert verdicts(search) == {"a=1": "no effect", "a=2": "helps"}
 
 
 def test_an_incumbent_that_dies_gives_way_to_the_one_before() -> None:
