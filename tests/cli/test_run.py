@@ -103,3 +103,21 @@ def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:
     assert "lossy, which changes what the job computes: precision" in told.stdout
     assert "onednn=on: it is set already (TF_ENABLE_ONEDNN_OPTS=0 in the env" in told.stdout
     assert "affinity=by-rank" in told.stdout
+
+
+def test_settings_from_another_machine_are_refused(tmp_path: Path) -> None:
+    machine = msgspec.structs.replace(topology.local(), name="another")
+    chosen = (Choice("onednn", "on"),)
+    section = SettingsPlan(("python", "x.py"), chosen, "rounding", None, None, (), (), 1.0, None)
+    path = tmp_path / "plan.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(bare(machine), settings=section)))
+    for verb in (["run"], ["profile", "-o", tmp_path / "p.json"], ["bench"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "dltune", *verb, "--plan", path, "--", sys.executable, "x.py"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 2, done.stderr
+        assert "the plan was made for" in done.stderr
+        assert "Traceback" not in done.stderr
