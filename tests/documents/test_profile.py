@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import synthetic
 
+from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.documents.profile import Settings, check, load
 from dltune.errors import UsageError
 
@@ -80,3 +81,11 @@ def test_a_machine_that_cannot_be_is_told_of() -> None:
     empty = msgspec.structs.replace(profile.machine, cores=())
     faults = check(msgspec.structs.replace(profile, machine=empty))
     assert faults == ["machine.cores: a machine needs at least one core"]
+
+
+def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=1)
+    twice = (Choice("onednn", "on"), Choice("onednn", "off"))
+    section = SettingsPlan(("python",), twice, "rounding", None, None, (), (), 1.0, None)
+    (fault,) = check(msgspec.structs.replace(profile, under=section))
+    assert fault == "under.settings.chosen: onednn is there 2 times"

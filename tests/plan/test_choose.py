@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.plan import check
+from dltune.documents.plan import bare, check
+from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.documents.profile import Settings
 from dltune.errors import UsageError
 from dltune.machine.known import find
 from dltune.model.scaling import Law
 from dltune.plan.anchor import anchored
 from dltune.plan.choose import choose
-from dltune.plan.document import document, put_into
+from dltune.plan.document import document, other_settings, put_into
 from dltune.plan.transfer import transferred
 from dltune.plan.workload import workload
 
@@ -210,3 +212,24 @@ def test_a_section_goes_into_a_plan_for_the_same_machine_and_graphs_only() -> No
     elsewhere = synthetic.profile(there, profile.ops, graphs)
     with pytest.raises(UsageError, match="other graphs"):
         put_into(document(elsewhere, there, decision.threads(made)), plan)
+
+
+def test_settings_that_a_profile_was_made_under_come_with_its_plan() -> None:
+    there = synthetic.machine(2)
+    plain = synthetic.network(there, layers=2)
+    made, decision = planned(plain)
+    section = decision.threads(made)
+    chosen = (Choice("batch_norm", "fused"),)
+    tuned = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
+    profile = msgspec.structs.replace(plain, under=tuned)
+    alone = msgspec.structs.replace(bare(there), settings=tuned)
+
+    assert document(plain, there, section).settings is None
+    assert document(profile, there, section).settings == tuned
+    whole = put_into(alone, document(profile, there, section))
+    assert (whole.settings, whole.threads) == (tuned, section)
+    assert other_settings(alone, profile) is None
+    assert other_settings(bare(there), profile) is None
+    # a plan with settings, and a profile without: they stay, and that is warned of
+    assert put_into(alone, document(plain, there, section)).settings == tuned
+    assert "batch_norm=fused, this profile was made under none" in str(other_settings(alone, plain))
