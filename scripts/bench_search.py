@@ -14,6 +14,7 @@ TPE needs optuna, Nelder-Mead scipy: pip install optuna scipy.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import statistics
@@ -38,19 +39,22 @@ class Run:
     """`excess`: step time of what was chosen over the best's, less 1."""
 
     excess: float
+    starts: int
     turns: int
     seconds: float
 
 
 def climbing(table: Table, budget: float, lot: random.Random) -> Run:
     arena = Replayed(table, lot, budget)
-    search = Search(arena, table.options())
+    search = Search(arena, table.options(), table.recommended)
     try:
         search.run()
         chosen = search.chosen
     except BudgetTooSmallError:
         chosen = ()
-    return Run(table.ratios[chosen] / table.ratios[table.best] - 1, arena.turns, arena.spent)
+    return Run(
+        table.ratio(chosen) / table.ratio(table.best) - 1, arena.starts, arena.turns, arena.spent
+    )
 
 
 def rival(name: str, turns: int, table: Table, budget: float, lot: random.Random) -> Run:
@@ -62,14 +66,17 @@ def rival(name: str, turns: int, table: Table, budget: float, lot: random.Random
     except BudgetSpent:
         pass
     chosen = measuring.chosen if measuring else ()
-    return Run(table.ratios[chosen] / table.ratios[table.best] - 1, arena.turns, arena.spent)
+    return Run(
+        table.ratio(chosen) / table.ratio(table.best) - 1, arena.starts, arena.turns, arena.spent
+    )
 
 
 def told(name: str, runs: list[Run]) -> str:
     excess = sorted(run.excess for run in runs)
     return (
-        f"  {name:24} turns {statistics.median(r.turns for r in runs):5.0f}, seconds "
-        f"{statistics.median(r.seconds for r in runs):5.0f}; over the best: mean "
+        f"  {name:22} {statistics.median(r.starts for r in runs):4.0f} starts "
+        f"{statistics.median(r.turns for r in runs):5.0f} turns "
+        f"{statistics.median(r.seconds for r in runs):5.0f} s; over the best: mean "
         f"{statistics.fmean(excess):6.1%}, median {statistics.median(excess):6.1%}, 90 % "
         f"{excess[len(excess) * 9 // 10]:6.1%}; within 2 %: "
         f"{sum(e <= 0.02 for e in excess) / len(excess):4.0%}"
@@ -77,10 +84,11 @@ def told(name: str, runs: list[Run]) -> str:
 
 
 def compare(table: Table, repetitions: int, without: list[str]) -> None:
-    given = table.ratios[()] / table.ratios[table.best] - 1
+    given = 1 / table.ratio(table.best) - 1
     best = ", ".join(f"{c.setting}={c.value}" for c in table.best) or "the job as given"
     print(
-        f"\n{table.about}: {len(table.ratios)} combinations, the best is {best}; the job as given"
+        f"\n{table.about}: {table.combinations} combinations, of which {len(table.recorded)} "
+        f"were recorded; the best is {best}; the job as given"
     )
     print(f"takes {given:.1%} more; a start {statistics.median(table.start_seconds):.1f} s, a turn "
           f"{table.turn_seconds:.2f} s")  # fmt: skip
@@ -107,16 +115,14 @@ def compare(table: Table, repetitions: int, without: list[str]) -> None:
 
 
 def ratios(batch: Batch, lot: random.Random) -> Iterator[float]:
-    """One copy over another, round by round: rounds come in runs, as recorded, from random places
-    on."""
+    """One copy over another, round by round in the order recorded, from a random place on and
+    round in a circle."""
     one, other = lot.sample(sorted(batch.centres), 2)
     count = len(batch.rounds)
-    while True:
-        for t in range(lot.randrange(count), count):
-            yield math.exp(
-                batch.centres[one] + batch.rest[one][t]
-                - batch.centres[other] - batch.rest[other][t]
-            )  # fmt: skip
+    begin = lot.randrange(count)
+    for t in itertools.count(begin):
+        mine = batch.centres[one] + batch.rest[one][t % count]
+        yield math.exp(mine - batch.centres[other] - batch.rest[other][t % count])
 
 
 def trial(batch: Batch, lot: random.Random) -> tuple[str, int]:

@@ -55,6 +55,11 @@ def combinations(values: dict[str, list[str]]) -> Iterator[Candidate]:
             yield candidate
 
 
+def singles(values: dict[str, list[str]]) -> Iterator[Candidate]:
+    for name, found in values.items():
+        yield from ((Choice(name, value),) for value in found)
+
+
 def plain(candidate: Candidate) -> dict[str, str]:
     return {choice.setting: choice.value for choice in candidate}
 
@@ -114,6 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--values", action="append", required=True, metavar="SETTING=VALUE,VALUE")
+    parser.add_argument("--singles", action="store_true", help="each value alone")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds of this call")
     parser.add_argument("job", nargs="+")
@@ -135,9 +141,10 @@ def main() -> None:
         "batches": [],
     }
     if args.out.exists():
-        table = json.loads(gzip.decompress(args.out.read_bytes()))
+        table = json.loads(gzip.decompress(args.out.read_bytes())) | {"values": values}
     longest = 0.0
-    while missing := [c for c in combinations(values) if plain(c) not in known(table)]:
+    wanted = singles if args.singles else combinations
+    while missing := [c for c in wanted(values) if plain(c) not in known(table)]:
         now = time.monotonic()
         if now - began + longest > args.limit:
             print(f"{len(missing)} are still missing: call this again")

@@ -10,10 +10,14 @@ Replayed, rounds come in the order in which they were recorded, batch by batch f
 on, so that a machine that drifts drifts; the rest of a candidate is drawn from its own. A process
 that is started is a little faster or slower for its life: copies of one job, where they were
 recorded, tell by how much.
+
+A combination that was not recorded, though each of its choices was alone, is taken for their
+product: so spaces of more combinations than can ever be recorded are searched too.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import math
@@ -44,21 +48,44 @@ class Batch:
 
 @dataclass(frozen=True)
 class Table:
-    """`ratios`: what each combination truly does, over the job as given. `lives`: how a process
+    """`recorded`: what a combination truly does, over the job as given. `lives`: how a process
     differs from others of the same job for as long as it lives, in logarithms."""
 
     about: str
     values: Mapping[str, Sequence[str]]
     batches: tuple[Batch, ...]
-    ratios: Mapping[Candidate, float]
+    recorded: Mapping[Candidate, float]
     refused: Mapping[Candidate, Refused]
     start_seconds: tuple[float, ...]
     turn_seconds: float
     lives: tuple[float, ...] = (0.0,)
 
-    @property
+    def ratio(self, candidate: Candidate) -> float:
+        """KeyError for one that is not known."""
+        if candidate in self.recorded:
+            return self.recorded[candidate]
+        return math.prod(self.recorded[choice,] for choice in candidate)
+
+    @functools.cached_property
     def best(self) -> Candidate:
-        return min(self.ratios, key=self.ratios.__getitem__)
+        found = min(self.recorded, key=self.recorded.__getitem__)
+        singles: dict[str, tuple[float, Choice]] = {}
+        for candidate, ratio in self.recorded.items():
+            if len(candidate) == 1 and ratio < 1:
+                name = candidate[0].setting
+                singles[name] = min(singles.get(name, (1.0, candidate[0])), (ratio, candidate[0]))
+        product = tuple(sorted(choice for _, choice in singles.values()))
+        return min(found, product, key=self.ratio)
+
+    @property
+    def combinations(self) -> int:
+        return math.prod(len(found) + 1 for found in self.values.values())
+
+    @property
+    def recommended(self) -> Candidate | None:
+        """TensorFlow's recommendation of threads, the first of the space's."""
+        found = self.values.get("threads")
+        return (Choice("threads", found[0]),) if found else None
 
     def options(self) -> list[Option]:
         """All choices, in the space's order."""
@@ -73,10 +100,10 @@ def load(path: Path, copies: Path | None = None) -> Table:
     """`copies`: a recording of one job many times, for `lives`."""
     data = json.loads(gzip.decompress(path.read_bytes()))
     batches = tuple(_batch(one) for one in data["batches"])
-    ratios: dict[Candidate, float] = {AS_GIVEN: 1.0}
+    recorded: dict[Candidate, float] = {AS_GIVEN: 1.0}
     for batch in batches:
         for candidate, centre in batch.centres.items():
-            ratios.setdefault(candidate, math.exp(centre - batch.centres[AS_GIVEN]))
+            recorded.setdefault(candidate, math.exp(centre - batch.centres[AS_GIVEN]))
     lives = (0.0,)
     if copies:
         lives = tuple(_lives(load(copies)))
@@ -84,7 +111,7 @@ def load(path: Path, copies: Path | None = None) -> Table:
         about=data["about"],
         values=data["values"],
         batches=batches,
-        ratios=ratios,
+        recorded=recorded,
         refused={
             _candidate(one["candidate"]): Refused(one["verdict"], one["why"])
             for batch in data["batches"]
@@ -130,12 +157,13 @@ def _lives(copies: Table) -> Iterator[float]:
 
 @dataclass
 class Replayed:
-    """`Arena` of a table. `budget`: seconds. Counts the turns that were taken."""
+    """`Arena` of a table. `budget`: seconds. Counts the starts and the turns."""
 
     table: Table
     lot: random.Random
     budget: float
     room: int = 6
+    starts: int = field(default=0, init=False)
     turns: int = field(default=0, init=False)
     spent: float = field(default=0.0, init=False)
 
@@ -151,11 +179,20 @@ class Replayed:
     def left(self) -> float:
         return self.budget - self.spent
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """Starts are replayed one after the other."""
+
     def start(self, candidate: Candidate) -> Refused | None:
+        self.starts += 1
         self.spent += self.lot.choice(self.table.start_seconds)
         if refused := self.table.refused.get(candidate):
             return refused
-        if candidate not in self.table.ratios:
+        for part in ((choice,) for choice in candidate):
+            if refused := self.table.refused.get(part):
+                return refused
+        try:
+            self.table.ratio(candidate)
+        except KeyError:
             return Refused("failed", "it was not recorded")
         self._lives[candidate] = self.lot.choice(self.table.lives)
         return None
@@ -170,8 +207,8 @@ class Replayed:
     def _seconds(self, candidate: Candidate, weather: float) -> float:
         self.turns += 1
         self.spent += self.table.turn_seconds
-        rest = self.lot.choice(self._rest[candidate])
-        return self.table.ratios[candidate] * math.exp(weather + rest + self._lives[candidate])
+        rest = self.lot.choice(self._rest.get(candidate, self._rest[AS_GIVEN]))
+        return self.table.ratio(candidate) * math.exp(weather + rest + self._lives[candidate])
 
     def _rounds(self) -> Iterator[float]:
         while True:

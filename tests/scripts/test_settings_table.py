@@ -88,8 +88,8 @@ def table(tmp_path: Path) -> Table:
 
 def test_what_a_round_did_to_all_is_not_in_what_a_combination_does(tmp_path: Path) -> None:
     table = load(written(tmp_path / "made.json.gz", drift=0.5))
-    assert len(table.ratios) == 12
-    for candidate, ratio in table.ratios.items():
+    assert len(table.recorded) == table.combinations == 12
+    for candidate, ratio in table.recorded.items():
         expected = math.prod(EFFECTS[choice.setting][choice.value] for choice in candidate)
         assert ratio == pytest.approx(expected, rel=1e-5)
     assert [choice.value for choice in table.best] == [
@@ -111,7 +111,7 @@ def test_what_is_drawn_has_the_recorded_ratios_and_noise(
         assert arena.start(candidate) is None
     taken = [arena.round([(), fused]) for _ in range(400)]
     logs = [math.log(one[fused] / one[()]) for one in taken]  # type: ignore[operator]
-    assert statistics.fmean(logs) == pytest.approx(math.log(table.ratios[fused]), abs=0.02)
+    assert statistics.fmean(logs) == pytest.approx(math.log(table.ratio(fused)), abs=0.02)
     assert 0.01 < statistics.stdev(logs) < 0.05
     assert (arena.turns, arena.spent) == (800, pytest.approx(2 * 5.0 + 800 * 0.5))
 
@@ -152,3 +152,24 @@ def test_no_search_spends_much_more_than_its_budget(table: Table, budget: float)
     ):
         assert run.seconds <= budget + 5.0 + 0.5 + 2 * 2.5
         assert run.excess >= 0
+
+
+def test_what_was_not_recorded_is_the_product_of_what_was(tmp_path: Path, table: Table) -> None:
+    file = written(tmp_path / "made.json.gz", refused=["1x2"])
+    data = json.loads(gzip.decompress(file.read_bytes()))
+    for batch in data["batches"]:  # each value alone
+        kept = [n for n, one in enumerate(batch["candidates"]) if len(one) < 2]
+        batch["candidates"] = [batch["candidates"][n] for n in kept]
+        batch["steps"] = [[steps[n] for n in kept] for steps in batch["steps"]]
+        batch["refused"] = [one for one in batch["refused"] if len(one["candidate"]) == 1]
+    file.write_bytes(gzip.compress(json.dumps(data).encode()))
+    alone = load(file)
+    assert len(alone.recorded) == 4
+    assert alone.best == table.best
+    assert alone.ratio(alone.best) == pytest.approx(0.85 * 0.9 * 0.95, rel=1e-5)
+    arena = Replayed(alone, random.Random(0), 100.0)
+    assert arena.start(alone.best) is None
+    fails = (Choice("batch_norm", "fused"), Choice("threads", "1x2"))
+    refused = arena.start(fails)
+    assert refused is not None
+    assert refused.why == "it crashed"
