@@ -29,6 +29,10 @@ class Arena(Protocol):
         """How many candidates may stand at once: 2 at least."""
         ...
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """These will be started next: what can be done for all of them at once may be done now."""
+        ...
+
     def start(self, candidate: Candidate) -> Refused | None:
         """Start the job under a candidate and wait until it stands ready, warmed up."""
         ...

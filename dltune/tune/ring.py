@@ -30,12 +30,20 @@ class Ring:
     @property
     def start_seconds(self) -> float:
         """What the start of a candidate has cost so far."""
-        return statistics.median(self._starts) if self._starts else 0.0
+        return statistics.fmean(self._starts) if self._starts else 0.0
 
     @property
     def turn_seconds(self) -> float:
         """What a turn has cost so far."""
         return statistics.median(self._turns) if self._turns else 0.0
+
+    def expect(self, candidates: Sequence[Candidate], needed: Sequence[Candidate]) -> None:
+        """These are to stand next, all of them; those of `needed` stay in any case."""
+        missing = [candidate for candidate in candidates if candidate not in self.standing]
+        for idle in self._idle((*needed, *candidates)):
+            if len(self.standing) + len(missing) > self.room:
+                self.drop(idle)
+        self._arena.expect(missing)
 
     def stand(self, candidate: Candidate, needed: Sequence[Candidate] = ()) -> Refused | None:
         """Let a candidate stand ready; of the others, those of `needed` stay in any case."""

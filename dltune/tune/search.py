@@ -201,6 +201,7 @@ class Search:
             if said != "helps" and candidate not in self._rivals:
                 self._ring.drop(candidate)
 
+        self._ring.expect((against, *batch), ())
         for candidate in (against, *batch):
             if idle(self.options, done).intersection(choice.setting for choice in candidate):
                 continue  # another value of it has just shown that
@@ -267,6 +268,7 @@ class Search:
             return
         rivals = [one for one in self._rivals if one != chosen][: self._ring.room - 1]
         finalists = [chosen, *rivals]
+        self._ring.expect(finalists, ())
         for one in list(finalists):
             if self._ring.stand(one, finalists):
                 finalists.remove(one)

@@ -45,6 +45,9 @@ class Simulated:
         self.started: list[Candidate] = []
         self.turns: dict[Candidate, int] = {}
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        assert not set(candidates) & set(self.standing)
+
     def start(self, candidate: Candidate) -> Refused | None:
         assert candidate not in self.standing
         self.started.append(candidate)

@@ -1,0 +1,50 @@
+"""Why a job was refused: as the search is told, and as a person is when it is the job as given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dltune.bench.jobs import last_lines
+from dltune.documents.plan_settings import Choice
+from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.tune.arena import Refused
+from dltune.tune.tried import Tried
+
+# of the job's output, in a reason
+SHOWN_LINES = 3
+TOO_SELDOM = "its main step graph runs too seldom among the others to be timed"
+
+
+class RefusedError(Exception):
+    """`error` is what a person is told when the job cannot be measured as it was given."""
+
+    def __init__(self, refused: Refused, error: DltuneError) -> None:
+        super().__init__(refused.why)
+        self.refused = refused
+        self.error = error
+
+
+def failed(error: DltuneError, log: Path | None = None, when: str = "") -> RefusedError:
+    """The job failed, and wrote its last words to `log`."""
+    if when:
+        error.args = (f"{error} ({when})",)
+    written = last_lines(log) if log else []
+    lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
+    return RefusedError(Refused("failed", "; ".join([str(error), *lines])), error)
+
+
+def ended(tried: Tried, log: Path) -> RefusedError:
+    """The job has ended by itself before it was measured."""
+    if tried.steps is None:
+        return failed(tried.why_no_step(), log)
+    code = tried.exit_code
+    message = f"the job ended with exit code {code} before enough was measured"
+    if code:
+        return failed(JobFailed(message, code), log)
+    return failed(UsageError(message, remedy="let it train for more steps"), log)
+
+
+def no_effect(choice: Choice, why: str) -> RefusedError:
+    """There is nothing that the choice acts on."""
+    told = f"{choice.setting}={choice.value}: {why}"
+    return RefusedError(Refused("no effect", told), UsageError(told))

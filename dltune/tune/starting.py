@@ -1,0 +1,114 @@
+"""A candidate's job on its way to its first step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dltune.bench import usage
+from dltune.bench.turnstile import BRIEFLY
+from dltune.errors import DltuneError, UsageError
+from dltune.job.launch import Job
+from dltune.settings.applied import Applied, means_of
+from dltune.settings.setting import Circumstances
+from dltune.tune.candidate import Candidate
+from dltune.tune.refusal import RefusedError, ended, failed
+from dltune.tune.tried import Tried
+
+
+@dataclass
+class Starting:
+    """`closing` ends the job. `over`: why it is refused already."""
+
+    candidate: Candidate
+    pid: int
+    tried: Tried
+    log: Path
+    closing: contextlib.ExitStack
+    over: RefusedError | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self.over is not None or self.tried.standing
+
+    def look(self, silence: float, longest: float) -> None:
+        """Hear the job; one that has ended, has told nothing for `silence` seconds or has not come
+        to a step in `longest` is refused, and ended whole."""
+        if self.ready:
+            return
+        try:
+            self._look(silence, longest)
+        except RefusedError as error:
+            self.over = error
+            self.closing.close()
+
+    def _look(self, silence: float, longest: float) -> None:
+        tried = self.tried
+        try:
+            tried.listen(BRIEFLY, until=lambda: tried.standing)
+        except DltuneError as error:
+            raise failed(error, self.log) from None
+        now = time.monotonic()
+        if tried.standing or self.building:
+            return
+        if tried.ended:
+            raise ended(tried, self.log)
+        if now - tried.news > silence:
+            news = f"{silence:.0f} s without news"
+            if self.candidate:
+                raise failed(UsageError(f"it hung: {news} before its first step"), self.log)
+            tried.ask()
+            tried.listen(1.0)
+            raise failed(tried.why_no_step(), self.log, news)
+        if now - self.began > longest:
+            late = UsageError(f"it did not come to a step within {longest:.0f} s")
+            raise failed(late, self.log)
+
+    @property
+    def building(self) -> bool:
+        """Whether the plugin is being built for the job's TensorFlow."""
+        return self.tried.building and not self.tried.seen.records
+
+
+def launch(
+    candidate: Candidate,
+    here: Circumstances,
+    known: tuple[frozenset[str], ...],
+    log: Path,
+    *,
+    verbose: bool,
+) -> Starting:
+    """Start a candidate's job; what it writes goes to `log`, or to stderr when `verbose`.
+
+    Raises UsageError when its choices cannot be had together, or the command cannot be started.
+    """
+    applied = Applied(candidate, means_of(candidate, here))
+    tried = Tried(applied, here, known)
+    with contextlib.ExitStack() as stack, open(log, "wb") as file:
+        to = 2 if verbose else file.fileno()
+        job = Job(
+            applied.command(here.command),
+            answer=tried.answer,
+            greet=tried.greet,
+            environment=applied.environment(os.environ),
+            stdout=to,
+            stderr=to,
+        )
+        stack.callback(_end_rest, job.pid)
+        stack.enter_context(job)
+        stack.callback(tried.release)  # who stands at the turnstile cannot handle a signal
+        tried.begin(job)
+        return Starting(candidate, job.pid, tried, log, stack.pop_all())
+
+
+def _end_rest(session: int) -> None:
+    """Kill what a job has left behind in its session."""
+    for pid in usage.members(session):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
