@@ -23,6 +23,7 @@ from dltune.settings.applied import as_it_is
 from dltune.settings.setting import Circumstances
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.guardian import Guardian
 from dltune.tune.memory import free_bytes, used_bytes
 from dltune.tune.refusal import TOO_SELDOM, RefusedError, ended, failed, no_effect
 from dltune.tune.starting import Starting, launch
@@ -92,6 +93,7 @@ class Measured:
     def __enter__(self) -> Measured:
         made = tempfile.TemporaryDirectory(prefix="dltune-tune-")
         self._folder = Path(self._stack.enter_context(made))
+        self._guardian = self._stack.enter_context(Guardian())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +160,9 @@ class Measured:
         log = self._folder / f"{self._number}.log"
         self._number += 1
         try:
-            made = launch(candidate, self._here, self._known, log, verbose=self._verbose)
+            made = launch(
+                candidate, self._here, self._known, log, self._guardian, verbose=self._verbose
+            )
         except UsageError as error:
             raise failed(error) from None
         self._starting[candidate] = made

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dltune.bench import usage
 from dltune.bench.turnstile import BRIEFLY
 from dltune.errors import DltuneError, UsageError
 from dltune.job.launch import Job
 from dltune.settings.applied import Applied, means_of
 from dltune.settings.setting import Circumstances
+from dltune.tune import frozen
 from dltune.tune.candidate import Candidate
+from dltune.tune.guardian import Guardian
 from dltune.tune.refusal import RefusedError, ended, failed
 from dltune.tune.tried import Tried
 
@@ -81,6 +81,7 @@ def launch(
     here: Circumstances,
     known: tuple[frozenset[str], ...],
     log: Path,
+    guardian: Guardian,
     *,
     verbose: bool,
 ) -> Starting:
@@ -100,15 +101,12 @@ def launch(
             stdout=to,
             stderr=to,
         )
-        stack.callback(_end_rest, job.pid)
+        guardian.begins(job.pid)
+        stack.callback(guardian.ended, job.pid)
+        stack.callback(frozen.end, job.pid)  # what it has left behind
         stack.enter_context(job)
-        stack.callback(tried.release)  # who stands at the turnstile cannot handle a signal
+        # who stands at the turnstile, or stands still, cannot handle a signal
+        stack.callback(tried.release)
+        stack.callback(frozen.thaw, job.pid)
         tried.begin(job)
         return Starting(candidate, job.pid, tried, log, stack.pop_all())
-
-
-def _end_rest(session: int) -> None:
-    """Kill what a job has left behind in its session."""
-    for pid in usage.members(session):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)

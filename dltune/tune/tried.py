@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dltune.bench.steps import StepFinder, StepGraphs
-from dltune.bench.turnstile import Turnstile
+from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError
 from dltune.job import messages
@@ -11,10 +13,12 @@ from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
+from dltune.machine.ranks import local_rank
 from dltune.run.settings import Settings
 from dltune.settings.applied import Applied, variables
 from dltune.settings.setting import Circumstances
 from dltune.settings.space import by_name
+from dltune.tune import frozen
 
 _DISCOVERING, _STANDING = 1, 2
 
@@ -47,6 +51,22 @@ class Tried(Turnstile):
         pools = bool(self.applied.means.uniform)
         first = self._settings.greet(process) if pools else machine_lines(self._here.machine)
         return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
+
+    def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
+        """As `Turnstile.take`; between turns the job stands still altogether, unless it has ranks:
+        they may give each other up for lost."""
+        assert self._job is not None
+        if self._ranks:
+            return super().take(executions, idle)
+        frozen.thaw(self._job.pid)
+        taken = super().take(executions, idle)
+        frozen.freeze(self._job.pid)
+        return taken
+
+    @property
+    def _ranks(self) -> bool:
+        """Whether the job is one of several ranks."""
+        return any(local_rank(python.environment) for python in self.seen.pythons)
 
     @property
     def graphs(self) -> int:

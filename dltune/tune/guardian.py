@@ -1,0 +1,59 @@
+"""Ends jobs whose dltune was killed before it could: nobody would let them go on, or end them.
+
+Run as `python -m dltune.tune.guardian`. It reads the ids of sessions, "+" before one that begins
+and "-" before one that has ended, a line each; at the end of its input it kills what is left.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from dltune.tune.frozen import end
+
+
+class Guardian:
+    """The process, and what it is told. Use as a context manager: leaving the block lets it go."""
+
+    def __enter__(self) -> Guardian:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dltune.tune.guardian"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # what ends dltune from the terminal must not end it
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def begins(self, session: int) -> None:
+        self._tell(f"+{session}")
+
+    def ended(self, session: int) -> None:
+        self._tell(f"-{session}")
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+
+def watch(lines: Iterable[str]) -> set[int]:
+    """The sessions that have begun and not ended when the lines end."""
+    sessions: set[int] = set()
+    for line in lines:
+        act = sessions.add if line[0] == "+" else sessions.discard
+        act(int(line[1:]))
+    return sessions
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for session in watch(sys.stdin):
+        end(session)

@@ -1,0 +1,86 @@
+"""Jobs that stand still, and that end when dltune is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dltune.bench import usage
+from dltune.tune.frozen import end, freeze, thaw
+from dltune.tune.guardian import Guardian, watch
+
+# a process and its child, in a session of their own
+FAMILY = (
+    "import os, time; os.setsid(); child = os.fork(); "
+    "child and print('ready', flush=True); time.sleep(600)"
+)
+Started = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def states(session: int) -> set[str]:
+    found = set()
+    for pid in usage.members(session):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        found.add(stat.rpartition(")")[2].split()[0])
+    return found
+
+
+def soon(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 20
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.02)
+    return holds()
+
+
+def test_all_of_a_job_stands_still_and_goes_on(started: Started) -> None:
+    job = started(FAMILY)
+    assert soon(lambda: len(usage.members(job.pid)) == 2)
+    freeze(job.pid)
+    assert soon(lambda: states(job.pid) == {"T"})
+    thaw(job.pid)
+    assert soon(lambda: "T" not in states(job.pid))
+    end(job.pid)
+    assert job.wait(20) == -signal.SIGKILL
+    assert soon(lambda: not usage.members(job.pid))
+
+
+def test_what_was_told() -> None:
+    assert watch(["+1\n", "+2\n", "-1\n", "+3\n"]) == {2, 3}
+
+
+def test_a_job_that_has_ended_well_is_of_no_concern(started: Started) -> None:
+    job = started(FAMILY)
+    with Guardian() as guardian:
+        guardian.begins(job.pid)
+        guardian.ended(job.pid)
+    assert job.poll() is None
+    end(job.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_killed(started: Started, number: int) -> None:
+    job = started(FAMILY)
+    freeze(job.pid)
+    code = (
+        "import time\nfrom dltune.tune.guardian import Guardian\n"
+        f"with Guardian() as guardian:\n guardian.begins({job.pid})\n"
+        " print('ready', flush=True)\n time.sleep(600)"
+    )
+    dltune = started(code, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    dltune.send_signal(number)
+    assert job.wait(20) == -signal.SIGKILL
+    assert soon(lambda: not usage.members(job.pid))
+
+
+def test_it_starts_where_dltune_runs_from() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dltune.tune.guardian"], input="", text=True, capture_output=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
