@@ -48,26 +48,24 @@ class View:
             click.echo(f"dltune: {one_trial(trial)}", err=True)
 
     def summary(self) -> str:
-        told_ = self._phase
-        if self._progress:
+        if self._progress is None:
+            return self._phase
+        parts = [self._phase, f"best so far: {told(self._progress.incumbent)}"]
+        if not sys.stderr.isatty():  # there are no tables
             for candidate, ratios in self._progress.racing.items():
-                told_ += f"; {told(candidate)}: {_median(ratios)}, {len(ratios)} rounds"
-            told_ += f"; about {max(self._progress.left, 0):.0f} s left"
-        return told_
+                parts.append(f"{told(candidate)}: {_median(ratios)}, {len(ratios)} rounds")
+        return "; ".join([*parts, f"about {max(self._progress.left, 0):.0f} s left"])
 
     def tables(self) -> Sequence[Table]:
         from rich.table import Table
 
-        racing = Table("racing", "rounds", "of the time", title=f"best: {self._best()}")
+        racing = Table("racing", "rounds", "of the time")
         for candidate, ratios in self._progress.racing.items() if self._progress else ():
             racing.add_row(told(candidate), str(len(ratios)), _median(ratios))
-        done = Table("tried", "verdict", "of the time", title="trials")
+        done = Table("tried", "verdict", "of the time")
         for trial in self._trials[-SHOWN:]:
             done.add_row(told(trial.candidate), trial.verdict, _median(trial.ratios))
-        return [racing, done] if self._trials else [racing]
-
-    def _best(self) -> str:
-        return told(self._progress.incumbent) if self._progress else "the job as given"
+        return [table for table in (racing, done) if table.row_count]
 
 
 @contextlib.contextmanager
