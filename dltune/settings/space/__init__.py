@@ -25,8 +25,8 @@ from dltune.settings.space.training import BATCH_NORM, STEPS_PER_EXECUTION
 SPACE: tuple[Setting, ...] = (
     BATCH_NORM,
     THREADS,
-    ONEDNN,
     ONEDNN_PRIMITIVES,
+    ONEDNN,
     ALLOCATOR,
     INPUT_PREFETCH,
     INPUT_THREADS,

@@ -11,8 +11,13 @@ from dltune.errors import UsageError
 from dltune.machine import allocators, pages
 from dltune.settings.setting import Circumstances, Means, Setting
 
-# bytes; larger than any tensor that comes and goes, and more than is ever free at a time
-_KEEP = ("glibc.malloc.mmap_threshold=1073741824", "glibc.malloc.trim_threshold=4294967296")
+# bytes; larger than any tensor that comes and goes, and more than is ever free at a time. Of other
+# arenas than the first one glibc gives back whatever is free in whole, and none holds 64 MiB
+_KEEP = (
+    "glibc.malloc.mmap_threshold=1073741824",
+    "glibc.malloc.trim_threshold=4294967296",
+    "glibc.malloc.arena_max=1",
+)
 _HUGE = "glibc.malloc.hugetlb=1"
 _TUNABLES = {
     "glibc-keep-thp": (*_KEEP, _HUGE),
