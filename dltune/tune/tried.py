@@ -89,11 +89,11 @@ class Tried(Turnstile):
         assert self.steps is not None
         for choice in self.applied.choices:
             means = by_name(choice.setting).means(choice.value, self._here)
-            hooks = [
-                told for name in means.hooks if (told := self._acted.get((self.steps.pid, name)))
-            ]
-            if hooks and not any(told.count for told in hooks):
-                return choice, "; ".join(hooks[0].left) or hooks[0].did
+            hooks = [self._acted.get((self.steps.pid, name)) for name in means.hooks]
+            if hooks and not any(told and told.count for told in hooks):
+                first = next(filter(None, hooks), None)
+                why = "; ".join(first.left) or first.did if first else "nothing was heard of it"
+                return choice, why
         if self._settings.faults:
             return self.applied.choices[-1], self._settings.faults[0]
         return None

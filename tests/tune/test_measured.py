@@ -1,0 +1,191 @@
+"""The arena of real processes, on a job that speaks to dltune as one with TensorFlow does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dltune.bench import usage
+from dltune.bench.jobs import all_ended
+from dltune.documents.plan_settings import Choice
+from dltune.errors import JobFailed, UsageError
+from dltune.machine import topology
+from dltune.settings.setting import Circumstances
+from dltune.tune import measured as module
+from dltune.tune.arena import Refused
+from dltune.tune.candidate import AS_GIVEN
+from dltune.tune.measured import Measured
+from dltune.tune.search import NothingToMeasureError, Search
+from dltune.tune.space import offer
+
+JOB = (sys.executable, str(Path(__file__).parent / "pretended_job.py"))
+FAST = (Choice("onednn_primitives", "kept"),)
+DIES = (Choice("xla", "auto"),)
+HANGS = (Choice("onednn_caller", "works"),)
+HANGS_LATER = (Choice("threads", "3x1"),)
+IDLE = (Choice("batch_norm", "fused"),)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns, and the patience with what hangs."""
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.08)
+    monkeypatch.setattr(module, "LEAST_PATIENCE", 3.0)
+    monkeypatch.setattr(module, "LEAST_TURN_PATIENCE", 3.0)
+
+
+def circumstances(*arguments: str) -> Circumstances:
+    return Circumstances(topology.local(), (*JOB, *arguments), dict(os.environ))
+
+
+@contextmanager
+def arena(*arguments: str, tensorflow: str = "") -> Iterator[Measured]:
+    made = Measured(
+        circumstances(*arguments), budget=600, patience=60, verbose=False, tensorflow=tensorflow
+    )
+    with all_ended() as jobs:
+        yield jobs.enter_context(made)
+
+
+def sessions(found: Measured) -> list[int]:
+    return [stand.tried._job.pid for stand in found._stands.values() if stand.tried._job]
+
+
+def test_turns_of_what_stands() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        found.expect([FAST])
+        assert found.start(FAST) is None
+        for order in ([AS_GIVEN, FAST], [FAST, AS_GIVEN]):
+            taken = found.round(order)
+            assert list(taken) == order
+            slow, fast = taken[AS_GIVEN], taken[FAST]
+            assert isinstance(slow, float)
+            assert isinstance(fast, float)
+            assert slow == pytest.approx(0.02, rel=0.5)
+            assert fast < slow
+        jobs = sessions(found)
+        found.drop(FAST)
+        assert [bool(usage.members(job)) for job in jobs] == [True, False]
+    assert not any(usage.members(job) for job in jobs)
+    assert found.tensorflow == "2.21.0"
+
+
+def test_between_turns_nothing_of_a_job_runs() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        found.round([AS_GIVEN])
+        (job,) = sessions(found)
+        stat = Path(f"/proc/{job}/stat").read_text()
+        assert stat.rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_step_of_two_graphs() -> None:
+    with arena("--graphs", "2") as found:
+        assert found.start(AS_GIVEN) is None
+        seconds = found.round([AS_GIVEN])[AS_GIVEN]
+        assert isinstance(seconds, float)
+        assert seconds == pytest.approx(0.02, rel=0.5)
+
+
+def test_what_crashes_or_hangs_or_has_no_effect_is_refused_and_others_stand() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        found.expect([DIES, HANGS, FAST])
+        dies, hangs = found.start(DIES), found.start(HANGS)
+        assert isinstance(dies, Refused)
+        assert dies.verdict == "failed"
+        assert "this job cannot stand XLA" in dies.why
+        assert isinstance(hangs, Refused)
+        assert hangs.verdict == "failed"
+        assert "without news before its first step" in hangs.why
+        assert found.start(FAST) is None
+        assert len(found.round([AS_GIVEN, FAST])) == 2
+        jobs = sessions(found)
+        assert len(jobs) == 2
+
+
+def test_what_hangs_in_a_turn() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        assert found.start(HANGS_LATER) is None
+        for _ in range(12):
+            taken = found.round([AS_GIVEN, HANGS_LATER])
+            assert isinstance(taken[AS_GIVEN], float)
+            if isinstance(taken[HANGS_LATER], Refused):
+                break
+        refused = taken[HANGS_LATER]
+        assert isinstance(refused, Refused)
+        assert refused.why == "it hung for 3 s"
+        assert len(sessions(found)) == 1
+
+
+def test_a_job_that_ends_by_itself_is_started_again() -> None:
+    with arena("--steps", "60") as found:
+        assert found.start(AS_GIVEN) is None
+        first = sessions(found)
+        for _ in range(30):
+            assert isinstance(found.round([AS_GIVEN])[AS_GIVEN], float)
+        assert sessions(found) != first
+
+
+def test_a_job_that_ends_too_early() -> None:
+    with arena("--steps", "5") as found:
+        refused = found.start(AS_GIVEN)
+        assert isinstance(refused, Refused)
+        assert isinstance(found.error, UsageError)
+        assert found.error.remedy == "let it train for more steps"
+    with arena("--steps", "20") as found:
+        refused = found.start(AS_GIVEN)
+        assert isinstance(refused, Refused)
+        assert isinstance(found.error, UsageError)
+        assert found.error.remedy == "let it train for more steps"
+
+
+def test_what_was_expected_and_not_started_is_ended() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        found.expect([FAST])
+        (job,) = [one.pid for one in found._starting.values()]
+        found.round([AS_GIVEN])
+        assert not usage.members(job)
+
+
+def test_a_search_taken_up_with_another_tensorflow() -> None:
+    with (
+        arena(tensorflow="2.16.2") as found,
+        pytest.raises(UsageError, match=r"TensorFlow 2\.21\.0"),
+    ):
+        found.start(AS_GIVEN)
+
+
+def test_a_search() -> None:
+    names = ["onednn_primitives", "xla", "batch_norm"]
+    offered = offer(circumstances(), allow="rounding", only=names)
+    with arena() as found:
+        search = Search(found, offered.options)
+        search.run()
+    verdicts = {trial.candidate: trial.verdict for trial in search.trials}
+    assert verdicts[FAST] == "helps"
+    assert verdicts[DIES] == "failed"
+    assert verdicts[IDLE] == "no effect"
+    assert search.chosen == FAST
+    assert search.final is not None
+    assert search.final.held
+
+
+def test_a_job_that_fails_by_itself() -> None:
+    here = Circumstances(topology.local(), (sys.executable, "-c", "raise SystemExit(7)"), {})
+    found = Measured(here, budget=60, patience=30, verbose=False)
+    with (
+        all_ended() as jobs,
+        pytest.raises(NothingToMeasureError),
+    ):
+        Search(jobs.enter_context(found), offer(here, allow="rounding").options).run()
+    assert isinstance(found.error, JobFailed)
+    assert found.error.exit_code == 7
