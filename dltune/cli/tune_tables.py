@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan
+from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, told
 
@@ -26,9 +26,11 @@ def show(section: SettingsPlan) -> None:
         table("what each setting does to the step time (1 = as without it)", heads, rows)
     if section.untried:
         click.echo("\nnot tried")
+    by_reason: dict[str, list[str]] = {}
     for untried in section.untried:
-        value = f"={untried.value}" if untried.value is not None else ""
-        click.echo(f"  {untried.setting}{value}: {untried.why}")
+        by_reason.setdefault(untried.why, []).append(_name(untried))
+    for why, names in by_reason.items():
+        click.echo(f"  {', '.join(names)}: {why}")
     click.echo("")
     for line in summary(section):
         click.echo(line)
@@ -64,10 +66,11 @@ def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
             changed = (*_new(trial), *added(trial.against, trial.candidate))
             if any(choice.setting == setting.name for choice in changed):
                 lines.append(f"  {_told_trial(trial)}")
-        for untried in section.untried:
-            if untried.setting == setting.name:
-                value = f"={untried.value}" if untried.value is not None else ""
-                lines.append(f"  not tried{value}: {untried.why}")
+        lines += [
+            f"  {_name(untried)} was not tried: {untried.why}"
+            for untried in section.untried
+            if untried.setting == setting.name
+        ]
     return lines
 
 
@@ -78,6 +81,10 @@ def one_trial(trial: Trial) -> str:
     over = f", {statistics.median(trial.ratios):.3f} of the time" if trial.ratios else ""
     why = f" ({_short(trial.why)})" if trial.why else ""
     return f"{told(trial.candidate)} beside {told(trial.against)}: {trial.verdict}{over}{why}"
+
+
+def _name(untried: Untried) -> str:
+    return untried.setting + (f"={untried.value}" if untried.value is not None else "")
 
 
 def _told_trial(trial: Trial) -> str:

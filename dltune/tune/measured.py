@@ -128,7 +128,7 @@ class Measured:
         try:
             if candidate not in self._starting:
                 if choice := self._in_force(candidate):
-                    raise no_effect(choice, "the job is like that as it is given")
+                    raise no_effect(candidate, choice, "the job is like that as it is given")
                 self._launch(candidate)
             self._wait()
             self._stands[candidate] = self._standing(self._starting.pop(candidate))
@@ -189,7 +189,7 @@ class Measured:
         tried = made.tried
         with made.closing as closing:
             if idle := tried.idle_choice():
-                raise no_effect(*idle)
+                raise no_effect(made.candidate, *idle)
             try:
                 allotment = self._allotment(tried, made.log)
             except JobEndedError:

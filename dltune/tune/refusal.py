@@ -8,6 +8,7 @@ from dltune.bench.jobs import last_lines
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.tune.arena import Refused
+from dltune.tune.candidate import Candidate
 from dltune.tune.tried import Tried
 
 # of the job's output, in a reason
@@ -24,27 +25,25 @@ class RefusedError(Exception):
         self.error = error
 
 
-def failed(error: DltuneError, log: Path | None = None, when: str = "") -> RefusedError:
-    """The job failed, and wrote its last words to `log`."""
-    if when:
-        error.args = (f"{error} ({when})",)
+def failed(error: DltuneError, log: Path | None = None, why: str = "") -> RefusedError:
+    """The job failed, and wrote its last words to `log`. `why`: what the search is told instead."""
     written = last_lines(log) if log else []
     lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
-    return RefusedError(Refused("failed", "; ".join([str(error), *lines])), error)
+    return RefusedError(Refused("failed", "; ".join([why or str(error), *lines])), error)
 
 
 def ended(tried: Tried, log: Path) -> RefusedError:
     """The job has ended by itself before it was measured."""
-    if tried.steps is None:
-        return failed(tried.why_no_step(), log)
     code = tried.exit_code
+    if tried.steps is None:
+        return failed(tried.why_no_step(), log, f"exit code {code} before its steps were known")
     message = f"the job ended with exit code {code} before enough was measured"
     if code:
-        return failed(JobFailed(message, code), log)
+        return failed(JobFailed(message, code), log, f"exit code {code} while it was measured")
     return failed(UsageError(message, remedy="let it train for more steps"), log)
 
 
-def no_effect(choice: Choice, why: str) -> RefusedError:
-    """There is nothing that the choice acts on."""
-    told = f"{choice.setting}={choice.value}: {why}"
-    return RefusedError(Refused("no effect", told), UsageError(told))
+def no_effect(candidate: Candidate, choice: Choice, why: str) -> RefusedError:
+    """There is nothing that one of the candidate's choices acts on."""
+    said = why if len(candidate) == 1 else f"{choice.setting}={choice.value}: {why}"
+    return RefusedError(Refused("no effect", said), UsageError(said))

@@ -65,7 +65,9 @@ class Starting:
                 raise failed(UsageError(f"it hung: {news} before its first step"), self.log)
             tried.ask()
             tried.listen(1.0)
-            raise failed(tried.why_no_step(), self.log, news)
+            why = tried.why_no_step()
+            why.args = (f"{why} ({news})",)
+            raise failed(why, self.log)
         if now - self.began > longest:
             late = UsageError(f"it did not come to a step within {longest:.0f} s")
             raise failed(late, self.log)

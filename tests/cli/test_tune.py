@@ -200,4 +200,4 @@ def test_what_explain_adds() -> None:
     told = tune_tables.explain(SECTION, trials)
     assert any(line.startswith("batch_norm (rounding): ") for line in told)
     assert any("[0.800 0.810]" in line for line in told)
-    assert any("not tried: it is lossy" in line for line in told)
+    assert any("precision was not tried: it is lossy" in line for line in told)
