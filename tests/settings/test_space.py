@@ -136,7 +136,7 @@ def test_other_flags_of_the_user_are_no_obstacle():
 @pytest.mark.parametrize(
     ("version", "mode", "values"),
     [
-        ((2, 36), "madvise", {"glibc-keep-thp", "glibc-keep", "glibc-thp"}),
+        ((2, 36), "madvise", {"glibc-keep-thp"}),
         ((2, 31), "madvise", {"glibc-keep"}),
         ((2, 36), "never", {"glibc-keep"}),
         ((2, 36), None, {"glibc-keep"}),

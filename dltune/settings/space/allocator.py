@@ -36,10 +36,18 @@ _PRELOADED: dict[str, tuple[str, dict[str, str]]] = {
     "mimalloc": ("mimalloc", {"MIMALLOC_PAGE_RESET": "0", "MIMALLOC_PURGE_DELAY": "-1"}),
 }
 _VALUES = (*_TUNABLES, *_PRELOADED)
+# likeliest gain first; of each line the first that can be had is worth trying
+_TRIED = (
+    ("tcmalloc",),
+    ("glibc-keep-thp", "glibc-keep"),
+    ("jemalloc-thp", "jemalloc"),
+    ("mimalloc",),
+)
 
 
 def _values(here: Circumstances) -> tuple[str, ...]:
-    return tuple(value for value in _VALUES if _why_not(value, here) is None)
+    found = (next((v for v in line if _why_not(v, here) is None), None) for line in _TRIED)
+    return tuple(value for value in found if value)
 
 
 def _why_not(value: str, here: Circumstances) -> str | None:
@@ -86,7 +94,7 @@ def _users(here: Circumstances) -> str | None:
 
 
 def _untried(here: Circumstances) -> dict[str, str]:
-    found = {value: _why_not(value, here) for value in _VALUES}
+    found = {line[-1]: _why_not(line[-1], here) for line in _TRIED}
     return {value: why for value, why in found.items() if why is not None}
 
 
