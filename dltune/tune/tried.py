@@ -65,8 +65,9 @@ class Tried(Turnstile):
 
     @property
     def _ranks(self) -> bool:
-        """Whether the job is one of several ranks."""
-        return any(local_rank(python.environment) for python in self.seen.pythons)
+        """Whether the job has several ranks."""
+        found = (local_rank(python.environment) for python in self.seen.pythons)
+        return any(rank and rank.size > 1 for rank in found)
 
     @property
     def graphs(self) -> int:

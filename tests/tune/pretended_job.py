@@ -108,4 +108,5 @@ def main() -> None:
                 )  # fmt: skip
 
 
-main()
+if __name__ == "__main__":
+    main()
