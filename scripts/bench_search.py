@@ -29,9 +29,9 @@ from settings_table import Batch, Replayed, Table, load
 from dltune.tune import verdict
 from dltune.tune.search import BudgetTooSmallError, Search
 
-BUDGETS = (60.0, 120.0, 240.0, 480.0, 960.0)
+BUDGETS = (120.0, 240.0, 480.0)
 # of a rival's measurements; the best of these is shown
-TURNS = (1, 3, 5)
+TURNS = (1, 3)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ from dltune.tune.candidate import AS_GIVEN, Candidate, told
 from dltune.tune.measured import Measured
 
 PATIENCE = 120.0
+# rounds, of which a median and a spread are worth something
+LEAST = 6
 # candidates that stand beside the job as given
 BATCH = 5
 NOTHING = Setting(
@@ -64,8 +66,11 @@ def plain(candidate: Candidate) -> dict[str, str]:
     return {choice.setting: choice.value for choice in candidate}
 
 
-def measured(here: Circumstances, candidates: Sequence[Candidate], rounds: int) -> dict[str, Any]:
-    """Starts the candidates beside the job as given, lets them take turns, ends them.
+def measured(
+    here: Circumstances, candidates: Sequence[Candidate], rounds: int, ends: float
+) -> dict[str, Any]:
+    """Starts the candidates beside the job as given, lets them take turns, ends them. After `ends`
+    it leaves rounds out, down to LEAST.
 
     Microseconds of a step by round and candidate; seconds of a start and of a turn, all in all;
     what could not be measured, and why.
@@ -85,6 +90,8 @@ def measured(here: Circumstances, candidates: Sequence[Candidate], rounds: int) 
                 standing.append(candidate)
         began = time.monotonic()
         for number in range(rounds):
+            if number >= LEAST and time.monotonic() > ends:
+                break
             first = number % len(standing)
             taken = arena.round([*standing[first:], *standing[:first]])
             for candidate, seconds in taken.items():
@@ -149,7 +156,7 @@ def main() -> None:
         if now - began + longest > args.limit:
             print(f"{len(missing)} are still missing: call this again")
             return
-        table["batches"].append(measured(here, missing[:BATCH], args.rounds))
+        table["batches"].append(measured(here, missing[:BATCH], args.rounds, began + args.limit))
         args.out.write_bytes(gzip.compress(json.dumps(table).encode(), mtime=0))
         longest = max(longest, time.monotonic() - now)
         print(f"{len(missing)} were missing; a batch took {longest:.0f} s", flush=True)

@@ -148,11 +148,20 @@ def _batch(data: Mapping[str, Any]) -> Batch:
     return Batch(dict(zip(candidates, centres, strict=True)), tuple(rounds), rest)
 
 
-def _lives(copies: Table) -> Iterator[float]:
+def _lives(copies: Table) -> list[float]:
+    """How the copies' centres differ, less what medians of so many rounds differ by chance."""
+    apart: list[float] = []
+    chance: list[float] = []
     for batch in copies.batches:
-        middle = statistics.median(batch.centres.values())
-        for centre in batch.centres.values():
-            yield centre - middle
+        middle = statistics.fmean(batch.centres.values())
+        apart += [centre - middle for centre in batch.centres.values()]
+        # the variance of a median of normal values is pi/2 times that of their mean
+        chance += [
+            math.pi / 2 * statistics.pvariance(rest) / len(rest) for rest in batch.rest.values()
+        ]
+    found = statistics.pvariance(apart)
+    real = max(0.0, found - statistics.fmean(chance))
+    return [value * math.sqrt(real / found) if found else 0.0 for value in apart]
 
 
 @dataclass
