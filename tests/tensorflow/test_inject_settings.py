@@ -41,7 +41,7 @@ def test_what_grows_is_told_again(settings):
     report.left("b", "renorm")
     report.left("b", "renorm")
     report.acted(2)
-    report.first()
+    report.first(ModuleType("tensorflow"))
     assert [(m.count, m.did, m.left) for m in heard(told)] == [
         (1, "1 layers", []),
         (1, "1 layers", ["a: renorm"]),
@@ -61,8 +61,8 @@ def test_many_with_one_reason_stand_in_one_sentence(settings):
 def test_nothing_met_is_told_once_tensorflow_is_there(settings):
     told: list[dict] = []
     report = settings.Report("batch_norm", "fused", told.append)
-    report.first()
-    report.first()
+    report.first(ModuleType("tensorflow"))
+    report.first(ModuleType("tensorflow"))
     assert [(m.count, m.value) for m in heard(told)] == [(0, "fused")]
 
 

@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+# beside this file
+import _dltune_batch_norm
+import _dltune_input
+import _dltune_keras
+
 Tell = Callable[[dict[str, Any]], Any]
 # modules of the job, and what is done once each has been imported
 Hooks = Iterator[tuple[str, Callable[[ModuleType], None]]]
@@ -48,7 +53,7 @@ class Report:
             names.append(name)
             self._send()
 
-    def first(self) -> None:
+    def first(self, _: ModuleType) -> None:
         """Tell that there was nothing to act on so far, unless something was told already."""
         if not self._told:
             self._send()
@@ -79,7 +84,15 @@ def _shown(names: list[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-_HOOKS: dict[str, Callable[[Report], Hooks]] = {}
+_HOOKS: dict[str, Callable[[Report], Hooks]] = {
+    "batch_norm": _dltune_batch_norm.hooks,
+    "jit_compile": _dltune_keras.jit_compile,
+    "steps_per_execution": _dltune_keras.steps_per_execution,
+    "precision": _dltune_keras.precision,
+    "input_threads": _dltune_input.threads,
+    "input_prefetch": _dltune_input.prefetch,
+    "input_order": _dltune_input.order,
+}
 
 
 def hooks(settings: Mapping[str, str], tell: Tell) -> Hooks:
@@ -92,7 +105,7 @@ def hooks(settings: Mapping[str, str], tell: Tell) -> Hooks:
         for module, hook in _HOOKS[report.setting](report):
             yield module, _kept_harmless(hook, report)
     for report in reports:
-        yield "tensorflow", lambda _, report=report: report.first()
+        yield "tensorflow", report.first
 
 
 def _kept_harmless(

@@ -1,0 +1,138 @@
+"""Inside the job's Python: batch normalization of Keras 3, in training, by TensorFlow's own kernel.
+
+Keras 3 traces the layer as its single additions and multiplications, each of which reads and writes
+the whole activation; `FusedBatchNormV3` and its gradient are one pass each (Ioffe and Szegedy,
+"Batch Normalization", 2015). Keras 2 used that kernel, and tf_keras does.
+
+Left to Keras: what the kernel cannot do, and where it was measured to be no faster: inference and
+frozen layers (two element-wise operations there, and no gradient of scale and offset), activations
+without an extent beside batch and channels, and channels first without oneDNN.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _dltune_settings import Report
+
+_NARROW = ("float16", "bfloat16", "float32")
+
+
+def hooks(report: Report) -> Iterator[tuple[str, Callable[[ModuleType], None]]]:
+    """Value: "fused"."""
+    report.did = "{count} BatchNormalization layers are computed by TensorFlow's fused kernel"
+    yield "keras.src.layers.normalization.batch_normalization", lambda m: _fuse(m, report)
+    yield "tf_keras", lambda _: report.left("tf_keras", "uses the fused kernel by itself")
+
+
+def _fuse(keras: ModuleType, report: Report) -> None:
+    """`keras`: the module of Keras that defines the layer."""
+    if keras.backend.backend() != "tensorflow":
+        report.left("Keras", f"runs on {keras.backend.backend()}")
+        return
+    cls = keras.BatchNormalization
+    plain, moments = cls.call, cls._moments
+    fused: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @functools.wraps(plain)
+    def call(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        if training is None or (isinstance(training, (bool, int)) and not training):
+            return plain(self, inputs, training=training, mask=mask)
+        why = _misfit(self, inputs, training, mask)
+        if type(self).call is not call:
+            why = "is of a subclass with a call of its own"
+        elif type(self)._moments is not moments:
+            why = "is of a subclass with statistics of its own"
+        if why is None:
+            try:
+                outputs = _normalized(keras.ops, self, inputs)
+            except Exception as error:  # if it is the job's own, Keras has its own words for it
+                why = f"{type(error).__name__}: {error}"
+            else:
+                if self not in fused:
+                    fused.add(self)
+                    report.acted()
+                return outputs
+        report.left(self.name, why)
+        return plain(self, inputs, training=training, mask=mask)
+
+    cls.call = call
+
+
+def _misfit(layer: Any, inputs: Any, training: Any, mask: Any) -> str | None:
+    """Why the layer is left to Keras in training; None: it fits."""
+    import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
+
+    if not isinstance(training, (bool, int)):
+        return "is told by a tensor whether it trains"
+    if not layer.trainable:
+        return "is frozen: it uses its moving statistics"
+    if mask is not None:
+        return "has a mask"
+    if getattr(layer, "renorm", False):
+        return "renormalizes"
+    if (
+        getattr(layer, "synchronized", False)
+        and tf.distribute.get_strategy().num_replicas_in_sync > 1
+    ):
+        return "has its statistics from several replicas"
+    if not isinstance(inputs, tf.Tensor) or inputs.dtype.name not in _NARROW:
+        return f"its input is {getattr(inputs, 'dtype', type(inputs).__name__)!r}"
+    rank = inputs.shape.rank
+    if rank not in (3, 4, 5):
+        return "its input has no extent beside batch and channels, or too many"
+    axis = layer.axis % rank
+    extents = [extent for at, extent in enumerate(inputs.shape) if at not in (0, axis)]
+    if all(extent == 1 for extent in extents):
+        return "its input has no extent beside batch and channels, or too many"
+    if axis not in (1, rank - 1):
+        return f"normalizes axis {axis} of {rank}"
+    if axis == 1 and not _pywrap_util_port.IsMklEnabled():
+        return "has its channels first, which is no faster without oneDNN"
+    return None
+
+
+def _normalized(ops: Any, layer: Any, inputs: Any) -> Any:
+    """What `BatchNormalization.call` computes and assigns for training.
+
+    Only the order of additions differs. `ops`: those of Keras.
+    """
+    import tensorflow as tf
+
+    rank = inputs.shape.rank
+    axis = layer.axis % rank
+    channels = inputs.shape[axis]
+    x = ops.cast(inputs, "float32")
+    if rank == 3:
+        x = tf.expand_dims(x, 3 - axis)
+    last = axis == rank - 1
+    layouts = ("NDHWC", "NCDHW") if rank == 5 else ("NHWC", "NCHW")
+    y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=x,
+        scale=ops.cast(layer.gamma, "float32") if layer.scale else tf.ones([channels]),
+        offset=ops.cast(layer.beta, "float32") if layer.center else tf.zeros([channels]),
+        mean=tf.constant([], tf.float32),
+        variance=tf.constant([], tf.float32),
+        epsilon=layer.epsilon,
+        exponential_avg_factor=1.0,
+        data_format=layouts[0 if last else 1],
+        is_training=True,
+    )
+    if rank == 3:
+        y = tf.squeeze(y, 3 - axis)
+    y = ops.cast(y, layer.compute_dtype)
+    # the kernel returns the unbiased variance, n / (n - 1) of Keras'
+    size = tf.cast(tf.size(inputs, out_type=tf.int64), tf.float32)
+    variance = variance * (1.0 - channels / size)
+    kept, added = layer.momentum, 1.0 - layer.momentum
+    layer.moving_mean.assign(ops.cast(layer.moving_mean, "float32") * kept + mean * added)
+    layer.moving_variance.assign(
+        ops.cast(layer.moving_variance, "float32") * kept + variance * added
+    )
+    return y

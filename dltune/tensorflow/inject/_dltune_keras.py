@@ -1,0 +1,213 @@
+"""Inside the job's Python: what Keras does around a training step, where the script left it open.
+
+What a script sets itself is never changed, and what Keras saves with a model stays as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _dltune_settings import Report
+
+_TRAINER = "keras.src.trainers.trainer"
+_TENSORFLOW_TRAINER = "keras.src.backend.tensorflow.trainer"
+_POLICY = "keras.src.dtype_policies.dtype_policy"
+_BATCH_METHODS = tuple(
+    f"on_{what}_{when}"
+    for what in ("batch", "train_batch", "test_batch", "predict_batch")
+    for when in ("begin", "end")
+)
+
+Hooks = Iterator[tuple[str, Callable[[ModuleType], None]]]
+
+
+def jit_compile(report: Report) -> Hooks:
+    """Value: "on". XLA compiles the step of models whose `compile` left it to Keras, which says no
+    on a CPU."""
+    report.did = "{count} models' steps are compiled by XLA"
+    yield _TRAINER, lambda trainer: _compile_steps(trainer, report)
+
+
+def _compile_steps(trainer: ModuleType, report: Report) -> None:
+    def compiled(model: Any, asked: dict[str, Any]) -> None:
+        if asked.get("jit_compile", "auto") != "auto":
+            report.left(model.name, "the script sets jit_compile itself")
+        elif model.run_eagerly:
+            report.left(model.name, "the script runs it eagerly")
+        elif model.jit_compile:
+            report.left(model.name, "is compiled by XLA already")
+        elif model._distribute_strategy:
+            report.left(model.name, "is distributed by a strategy of TensorFlow's")
+        elif not trainer.model_supports_jit(model):
+            report.left(model.name, "has what XLA cannot compile")
+        else:
+            model.jit_compile = True
+            report.acted()
+
+    _after_compile(trainer, compiled, report)
+
+
+def steps_per_execution(report: Report) -> Hooks:
+    """Value: how many. `fit` runs so many steps in one execution of TensorFlow's, where `compile`
+    left their number open and no callback is called for each batch."""
+    report.did = f"fit runs {report.value} steps at a time on {{count}} models"
+    steps = int(report.value)
+    open_models: weakref.WeakSet[Any] = weakref.WeakSet()
+    seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def compiled(model: Any, asked: dict[str, Any]) -> None:
+        open_models.discard(model)
+        if "steps_per_execution" in asked:
+            report.left(model.name, "the script sets steps_per_execution itself")
+        elif model.run_eagerly:
+            report.left(model.name, "the script runs it eagerly")
+        else:
+            open_models.add(model)
+
+    def prepare(model: Any, arguments: dict[str, Any], limits: tuple[str, ...]) -> None:
+        """Before `fit` and the like: so many steps, or one; the functions are traced for it."""
+        if model not in open_models or model.steps_per_execution not in (1, steps):
+            return
+        why = _one_by_one(arguments, limits, steps)
+        wanted = 1 if why is not None else steps
+        if model.steps_per_execution != wanted:
+            model.steps_per_execution = report.steps = wanted
+            model.train_function = model.test_function = model.predict_function = None
+        if why is not None:
+            report.left(model.name, why)
+        elif model not in seen and "steps_per_epoch" in limits:
+            seen.add(model)
+            report.acted()
+
+    def on_tensorflow(trainer: ModuleType) -> None:
+        cls = trainer.TensorFlowTrainer
+        for name, limits in (
+            ("fit", ("steps_per_epoch", "validation_steps")),
+            ("evaluate", ("steps",)),
+            ("predict", ("steps",)),
+        ):
+            setattr(cls, name, _prepared(getattr(cls, name), limits, prepare, report))
+
+    yield _TRAINER, lambda trainer: _after_compile(trainer, compiled, report)
+    yield _TENSORFLOW_TRAINER, on_tensorflow
+
+
+def _prepared(
+    plain: Callable[..., Any],
+    limits: tuple[str, ...],
+    prepare: Callable[[Any, dict[str, Any], tuple[str, ...]], None],
+    report: Report,
+) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def wrapped(self: Any, *arguments: Any, **options: Any) -> Any:
+        with _told(report, self):
+            prepare(self, _asked(plain, self, arguments, options), limits)
+        return plain(self, *arguments, **options)
+
+    return wrapped
+
+
+def _one_by_one(asked: dict[str, Any], limits: tuple[str, ...], steps: int) -> str | None:
+    """Why the steps of this call cannot be run several at a time without a difference."""
+    for name in limits:
+        # Keras would go on to the next multiple
+        if isinstance(limit := asked.get(name), int) and limit % steps:
+            return f"{name}={limit} is no multiple of {steps}"
+    callbacks = asked.get("callbacks") or []
+    callbacks = getattr(callbacks, "callbacks", callbacks)
+    for callback in callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]:
+        if _wants_batches(callback):
+            return f"the callback {type(callback).__name__} is called for each batch"
+    return None
+
+
+def _wants_batches(callback: Any) -> bool:
+    """Whether what a callback does depends on being called for every batch."""
+    cls = type(callback)
+    if cls.__module__.startswith("keras.src.callbacks."):
+        if cls.__name__ in ("ProgbarLogger", "History"):
+            return False
+        for name in ("save_freq", "update_freq"):
+            if hasattr(callback, name):
+                return bool(getattr(callback, name) != "epoch")
+    base = next(b for b in cls.__mro__ if b.__name__ in ("Callback", "object"))
+    return any(
+        name in vars(callback) or getattr(cls, name, None) is not getattr(base, name, None)
+        for name in _BATCH_METHODS
+    )
+
+
+def precision(report: Report) -> Hooks:
+    """Value: a policy, such as "mixed_bfloat16": Keras' default where the script sets none."""
+    report.did = f"{report.value} is Keras' default policy"
+
+    def on_policy(policies: ModuleType) -> None:
+        plain, by_script = policies.dtype_policy, policies.set_dtype_policy
+        state, backend = policies.global_state, policies.backend
+        told: list[bool] = []
+
+        @functools.wraps(plain)
+        def dtype_policy() -> Any:
+            if state.get_global_attribute("dtype_policy", None) is None:
+                if backend.backend() != "tensorflow":
+                    report.left("Keras", f"runs on {backend.backend()}")
+                elif backend.floatx() != "float32":
+                    report.left("Keras", f"computes in {backend.floatx()} by default")
+                else:
+                    state.set_global_attribute("dtype_policy", policies.DTypePolicy(report.value))
+                    if not told:
+                        told.append(True)
+                        report.acted()
+            return plain()
+
+        @functools.wraps(by_script)
+        def set_dtype_policy(policy: Any) -> None:
+            by_script(policy)
+            report.left("Keras", "the script sets a policy itself")
+
+        policies.dtype_policy = dtype_policy
+        policies.set_dtype_policy = set_dtype_policy
+
+    yield _POLICY, on_policy
+
+
+def _after_compile(
+    trainer: ModuleType, act: Callable[[Any, dict[str, Any]], None], report: Report
+) -> None:
+    """Call `act` with a model that was compiled, and what the script asked for."""
+    cls = trainer.Trainer
+    plain = cls.compile
+    backend = trainer.backend.backend()
+
+    @functools.wraps(plain)
+    def compile(self: Any, *arguments: Any, **options: Any) -> Any:
+        result = plain(self, *arguments, **options)
+        if backend == "tensorflow":
+            with _told(report, self):
+                act(self, _asked(plain, self, arguments, options))
+        return result
+
+    cls.compile = compile
+
+
+def _asked(
+    plain: Callable[..., Any], model: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by name, those left out not among them."""
+    return dict(inspect.signature(plain).bind(model, *arguments, **options).arguments)
+
+
+@contextlib.contextmanager
+def _told(report: Report, model: Any) -> Iterator[None]:
+    """What goes wrong here is told, and the job goes on as its script says."""
+    try:
+        yield
+    except Exception as error:
+        report.left(model.name, f"{type(error).__name__}: {error}")

@@ -1,0 +1,71 @@
+"""A process with TensorFlow and the settings' hooks, which runs what a test sends it.
+
+Read from stdin: a pickled (code, arguments); written to where stdout was: (result, error), the
+code's variable `result` or the traceback. Among the code's names: `plain()` and `fused()`, contexts
+in which Keras' layer is its own or the hook's, `told`, and the imports below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Iterator
+
+import numpy as np
+
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+sys.path.insert(0, sys.argv[1])
+
+import _dltune_settings  # noqa: E402
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from keras.src.layers.normalization import batch_normalization  # noqa: E402
+
+told: list[dict] = []
+layer = keras.layers.BatchNormalization
+own = layer.call
+
+
+def hooked() -> object:
+    """The hook's `call`, of a hook that has done nothing yet."""
+    told.clear()
+    layer.call = own
+    for module, hook in _dltune_settings.hooks({"batch_norm": "fused"}, told.append):
+        if module == batch_normalization.__name__:
+            hook(batch_normalization)
+    return layer.call
+
+
+@contextlib.contextmanager
+def calls(call: object) -> Iterator[None]:
+    before, layer.call = layer.call, call
+    yield
+    layer.call = before
+
+
+while True:
+    try:
+        code, arguments = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    ours = hooked()
+    here = {
+        "plain": lambda: calls(own),
+        "fused": lambda ours=ours: calls(ours),
+        "told": told,
+        "keras": keras,
+        "tf": tf,
+        "np": np,
+        **arguments,
+    }
+    try:
+        exec(code, here)
+        answer = (here.get("result"), None)
+    except Exception:
+        answer = (None, traceback.format_exc())
+    pickle.dump(answer, answers)
+    answers.flush()

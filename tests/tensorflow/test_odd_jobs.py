@@ -1,0 +1,51 @@
+"""Scripts that use batch normalization in their own ways, plain and with the fused kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hooked import JOBS, told
+
+pytestmark = pytest.mark.tensorflow
+
+STEPS = 6
+
+
+def losses(tmp_path: Path, name: str, settings: dict[str, str], **environment: str):
+    file = tmp_path / f"losses{len(list(tmp_path.iterdir()))}"
+    heard = told(
+        JOBS / f"norm_{name}.py", settings, "--steps", STEPS, "--losses", file, **environment
+    )
+    return [float(line) for line in file.read_text().splitlines()], heard
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "left"),
+    [
+        ("subclassed", 3, ""),
+        ("synchronized", 2, ""),
+        ("axis_1", 2, ""),
+        ("frozen", 1, "late: is frozen: it uses its moving statistics"),
+        pytest.param(
+            "keras_2",
+            0,
+            "tf_keras: uses the fused kernel by itself",
+            marks=pytest.mark.skipif(
+                importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
+            ),
+        ),
+    ],
+)
+def test_losses_stay_as_near_as_with_another_number_of_threads(name, layers, left, tmp_path):
+    plain, _ = losses(tmp_path, name, {})
+    fused, heard = losses(tmp_path, name, {"batch_norm": "fused"})
+    one_thread, _ = losses(tmp_path, name, {}, TF_NUM_INTRAOP_THREADS="1")
+    assert heard["batch_norm"].count == layers
+    assert heard["batch_norm"].left == ([left] if left else [])
+    assert len(plain) == len(fused) >= STEPS
+    for step, (loss, other, threads) in enumerate(zip(plain, fused, one_thread, strict=True)):
+        # what is off by one rounding grows from step to step
+        rounding = max(10 * abs(threads - loss), 1e-6 * (1 + step) * abs(loss))
+        assert abs(other - loss) <= rounding, (step, loss, other, threads)
