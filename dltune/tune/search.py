@@ -102,6 +102,7 @@ class Search:
         if self.recommended:
             self._rivals.append(self.recommended)
         self._ring = Ring(self.arena, self._rivals)
+        self._lost: set[Candidate] = set()  # incumbents that have ended once
 
     @property
     def incumbent(self) -> Candidate:
@@ -187,7 +188,7 @@ class Search:
             self._finish(trial)
         if new:
             trials += self._measure(new, against)
-        if against == self.incumbent:  # it did not end meanwhile
+        if against == self.incumbent:  # it was not given up meanwhile
             self._adopt(trials)
 
     def _measure(self, batch: Sequence[Candidate], against: Candidate) -> list[Trial]:
@@ -254,7 +255,11 @@ class Search:
             self.incumbents.append(min(helps or free, key=ratio).candidate)
 
     def _lose(self, incumbent: Candidate, refused: Refused) -> None:
-        """An incumbent that cannot be measured any more is none; the one before it is again."""
+        """An incumbent that ended is started again, once; then it is none, and the one before it is
+        again."""
+        if incumbent not in self._lost:
+            self._lost.add(incumbent)
+            return
         if incumbent == AS_GIVEN:
             raise NothingToMeasureError(refused.why)
         self.incumbents = [one for one in self.incumbents if one != incumbent]
@@ -280,7 +285,9 @@ class Search:
             for one in list(finalists):
                 seconds = taken[one]
                 if isinstance(seconds, Refused):
-                    finalists.remove(one)
+                    if one in self._lost or self._ring.stand(one, finalists):
+                        finalists.remove(one)
+                    self._lost.add(one)
                 elif one != chosen and not isinstance(mine, Refused):
                     ratios[one].append(mine / seconds)
             whole = ratios[AS_GIVEN]

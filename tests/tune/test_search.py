@@ -197,6 +197,24 @@ def test_a_job_that_cannot_be_measured() -> None:
         Search(Simulated(product({}), ends=ends), [option("a")]).run()
 
 
+@pytest.mark.parametrize("dies", [(), ("a",)])
+def test_an_incumbent_that_ends_once_is_started_again(dies: tuple[str, ...]) -> None:
+    arena = Simulated(
+        product({"a": 0.8, "b": 0.9}), room=2, ends={candidate(*dies): (DECIDING + 3, CRASH)}
+    )
+
+    def start(one: Candidate) -> Refused | None:
+        if arena.turns.get(one):
+            arena.ends = {}
+        return Simulated.start(arena, one)
+
+    arena.start = start  # type: ignore[method-assign]
+    search = Search(arena, [option("a"), option("b"), option("c")])
+    search.run()
+    assert search.chosen == candidate("a", "b")
+    assert arena.started.count(candidate(*dies)) > 1
+
+
 def test_the_recommendation_comes_first_and_is_compared_at_the_end() -> None:
     factors = {"threads": 0.9, "a": 0.8}
     arena = Simulated(product(factors))
