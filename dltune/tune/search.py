@@ -103,6 +103,7 @@ class Search:
             self._rivals.append(self.recommended)
         self._ring = Ring(self.arena, self._rivals)
         self._lost: set[Candidate] = set()  # incumbents that have ended once
+        self._gone: set[Candidate] = set()  # and twice
 
     @property
     def incumbent(self) -> Candidate:
@@ -111,8 +112,18 @@ class Search:
 
     @property
     def chosen(self) -> Candidate:
-        """The result: the incumbent, unless the final rounds did not confirm it."""
-        return self.incumbent if self.final is None or self.final.held else AS_GIVEN
+        """The result: the incumbent, unless the final rounds did not confirm it. Of a search that
+        was interrupted, what has beaten the incumbent meanwhile."""
+        if self.final:
+            return self.incumbent if self.final.held else AS_GIVEN
+        better = [
+            trial
+            for trial in self.trials
+            if trial.verdict == "helps"
+            and trial.against == self.incumbent
+            and trial.candidate not in self._gone
+        ]
+        return min(better, key=ratio).candidate if better else self.incumbent
 
     def untried(self) -> list[Option]:
         """Options that no trial has tried alone beside an incumbent."""
@@ -262,6 +273,7 @@ class Search:
             return
         if incumbent == AS_GIVEN:
             raise NothingToMeasureError(refused.why)
+        self._gone.add(incumbent)
         self.incumbents = [one for one in self.incumbents if one != incumbent]
 
     # --- the final rounds

@@ -271,12 +271,13 @@ def test_a_search_taken_up_ends_as_one_that_was_not_interrupted(
     assert not measured & set(arena.started)
 
 
-def test_an_interrupted_search_keeps_the_best_so_far() -> None:
+@pytest.mark.parametrize("after", [1, 3])
+def test_an_interrupted_search_keeps_the_best_so_far(after: int) -> None:
     class InterruptedError(Exception):
         pass
 
     def keep(trial: Trial) -> None:
-        if len(search.trials) == 3:
+        if len(search.trials) == after:
             raise InterruptedError
 
     search = Search(Simulated(product({"a": 0.8}), room=2), [option(name) for name in "abcd"])
@@ -285,7 +286,7 @@ def test_an_interrupted_search_keeps_the_best_so_far() -> None:
         search.run()
     assert search.chosen == candidate("a")
     assert search.final is None
-    assert len(search.untried()) == 1
+    assert len(search.untried()) == 4 - after
 
 
 def test_a_setting_that_does_nothing_is_seldom_said_to_do_something() -> None:
