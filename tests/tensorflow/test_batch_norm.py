@@ -304,12 +304,12 @@ import pathlib, tempfile
 def model():
     keras.utils.set_random_seed(0)
     return keras.Sequential([
-        keras.layers.Input((6, 6, 3)),
-        keras.layers.Conv2D(4, 3),
+        keras.layers.Input((6, 6, 3), name="images"),
+        keras.layers.Conv2D(4, 3, name="convolution"),
         keras.layers.BatchNormalization(name="norm"),
-        keras.layers.Flatten(),
-        keras.layers.Dense(2),
-    ])
+        keras.layers.Flatten(name="flat"),
+        keras.layers.Dense(2, name="head"),
+    ], name="model")
 x = np.random.default_rng(0).normal(size=(8, 6, 6, 3)).astype("float32")
 y = np.zeros([8, 2], "float32")
 found = {}
@@ -326,7 +326,8 @@ with tempfile.TemporaryDirectory() as folder, fused():
         for name in ("m.keras", "m.h5"):
             loaded = keras.models.load_model(folder / name, compile=False)
             found[name] = loaded.predict(x, verbose=0)
-        found["exported"] = tf.saved_model.load(str(folder / "exported")).serve(x).numpy()
+        exported = tf.saved_model.load(str(folder / "exported"))
+        found["exported"] = exported.serve(x).numpy()
         weights = [w.path for w in model().weights]
         config = model().get_config()
         config_of_layer = model().get_layer("norm").get_config()

@@ -148,7 +148,7 @@ def precision(report: Report) -> Hooks:
     """Value: a policy, such as "mixed_bfloat16": Keras' default where the script sets none."""
     report.did = f"{report.value} is Keras' default policy"
 
-    def on_policy(policies: ModuleType) -> None:
+    def on_policy(policies: Any) -> None:
         plain, by_script = policies.dtype_policy, policies.set_dtype_policy
         state, backend = policies.global_state, policies.backend
         told: list[bool] = []
