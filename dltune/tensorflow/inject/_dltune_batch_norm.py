@@ -4,9 +4,9 @@ Keras 3 traces the layer as its single additions and multiplications, each of wh
 the whole activation; `FusedBatchNormV3` and its gradient are one pass each (Ioffe and Szegedy,
 "Batch Normalization", 2015). Keras 2 used that kernel, and tf_keras does.
 
-Left to Keras: what the kernel cannot do, and where it was measured to be no faster: inference and
-frozen layers (two element-wise operations there, and no gradient of scale and offset), activations
-without an extent beside batch and channels, and channels first without oneDNN.
+Left to Keras: what the kernel cannot do; frozen layers, which need the gradient of their input alone
+and were slower; inference, which is mixed; and activations without an extent beside batch and
+channels, and channels first without oneDNN, which were slower (docs/settings.md).
 """
 
 from __future__ import annotations
