@@ -4,8 +4,8 @@ Keras 3 traces the layer as its single additions and multiplications, each of wh
 the whole activation; `FusedBatchNormV3` and its gradient are one pass each (Ioffe and Szegedy,
 "Batch Normalization", 2015). Keras 2 used that kernel, and tf_keras does.
 
-Left to Keras: what the kernel cannot do; frozen layers, which need the gradient of their input alone
-and were slower; inference, which is mixed; and activations without an extent beside batch and
+Left to Keras: what the kernel cannot do; frozen layers, which need the gradient of their input
+alone and were slower; inference, which is mixed; and activations without an extent beside batch and
 channels, and channels first without oneDNN, which were slower (docs/settings.md).
 """
 
