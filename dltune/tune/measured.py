@@ -38,9 +38,11 @@ MOST = 6
 # of the memory, left to others
 SPARE = 0.1
 # a candidate may be silent for so many times what the job as given took to come to its steps, and
-# take twice that to come to them; so many turns' time for a turn; at least so many seconds
+# take twice that to come to them; at least so many seconds
 PATIENCE, LEAST_PATIENCE = 4.0, 30.0
-TURN_PATIENCE, LEAST_TURN_PATIENCE = 20.0, 20.0
+# so many turns' time for a turn, and at least so many seconds: validation may come between, or the
+# end of an epoch, at which tf.data may rest for half a minute
+TURN_PATIENCE, LEAST_TURN_PATIENCE = 20.0, 60.0
 # a job that ended by itself after so many turns is started again
 ENOUGH_TURNS = 3
 # how often a turn in which no step began and ended is given again
@@ -222,7 +224,7 @@ class Measured:
         """A turn; a job that has come to its end after some of them is started again."""
         stand = self._stands[candidate]
         try:
-            return self._step_seconds(stand)
+            return self._step_seconds(stand, self._patience if candidate == AS_GIVEN else 0.0)
         except RefusedError as error:
             self.drop(candidate)
             return error.refused
@@ -237,9 +239,10 @@ class Measured:
             return refused
         return self._turn(candidate)
 
-    def _step_seconds(self, stand: _Stand) -> float:
-        """Raises RefusedError when the job hangs, and JobEndedError."""
-        limit = max(LEAST_TURN_PATIENCE, TURN_PATIENCE * stand.allotment.seconds)
+    def _step_seconds(self, stand: _Stand, least: float) -> float:
+        """Raises RefusedError when the job hangs (for `least` seconds at the least), and
+        JobEndedError."""
+        limit = max(least, LEAST_TURN_PATIENCE, TURN_PATIENCE * stand.allotment.seconds)
         for _ in range(ATTEMPTS):
             idle = self._patient(stand.log, limit)
             taken = stand.tried.take(stand.allotment.executions, idle)

@@ -82,7 +82,10 @@ def _recommended(search: Search) -> Measured | None:
 def _left(search: Search, partial: str | None) -> Iterator[Untried]:
     none = idle(search.options, search.trials)
     why = partial or "the budget was spent"
+    begun = {choice for trial in search.trials for choice in added(trial.candidate, trial.against)}
     for option in search.untried():
+        if option.choice in begun:  # it is among the effects, as undecided
+            continue
         name = option.choice.setting
         reason = "another value had nothing to act on" if name in none else why
         yield Untried(name, option.choice.value, reason)
