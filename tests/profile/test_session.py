@@ -14,7 +14,7 @@ from dltune.documents.profile import Profile, check
 from dltune.errors import JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
-from dltune.profile import advice, discovery, session
+from dltune.profile import discovery, session
 from dltune.profile.session import Progress, Session
 
 # the best thread count of each node's op
@@ -30,8 +30,7 @@ def curve(key: int, threads: int) -> float:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """Pretended processes are not in /proc and need no oneDNN; who does not train ends soon."""
-    monkeypatch.setattr(advice, "notes", lambda _: [])
+    """Pretended processes are not in /proc; who does not train ends soon."""
     monkeypatch.setattr(session, "require_all_reported", lambda *_: None)
     monkeypatch.setattr(Session, "_measured_process_ended", lambda _: False)
     monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
