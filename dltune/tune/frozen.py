@@ -1,7 +1,8 @@
 """A job that stands still altogether: its input pipeline and its helpers, not its steps alone.
 
 Else its input pipeline would fill while others have their turns, and the first steps of its own
-turn would find more data than they do in a long run.
+turn would find more data than they do in a long run. Only where steps wait for their data: at the
+end of an epoch, tf.data's tuning thread wakes late (half a minute) in a process that was stopped.
 """
 
 from __future__ import annotations

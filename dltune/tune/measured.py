@@ -86,6 +86,7 @@ class Measured:
         self._known: tuple[frozenset[str], ...] = ()
         self._first_start: float | None = None  # seconds that the job as given took to its steps
         self._given: dict[str, str] | None = None  # variables of the job as given
+        self._waits = False  # the steps of the job as given, for their data
         self._largest = 0
         self._number = 0
         self._starting: dict[Candidate, Starting] = {}
@@ -192,6 +193,8 @@ class Measured:
         with made.closing as closing:
             if idle := tried.idle_choice():
                 raise no_effect(made.candidate, *idle)
+            self._waits = self._waits or (self._first_start is None and tried.waits)
+            tried.still = self._waits or tried.waits
             try:
                 allotment = self._allotment(tried, made.log)
             except JobEndedError:

@@ -14,6 +14,7 @@ from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
 from dltune.machine.ranks import local_rank
+from dltune.profile import breakdown
 from dltune.run.settings import Settings
 from dltune.settings.applied import Applied, variables
 from dltune.settings.setting import Circumstances
@@ -21,6 +22,8 @@ from dltune.settings.space import by_name
 from dltune.tune import frozen
 
 _DISCOVERING, _STANDING = 1, 2
+# of a step, that it may wait for its data before this is taken for what decides how long it takes
+WAITS = 0.02
 
 
 class Tried(Turnstile):
@@ -34,6 +37,7 @@ class Tried(Turnstile):
         super().__init__(())
         self.applied = applied
         self.steps: StepGraphs | None = None
+        self.still = False  # between turns nothing of it runs
         self._here = here
         self._settings = Settings(applied, here.machine, watch=variables(here))
         self._finder = StepFinder(self.seen.records, known)
@@ -53,15 +57,28 @@ class Tried(Turnstile):
         return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `Turnstile.take`; between turns the job stands still altogether, unless it has ranks:
-        they may give each other up for lost."""
+        """As `Turnstile.take`; between turns the job stands still altogether where that matters.
+        Not when it has ranks: they may give each other up for lost."""
         assert self._job is not None
-        if self._ranks:
+        if not self.still or self._ranks:
             return super().take(executions, idle)
         frozen.thaw(self._job.pid)
         taken = super().take(executions, idle)
         frozen.freeze(self._job.pid)
         return taken
+
+    @property
+    def waits(self) -> bool:
+        """Whether its steps wait for their data, or a choice changes how it comes."""
+        assert self.steps is not None
+        record = self.seen.records[self.steps.pid]
+        main = self.steps.signatures[0]
+        ran = {g: e for g, e in record.executions.items() if record.graphs[g].signature == main}
+        for found in breakdown.parts(record.graphs, ran).values():
+            seconds = {part.name: part.seconds for part in found}
+            if seconds and seconds["input"] > WAITS * sum(seconds.values()):
+                return True
+        return any(name.startswith("input_") for name in self.applied.means.hooks)
 
     @property
     def _ranks(self) -> bool:

@@ -17,6 +17,7 @@ from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
 from dltune.settings.setting import Circumstances
 from dltune.tune import measured as module
+from dltune.tune import tried
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN
 from dltune.tune.measured import Measured
@@ -76,13 +77,25 @@ def test_turns_of_what_stands() -> None:
     assert found.tensorflow == "2.21.0"
 
 
-def test_between_turns_nothing_of_a_job_runs() -> None:
+def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tried.Tried, "waits", True)
     with arena() as found:
         assert found.start(AS_GIVEN) is None
         found.round([AS_GIVEN])
         (job,) = sessions(found)
         stat = Path(f"/proc/{job}/stat").read_text()
         assert stat.rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_job_that_does_not_wait_goes_on_between_its_turns() -> None:
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        found.round([AS_GIVEN])
+        (job,) = sessions(found)
+        stat = Path(f"/proc/{job}/stat").read_text()
+        assert stat.rpartition(")")[2].split()[0] != "T"
 
 
 def test_of_several_ranks_one_stands_at_the_turnstile_and_none_is_stopped() -> None:
