@@ -23,7 +23,7 @@ COPIES = RECORDED / "copies.json.gz"
 TABLES = sorted(path.name for path in RECORDED.glob("*.json.gz") if path != COPIES)
 TRIALS = 200
 # seconds of budget, and repetitions
-BUDGET, REPETITIONS = 240.0, 20
+BUDGET, REPETITIONS = 480.0, 15
 
 
 @pytest.fixture(params=TABLES, ids=[name.partition(".")[0] for name in TABLES])
@@ -60,6 +60,6 @@ def test_what_is_chosen_is_hardly_ever_slower_than_the_job_as_given(table: Table
     worse = [
         run.excess > given + 0.01
         for n in range(REPETITIONS)
-        for run in [bench_search.climbing(table, BUDGET, random.Random(n))]
+        for run in [bench_search.climbing(table, BUDGET / 2, random.Random(n))]
     ]
     assert sum(worse) <= 1
