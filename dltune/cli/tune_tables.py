@@ -127,10 +127,10 @@ def _within(measured: Measured) -> str:
 
 def _gain(measured: Measured) -> str:
     within = _within(measured)
-    bounds = f", {within} with {measured.confidence:.0%}" if within else ""
+    bounds = f", {within} with {measured.confidence * 100:g}%" if within else ""
     return (
         f"{1 / measured.ratio:.2f}x as fast ({measured.ratio:.3f} of the step time{bounds}, "
-        f"{measured.rounds} fresh rounds)"
+        f"{measured.rounds} rounds)"
     )
 
 
