@@ -28,7 +28,7 @@ CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
 MARGIN = 0.015
 FUTILE = 0.5
 # rounds: before which nothing is dropped; the fewest that can decide; the most
-LEAST, DECIDING, LOOKS, MORE_LOOKS = 5, 9, 30, 90
+LEAST, DECIDING, LOOKS, MORE_LOOKS = 5, 9, 30, 150
 
 Decided = Literal["helps", "hurts", "no difference seen"]
 
