@@ -12,9 +12,6 @@ What comes next (`wanted`):
 4. the settings' further values;
 5. the incumbent without each thing that it has: what no longer helps goes.
 
-A trial that shows no large gain in its first rounds is put off until all else was looked at, and
-what has shown most so far comes first (`put_off`).
-
 At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
 rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
 they too say that it helps, the result is the job as given.
@@ -30,15 +27,14 @@ from dataclasses import dataclass, field
 
 from dltune.documents.plan_settings import Verdict
 from dltune.documents.tune import Trial
-from dltune.tune import put_off, verdict
+from dltune.tune import verdict
 from dltune.tune.arena import Arena, Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added, told
-from dltune.tune.put_off import PutOff
 from dltune.tune.ring import Ring
 from dltune.tune.wanted import idle, ratio, tried, wanted
 
 # candidates that race at once, beside the incumbent
-BATCH = 5
+BATCH = 3
 # rounds that a trial is expected to take, for which there must be time; and final ones
 EXPECTED, FINAL = verdict.DECIDING, 12
 # a removal that costs nothing: its step time over the incumbent's
@@ -101,17 +97,11 @@ class Search:
     exhausted: bool = field(default=False, init=False)  # the budget, before all was tried
 
     def __post_init__(self) -> None:
-        # of those that are undecided, what had been put off is taken up with its rounds
-        self._past = {
-            (t.candidate, t.against): t
-            for t in self.past
-            if t.verdict != "undecided" or len(t.ratios) >= put_off.ROUNDS
-        }
+        self._past = {(t.candidate, t.against): t for t in self.past if t.verdict != "undecided"}
         self._rivals = [AS_GIVEN]
         if self.recommended:
             self._rivals.append(self.recommended)
         self._ring = Ring(self.arena, self._rivals)
-        self._put_off = PutOff()
         self._lost: set[Candidate] = set()  # incumbents that have ended once
         self._gone: set[Candidate] = set()  # and twice
 
@@ -146,11 +136,6 @@ class Search:
         self._begin()
         while batch := self._batch():
             self._race(batch)
-        decided = [(t.candidate, t.against) for t in self.trials]
-        for candidate, against in self._put_off.left(decided):
-            rounds = self._put_off.rounds(candidate, against)
-            why = f"no large gain in {len(rounds)} rounds, and no time for more"
-            self._finish(Trial(candidate, against, "undecided", rounds, why))
         self._tell("final rounds", {})
         self._confirm()
 
@@ -186,7 +171,6 @@ class Search:
 
     def _wanted(self) -> list[Candidate]:
         found = list(wanted(self.incumbent, self.options, self.trials))
-        found = self._put_off.ordered(found, self.incumbent)
         begins = self.recommended and not any(t.candidate == self.recommended for t in self.trials)
         if begins and self.recommended and self.incumbent == AS_GIVEN:
             found.insert(0, self.recommended)
@@ -209,18 +193,10 @@ class Search:
     def _race(self, batch: Sequence[Candidate]) -> None:
         """The trials of a batch; the best of those that help becomes the incumbent."""
         against = self.incumbent
-        past = [self._past[c, against] for c in batch if (c, against) in self._past]
+        trials = [self._past[c, against] for c in batch if (c, against) in self._past]
         new = [c for c in batch if (c, against) not in self._past]
-        trials = []
-        for trial in past:
-            if self._put_off.again(trial):
-                if trial.verdict == "undecided":
-                    del self._past[trial.candidate, trial.against]
-            elif trial.verdict == "undecided":
-                new.append(trial.candidate)
-            else:
-                self._finish(trial)
-                trials.append(trial)
+        for trial in trials:
+            self._finish(trial)
         if new:
             trials += self._measure(new, against)
         if against == self.incumbent:  # it was not given up meanwhile
@@ -249,7 +225,7 @@ class Search:
             if refused:
                 end(candidate, refused.verdict, refused.why)
             elif candidate != against:
-                racing[candidate] = list(self._put_off.rounds(candidate, against))
+                racing[candidate] = []
         while racing:
             self._tell(f"beside {told(against)}", racing)
             taken = self._ring.round([against, *racing])
@@ -265,13 +241,8 @@ class Search:
                     end(candidate, seconds.verdict, seconds.why)
                     continue
                 racing[candidate].append(seconds / reference)
-                self._put_off.seen(candidate, against, racing[candidate])
                 if judged := verdict.judge(racing[candidate]):
                     end(candidate, judged.verdict, judged.why)
-                elif self._put_off.fits(candidate, against, racing[candidate]):
-                    self._put_off.put(candidate, against, racing.pop(candidate))
-                    if candidate not in self._rivals:
-                        self._ring.drop(candidate)
             if self.arena.left() < self._reserve():
                 for candidate in list(racing):
                     end(candidate, "undecided", "the budget was spent")
@@ -332,7 +303,7 @@ class Search:
                 elif one != chosen and not isinstance(mine, Refused):
                     ratios[one].append(mine / seconds)
             whole = ratios[AS_GIVEN]
-            if self.arena.left() <= 0 or len(whole) >= verdict.MORE_LOOKS:
+            if self.arena.left() <= 0 or len(whole) >= verdict.LOOKS:
                 break
             if len(whole) >= FINAL and verdict.judge(whole, verdict.FINAL_CONFIDENCE):
                 break

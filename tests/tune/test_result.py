@@ -37,8 +37,8 @@ def test_a_search_that_found_something() -> None:
     assert made.whole.high < 1
     assert made.recommended is not None
     assert made.recommended.ratio == pytest.approx(0.8)
-    verdicts = {e.choices: e.verdict for e in made.effects}
-    assert verdicts[candidate("b")] == "hurts"
+    verdicts = {(e.choices, e.beside): e.verdict for e in made.effects}
+    assert verdicts[candidate("b"), AS_GIVEN] == "hurts"
     assert made.untried == (Untried("xla", None, "it was left out"),)
     assert made.partial is None
 
