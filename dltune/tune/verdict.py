@@ -9,7 +9,7 @@ than one trial is: that is why what was chosen is judged again, in rounds that c
 2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
 3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
    difference seen. This only ends a trial early; it never makes it help or hurt.
-4. After LOOKS rounds: no difference seen.
+4. After LOOKS rounds, or twice as many where the median still gains 2 MARGIN: no difference seen.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
         return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
     if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
-    if len(ratios) >= LOOKS:
-        return Judgement("no difference seen", f"not told apart in {LOOKS} rounds")
+    promising = interval.median < 1 - 2 * MARGIN
+    if len(ratios) >= (2 * LOOKS if promising else LOOKS):
+        return Judgement("no difference seen", f"not told apart in {len(ratios)} rounds")
     return None
 
 

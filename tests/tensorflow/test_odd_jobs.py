@@ -27,7 +27,7 @@ def losses(tmp_path: Path, name: str, settings: dict[str, str], **environment: s
         ("subclassed", 3, ""),
         ("synchronized", 2, ""),
         ("axis_1", 2, ""),
-        ("frozen", 1, "late: is frozen: it uses its moving statistics"),
+        ("frozen", 1, "body, late: is frozen: it uses its moving statistics"),
         pytest.param(
             "keras_2",
             0,

@@ -60,10 +60,11 @@ def order(report: Report) -> Hooks:
 
     def change(dataset: Any) -> Any:
         import tensorflow as tf
+        from tensorflow.python.framework.config import is_op_determinism_enabled
 
         if dataset.options().deterministic is not None:
             return "the script sets deterministic itself"
-        if tf.config.experimental.is_op_determinism_enabled():
+        if is_op_determinism_enabled():
             return "the script asks TensorFlow for determinism"
         if not any(getattr(part, "_deterministic", "") == "default" for part in _parts(dataset)):
             return "has no parallel part whose order is open"
