@@ -11,7 +11,7 @@ from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
 from dltune.tune.wanted import idle
 
-UNCONFIRMED = "the final rounds did not confirm it, so the job stays as it was given"
+UNCONFIRMED = "the final rounds did not agree, so the job stays as it was given"
 
 
 def section(

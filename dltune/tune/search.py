@@ -14,7 +14,7 @@ What comes next (`wanted`):
 
 At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
 rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
-they too say that it helps, the result is the job as given.
+they agree, the result is the job as given.
 
 Nothing here starts a process or reads a clock: an `Arena` does. A search is determined by how its
 trials end, so one that was interrupted goes on from the trials that it had finished.
@@ -67,7 +67,7 @@ class Progress:
 @dataclass(frozen=True)
 class Final:
     """Fresh rounds: step times of the chosen set over the job as given, and over TensorFlow's
-    recommendation. `held`: whether the first are below 1."""
+    recommendation. `held`: whether the first agree that it helps."""
 
     whole: tuple[float, ...]
     recommended: tuple[float, ...]
@@ -310,7 +310,7 @@ class Search:
         self.final = Final(
             whole=tuple(ratios[AS_GIVEN]),
             recommended=tuple(ratios.get(self.recommended or AS_GIVEN, ())),
-            held=verdict.verdict_of(ratios[AS_GIVEN], verdict.FINAL_CONFIDENCE) == "helps",
+            held=verdict.agree(ratios[AS_GIVEN]),
         )
 
     def _tell(self, phase: str, racing: Mapping[Candidate, Sequence[float]]) -> None:

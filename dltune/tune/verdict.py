@@ -15,6 +15,7 @@ than one trial is: that is why what was chosen is judged again, in rounds that c
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -93,3 +94,14 @@ def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
     if interval.low > 1:
         return "hurts"
     return "no difference seen" if len(ratios) >= DECIDING else "undecided"
+
+
+def agree(ratios: Sequence[float]) -> bool:
+    """Whether final rounds agree with the trials that chose: they prove the gain by themselves, or
+    their median shows one that is worth having and nothing proves the contrary.
+
+    To prove it twice would take as many rounds again as all trials on the way there.
+    """
+    said = verdict_of(ratios, FINAL_CONFIDENCE)
+    likely = bool(ratios) and statistics.median(ratios) < 1 - MARGIN
+    return said == "helps" or (said != "hurts" and likely)

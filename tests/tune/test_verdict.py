@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.tune.verdict import (
@@ -16,6 +16,7 @@ from dltune.tune.verdict import (
     LEAST,
     LOOKS,
     MARGIN,
+    agree,
     inverse,
     judge,
     measured,
@@ -51,10 +52,11 @@ def test_a_setting_that_does_nothing_is_left_early() -> None:
     assert decided(1.0, 0.01) == ("no difference seen", LEAST)
 
 
+@settings(max_examples=25)
 @given(st.floats(0.9, 1.1), st.floats(0, 0.3), st.integers(0, 1000))
 def test_a_trial_ends(effect: float, spread: float, seed: int) -> None:
     _, rounds = decided(effect, spread, seed)
-    assert rounds <= LOOKS
+    assert rounds <= 2 * LOOKS
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=LEAST, max_size=LOOKS))
@@ -99,3 +101,11 @@ def test_rounds_that_are_over() -> None:
     assert verdict_of([1.0 + MARGIN / 3, 1 - MARGIN / 3] * 6, FINAL_CONFIDENCE) == (
         "no difference seen"
     )
+
+
+def test_final_rounds_agree_by_proof_or_by_a_likely_gain() -> None:
+    assert agree([0.99, 0.991] * 20)  # little, but proven
+    assert agree([0.8, 1.1, 0.95, 0.9, 1.02, 0.93])  # likely, as far as these few tell
+    assert not agree([0.98, 1.1, 0.995, 0.99, 1.02, 0.993])  # nothing worth having
+    assert not agree([1.1] * 20)
+    assert not agree([])
