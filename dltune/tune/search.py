@@ -303,7 +303,7 @@ class Search:
                 elif one != chosen and not isinstance(mine, Refused):
                     ratios[one].append(mine / seconds)
             whole = ratios[AS_GIVEN]
-            if self.arena.left() <= 0 or len(whole) >= verdict.LOOKS:
+            if self.arena.left() <= 0 or len(whole) >= verdict.MOST:
                 break
             if len(whole) >= FINAL and verdict.judge(whole, verdict.FINAL_CONFIDENCE):
                 break

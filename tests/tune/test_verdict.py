@@ -16,6 +16,7 @@ from dltune.tune.verdict import (
     LEAST,
     LOOKS,
     MARGIN,
+    MOST,
     agree,
     inverse,
     judge,
@@ -56,7 +57,7 @@ def test_a_setting_that_does_nothing_is_left_early() -> None:
 @given(st.floats(0.9, 1.1), st.floats(0, 0.3), st.integers(0, 1000))
 def test_a_trial_ends(effect: float, spread: float, seed: int) -> None:
     _, rounds = decided(effect, spread, seed)
-    assert rounds <= 2 * LOOKS
+    assert rounds <= MOST
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=LEAST, max_size=LOOKS))
