@@ -67,7 +67,6 @@ def _fuse(keras: ModuleType, report: Report) -> None:
 def _misfit(layer: Any, inputs: Any, training: Any, mask: Any) -> str | None:
     """Why the layer is left to Keras in training; None: it fits."""
     import tensorflow as tf
-    from tensorflow.python.util import _pywrap_util_port
 
     if not isinstance(training, (bool, int)):
         return "is told by a tensor whether it trains"
@@ -93,9 +92,18 @@ def _misfit(layer: Any, inputs: Any, training: Any, mask: Any) -> str | None:
         return "its input has no extent beside batch and channels, or too many"
     if axis not in (1, rank - 1):
         return f"normalizes axis {axis} of {rank}"
-    if axis == 1 and not _pywrap_util_port.IsMklEnabled():
+    if axis == 1 and not _onednn():
         return "has its channels first, which is no faster without oneDNN"
     return None
+
+
+def _onednn() -> bool:
+    """Whether oneDNN's kernels are on; no where this TensorFlow does not tell."""
+    try:
+        from tensorflow.python.util._pywrap_util_port import IsMklEnabled
+    except ImportError:
+        return False
+    return bool(IsMklEnabled())
 
 
 def _normalized(ops: Any, layer: Any, inputs: Any) -> Any:
