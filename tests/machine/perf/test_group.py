@@ -367,5 +367,5 @@ def test_a_tracepoint_counts_what_the_software_event_counts():
         pytest.skip("tracepoints cannot be mounted here")
     assert done.returncode == 0, done.stderr
     tracepoint, switches = map(int, done.stdout.split())
-    assert tracepoint >= 20
-    assert tracepoint == switches
+    # a sleep that ends before the scheduler has taken the core away is no switch
+    assert tracepoint == switches >= 10
