@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def command(
     plan = plan_document.load(plan_path)
     machine = topology.local()
     asked = against or ",".join(WITH_THREADS if plan.threads else WITHOUT)
-    names = [name for name in (part.strip() for part in asked.split(",")) if name]
+    names = parts(asked)
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
     around = applied(plan, machine, job, os.environ)

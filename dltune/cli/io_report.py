@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
     from dltune.cli import progress
     from dltune.io.report.experiments.session import experiment
 
-    counts = [part.strip() for part in readers.split(",") if part.strip()]
+    counts = parts(readers)
     if not counts or any(not part.isdecimal() or not 1 <= int(part) <= 256 for part in counts):
         raise UsageError(
             f"--readers {readers!r} is no list of counts from 1 to 256",

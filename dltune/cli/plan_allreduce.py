@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from dltune.cli.comma_list import parts
 from dltune.documents.plan_allreduce import Controller
 from dltune.errors import UsageError
 
@@ -130,7 +131,7 @@ def command(
 def _asked(methods: str | None) -> tuple[str, ...] | None:
     if methods is None:
         return None
-    asked = tuple(part.strip() for part in methods.split(",") if part.strip())
+    asked = tuple(parts(methods))
     if unknown := [part for part in asked if part not in METHODS]:
         raise UsageError(
             f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}",

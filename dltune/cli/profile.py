@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _standalone(ops_of: Path | None, batch: str | None) -> Iterator[StandaloneJo
         return
     from dltune.profile.standalone.job import standalone_job
 
-    sizes = [part.strip() for part in (batch or "").split(",") if part.strip()]
+    sizes = parts(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
         raise UsageError(f"--batch {batch}: {wrong[0]} is no number of examples")
     with standalone_job(ops_of, [int(size) for size in sizes]) as made:

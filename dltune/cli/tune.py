@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.comma_list import parts
 from dltune.cli.duration import Duration, written
 from dltune.errors import UsageError
 
@@ -111,8 +112,8 @@ def command(
     offered = offer(
         here,
         allow=allow,  # type: ignore[arg-type]
-        only=_names(only),
-        without=_names(without),
+        only=parts(only),
+        without=parts(without),
         first=_advised(profile_path) if profile_path else (),
     )
     at = saved.beside(target)
@@ -233,10 +234,6 @@ def _advised(path: Path) -> list[str]:
 
     advice = advise(documents.load(path))
     return list(dict.fromkeys(name for one in advice for name in one.settings))
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def _show(found: SettingsPlan, as_json: bool) -> None:
