@@ -28,26 +28,25 @@ class Allotment:
 
 def first_turn(
     turnstile: Turnstile,
-    graphs: int,
     seconds: float,
     least: int = LEAST_STEPS,
     idle: Callable[[], None] = lambda: None,
     first: int = FIRST_EXECUTIONS,
 ) -> Allotment | None:
     """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
-    steps that count. None when its main step graph runs too seldom among its `graphs` to be timed.
+    steps that count. None when its main step graph runs too seldom among the others to be timed.
     `idle` as in `Turnstile.take`; `first`: executions of each graph to begin with.
 
     Raises JobEndedError when the job ends first.
     """
-    executions = first * graphs
+    executions = first * turnstile.graphs
     for _ in range(FIRST_TURNS):
         taken = turnstile.take(executions, idle)
         if taken.steps[WARM_UP:] and taken.per_step:
             step = min(taken.steps)
             wanted = max(least, math.ceil(seconds / step)) + WARM_UP
             # with several step graphs the last step is not seen to end
-            wanted += graphs > 1
+            wanted += turnstile.graphs > 1
             executions = math.ceil(wanted * taken.per_step)
             return Allotment(executions, executions / taken.per_step, wanted * step)
         executions *= 2

@@ -99,7 +99,7 @@ class Contest:
         """Warm up, and find out how long this setting's turn is."""
         self._tell(Progress(f"warming up {runner.setting.name}"))
         try:
-            found = first_turn(runner, runner.graphs, self._seconds)
+            found = first_turn(runner, self._seconds)
         except JobEndedError:
             raise _ended_before_a_turn(runner) from None
         if found:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from dltune.bench.settings import Setting, on_part
-from dltune.bench.steps import StepFinder, StepGraphs
+from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
@@ -44,9 +44,7 @@ class Runner(Turnstile):
         self.settings = Settings(setting.applied, machine)
         self._plan = plan
         self._shares = Shares(machine)
-        self._finder = None if known else StepFinder(self.seen.records)
         self._processes: dict[int, tuple[Process, Setting]] = {}
-        self._found: StepGraphs | None = None
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
@@ -69,14 +67,9 @@ class Runner(Turnstile):
         first = self.settings.greet(process) if uniform else machine_lines(part)
         if self._finder is None:
             return [*first, *setting.lines()]
-        found = self._found
+        found = self.steps
         orders = self._orders(setting, found, leads=False) if found else Orders(1, discover=True)
         return [*first, *setting.pools(), *orders.lines()]
-
-    @property
-    def graphs(self) -> int:
-        """How many graphs the steps are."""
-        return len(self._signatures)
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """As `Turnstile.take`; where an execution runs several steps, of these."""
@@ -98,15 +91,10 @@ class Runner(Turnstile):
     def _hear(self, event: Event) -> None:
         self.settings.hear(event)
         super()._hear(event)
-        message, process = event.message, event.process
-        if process is None or self._finder is None or self._found:
-            return
-        if isinstance(message, messages.Execution):
-            self.seen.records[process.pid].add(message)
-            if found := self._finder.find():
-                self._found, self._signatures = found, found.signatures
-                for pid, (other, setting) in self._processes.items():
-                    other.order(self._orders(setting, found, leads=pid == found.pid).lines())
+
+    def _stop_at(self, found: StepGraphs) -> None:
+        for pid, (process, setting) in self._processes.items():
+            process.order(self._orders(setting, found, leads=pid == found.pid).lines())
 
     def _orders(self, setting: Setting, found: StepGraphs, *, leads: bool) -> Orders:
         return dataclasses.replace(

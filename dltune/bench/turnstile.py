@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dltune.bench import usage
+from dltune.bench.steps import StepFinder, StepGraphs
 from dltune.bench.usage import Usage
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings
@@ -52,15 +53,20 @@ class Taken:
 
 
 class Turnstile:
-    """`signatures` are the job's step graphs, the main one first."""
+    """`signatures` are the job's step graphs, the main one first. Without any, `steps` are looked
+    for in what the job tells, whose processes must have been ordered to tell of every graph."""
 
     def __init__(
         self,
         signatures: Sequence[str],
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
+        known: tuple[frozenset[str], ...] = (),
     ) -> None:
-        """`heard` is told each execution of the process that leads."""
+        """`heard` is told each execution of the process that leads. `known`: names of the steps'
+        nodes in another run of the job (`StepGraphs.nodes`)."""
         self.seen = Sightings()
+        self.steps: StepGraphs | None = None
+        self._finder = None if signatures else StepFinder(self.seen.records, known)
         self.ended = False
         self.building = False  # the plugin, for the job's TensorFlow
         self.news = time.monotonic()  # when the job last told something
@@ -82,6 +88,11 @@ class Turnstile:
     def standing(self) -> bool:
         """Whether every process with step graphs stands at the turnstile."""
         return bool(self._steppers) and self._steppers.keys() == self._waiting.keys()
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the steps are."""
+        return len(self._signatures)
 
     @property
     def exit_code(self) -> int | None:
@@ -202,6 +213,15 @@ class Turnstile:
         record = self.seen.records[process.pid]
         if not isinstance(message, messages.Execution):
             record.add(message)
-        elif process.pid == self._lead:
+            return
+        if process.pid == self._lead:
             self._starts[record.graphs[message.graph].signature].append(message.start)
             self._hear_execution(record, message)
+        if self._finder and self.steps is None:
+            record.add(message)
+            if found := self._finder.find():
+                self.steps, self._signatures = found, found.signatures
+                self._stop_at(found)
+
+    def _stop_at(self, found: StepGraphs) -> None:
+        """The steps were found: order what is to be obeyed from now on."""

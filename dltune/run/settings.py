@@ -33,7 +33,8 @@ class Settings:
 
     `faults` are what was found not to be in force after all, a sentence each; `steps`: how many an
     execution of the step's graph runs at most; `environments`: variables as they were in each
-    process once it had imported TensorFlow, by pid.
+    process once it had imported TensorFlow, by pid; `acted`: the newest that each hook has told, by
+    pid and setting.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Settings:
         self._seen = Sightings()
         self._say = say
         self._shares = Shares(machine)
-        self._acted: dict[tuple[int, str], messages.Setting] = {}
+        self.acted: dict[tuple[int, str], messages.Setting] = {}
 
     def answer(
         self,
@@ -89,7 +90,7 @@ class Settings:
         message = event.message
         self._seen.add(message)
         if isinstance(message, messages.Setting):
-            self._acted[message.pid, message.setting] = message
+            self.acted[message.pid, message.setting] = message
             self.steps = max(self.steps, message.steps)
         elif isinstance(message, messages.Environment) and message.pid not in self.environments:
             self.environments[message.pid] = message.variables
@@ -105,7 +106,7 @@ class Settings:
         if not self.environments and self.applied.choices:
             raise self._why_nothing(exit_code)
         best: dict[str, messages.Setting] = {}
-        for message in self._acted.values():
+        for message in self.acted.values():
             known = best.setdefault(message.setting, message)
             if message.count > known.count:
                 best[message.setting] = message

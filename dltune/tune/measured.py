@@ -212,7 +212,7 @@ class Measured:
         """Raises RefusedError and JobEndedError."""
         idle = self._patient(log, self._patience)
         first = max(WARM_UP + 1, FIRST_EXECUTIONS // tried.per_execution)
-        found = first_turn(tried, tried.graphs, TURN_SECONDS, SHORT_STEPS, idle, first)
+        found = first_turn(tried, TURN_SECONDS, SHORT_STEPS, idle, first)
         if found is None:
             raise failed(UsageError(TOO_SELDOM), log)
         step, each = found.seconds / found.steps, found.executions / found.steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dltune.bench.steps import StepFinder, StepGraphs
+from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError
@@ -33,16 +33,13 @@ class Tried(Turnstile):
     def __init__(
         self, applied: Applied, here: Circumstances, known: tuple[frozenset[str], ...]
     ) -> None:
-        """`known`: names of the steps' nodes in another run of the job (`StepGraphs.nodes`)."""
-        super().__init__(())
+        """`known` as in `Turnstile`."""
+        super().__init__((), known=known)
         self.applied = applied
-        self.steps: StepGraphs | None = None
         self.still = False  # between turns nothing of it runs
         self._here = here
         self._settings = Settings(applied, here.machine, watch=variables(here))
-        self._finder = StepFinder(self.seen.records, known)
         self._processes: dict[int, Process] = {}
-        self._acted: dict[tuple[int, str], messages.Setting] = {}
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """The settings, and the plugin in any case."""
@@ -87,11 +84,6 @@ class Tried(Turnstile):
         return any(rank and rank.size > 1 for rank in found)
 
     @property
-    def graphs(self) -> int:
-        """How many graphs the steps are."""
-        return len(self._signatures)
-
-    @property
     def environment(self) -> dict[str, str]:
         """Variables of the space, as the process that leads has them after importing TensorFlow."""
         assert self.steps is not None
@@ -107,7 +99,7 @@ class Tried(Turnstile):
         assert self.steps is not None
         for choice in self.applied.choices:
             means = by_name(choice.setting).means(choice.value, self._here)
-            hooks = [self._acted.get((self.steps.pid, name)) for name in means.hooks]
+            hooks = [self._settings.acted.get((self.steps.pid, name)) for name in means.hooks]
             if hooks and not any(told and told.count for told in hooks):
                 first = next(filter(None, hooks), None)
                 why = "; ".join(first.left) or first.did if first else "nothing was heard of it"
@@ -127,21 +119,10 @@ class Tried(Turnstile):
 
     def _hear(self, event: Event) -> None:
         self._settings.hear(event)
-        message, process = event.message, event.process
-        if isinstance(message, messages.Setting):
-            self._acted[message.pid, message.setting] = message
         super()._hear(event)
-        if process is None or self.steps is not None:
-            return
-        if isinstance(message, messages.Execution):
-            self.seen.records[process.pid].add(message)
-            if found := self._finder.find():
-                self._stop_at(found)
 
     def _stop_at(self, found: StepGraphs) -> None:
         """Let the process that leads stand before its next step, and all tell no more than that."""
-        self.steps = found
-        self._signatures = found.signatures
         for process in self._processes.values():
             leads = process.pid == found.pid
             targets = found.signatures if leads else ()
