@@ -27,6 +27,7 @@ from search_rivals import RIVALS, BudgetSpent, Measuring
 from settings_table import Batch, Replayed, Table, load
 
 from dltune.tune import verdict
+from dltune.tune.candidate import told as named
 from dltune.tune.search import BudgetTooSmallError, Search
 
 BUDGETS = (120.0, 240.0, 480.0)
@@ -85,7 +86,7 @@ def told(name: str, runs: list[Run]) -> str:
 
 def compare(table: Table, repetitions: int, without: list[str]) -> None:
     given = 1 / table.ratio(table.best) - 1
-    best = ", ".join(f"{c.setting}={c.value}" for c in table.best) or "the job as given"
+    best = named(table.best)
     print(
         f"\n{table.about}: {table.combinations} combinations, of which {len(table.recorded)} "
         f"were recorded; the best is {best}; the job as given"

@@ -49,7 +49,7 @@ def show(bench: Bench) -> None:
             f"with {min(levels):.0%}: 6 rounds or more give 95 %"
         )
     if (plan := by_name.get("plan")) and plan.summary:
-        parts = [bench.strategy, *(f"{c.setting}={c.value}" for c in plan.choices)]
+        parts = [bench.strategy, *map(str, plan.choices)]
         click.echo(f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}")
 
 

@@ -209,10 +209,9 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
 def _show_settings(around: Applied, say: Callable[[str], None]) -> None:
     from dltune.settings.space import by_name
 
-    told = {choice: f"{choice.setting}={choice.value}" for choice in around.choices}
-    if told:
-        say(f"settings: {', '.join(told.values())}")
-    lossy = [told[choice] for choice in told if by_name(choice.setting).kind == "lossy"]
+    if around.choices:
+        say(f"settings: {', '.join(map(str, around.choices))}")
+    lossy = [str(c) for c in around.choices if by_name(c.setting).kind == "lossy"]
     if lossy:
         say(f"lossy, which changes what the job computes: {', '.join(lossy)}")
     for sentence in around.left:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Untried
+from dltune.documents.plan_settings import Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, told
 
@@ -100,8 +100,8 @@ def _new(trial: Trial) -> Candidate:
 def _row(effect: Effect) -> tuple[str, ...]:
     measured = effect.measured
     return (
-        _names(effect.choices),
-        "-" if effect.beside == AS_GIVEN else _names(effect.beside),
+        told(effect.choices),
+        "-" if effect.beside == AS_GIVEN else told(effect.beside),
         effect.verdict,
         f"{measured.ratio:.3f}" if measured else "",
         _within(measured) if measured else "",
@@ -113,10 +113,6 @@ def _row(effect: Effect) -> tuple[str, ...]:
 
 def _rank(effect: Effect) -> tuple[int, float]:
     return _ORDER.index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
-
-
-def _names(choices: Sequence[Choice]) -> str:
-    return ", ".join(f"{choice.setting}={choice.value}" for choice in choices)
 
 
 def _within(measured: Measured) -> str:

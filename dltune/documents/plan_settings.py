@@ -23,6 +23,9 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True
     setting: str
     value: str
 
+    def __str__(self) -> str:
+        return f"{self.setting}={self.value}"
+
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The median ratio of `rounds` rounds, and bounds that hold the true one with `confidence` at

@@ -65,4 +65,4 @@ def other_settings(existing: Plan, profile: Profile) -> str | None:
 
 def _told(settings: SettingsPlan | None) -> str:
     chosen = sorted(settings.chosen) if settings else []
-    return ", ".join(f"{choice.setting}={choice.value}" for choice in chosen) or "none"
+    return ", ".join(map(str, chosen)) or "none"

@@ -81,16 +81,19 @@ class Applied:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables to set beside those of `base`, whose lists are kept and added to."""
-        return environment(self.means, base)
+        chosen = dict(self.means.environment)
+        for name, parts in self.means.joined.items():
+            chosen[name] = _SEPARATORS[name].join([*_parts(name, base), *parts])
+        if self.means.preload:
+            there = [entry for entry in re.split(r"[:\s]+", base.get(_PRELOAD, "")) if entry]
+            ours = [str(library) for library in self.means.preload]
+            chosen[_PRELOAD] = ":".join(dict.fromkeys([*ours, *there]))
+        return chosen
 
     def command(self, given: Sequence[str]) -> tuple[str, ...]:
         """The command to start. Raises UsageError as `launcher.ranks`."""
-        return command(self.means, given)
-
-    def answer(self) -> dict[str, object]:
-        """What the bootstrap in each Python of the job is told (`launch.Job`)."""
-        reply: dict[str, object] = {"settings": dict(self.means.hooks)}
-        return {**reply, "cpus": list(self.means.cpus)} if self.means.cpus else reply
+        whole = launcher.filled(given, self.means.ranks)
+        return (*whole[:1], *self.means.flags, *whole[1:])
 
 
 NOTHING = Applied((), Means())
@@ -117,7 +120,6 @@ def applied(
     placed = placed or plan.threads is not None or plan.allreduce is not None
     kept, left = [], []
     for choice in plan.settings.chosen:
-        told = f"{choice.setting}={choice.value}"
         try:
             setting = by_name(choice.setting)
             means = setting.means(choice.value, here)
@@ -127,30 +129,12 @@ def applied(
             left.append(str(error))
             continue
         if users := set_by_user(setting, here):
-            left.append(f"{told}: it is set already ({users})")
+            left.append(f"{choice}: it is set already ({users})")
         elif placed and replace(means, uniform=None, cpus=None) == Means():
-            left.append(f"{told}: threads and CPUs are decided elsewhere")
+            left.append(f"{choice}: threads and CPUs are decided elsewhere")
         else:
             kept.append(choice)
     return Applied(tuple(kept), means_of(kept, here), tuple(left))
-
-
-def environment(means: Means, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables to set beside those of `base`, whose lists are kept and added to."""
-    chosen = dict(means.environment)
-    for name, parts in means.joined.items():
-        chosen[name] = _SEPARATORS[name].join([*_parts(name, base), *parts])
-    if means.preload:
-        there = [entry for entry in re.split(r"[:\s]+", base.get(_PRELOAD, "")) if entry]
-        ours = [str(library) for library in means.preload]
-        chosen[_PRELOAD] = ":".join(dict.fromkeys([*ours, *there]))
-    return chosen
-
-
-def command(means: Means, given: Sequence[str]) -> tuple[str, ...]:
-    """The command to start. Raises UsageError as `launcher.ranks`."""
-    whole = launcher.filled(given, means.ranks)
-    return (*whole[:1], *means.flags, *whole[1:])
 
 
 def variables(here: Circumstances) -> tuple[str, ...]:
@@ -170,8 +154,7 @@ def _merged(one: Means, other: Means, choice: Choice) -> Means:
 
     def conflict(what: str) -> UsageError:
         return UsageError(
-            f"{choice.setting}={choice.value} cannot be had with the other settings: two of them "
-            f"set {what}",
+            f"{choice} cannot be had with the other settings: two of them set {what}",
             remedy="choose one of them",
         )
 

@@ -42,7 +42,7 @@ def furthest(kinds: Iterable[Kind]) -> Kind:
 
 def told(candidate: Candidate) -> str:
     """As a person reads it."""
-    return ", ".join(f"{c.setting}={c.value}" for c in candidate) or "the job as given"
+    return ", ".join(map(str, candidate)) or "the job as given"
 
 
 def added(candidate: Candidate, against: Candidate) -> Candidate:

@@ -45,5 +45,5 @@ def ended(tried: Tried, log: Path) -> RefusedError:
 
 def no_effect(candidate: Candidate, choice: Choice, why: str) -> RefusedError:
     """There is nothing that one of the candidate's choices acts on."""
-    said = why if len(candidate) == 1 else f"{choice.setting}={choice.value}: {why}"
+    said = why if len(candidate) == 1 else f"{choice}: {why}"
     return RefusedError(Refused("no effect", said), UsageError(said))

@@ -9,10 +9,10 @@ from pathlib import Path
 from dltune import __version__
 from dltune.documents import tune
 from dltune.documents.files import Output
-from dltune.documents.plan_settings import Choice
 from dltune.documents.tune import Trial, Tune
 from dltune.errors import UsageError
 from dltune.settings.setting import Circumstances
+from dltune.tune.candidate import told
 from dltune.tune.space import Offer
 
 
@@ -35,7 +35,7 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
     for what, was, now in (
         ("another job", " ".join(state.command), " ".join(here.command)),
         ("another machine", state.machine, here.machine.fingerprint),
-        ("other choices", _told(state.options), _told([o.choice for o in offer.options])),
+        ("other choices", told(state.options), told(tuple(o.choice for o in offer.options))),
     ):
         if was != now:
             raise UsageError(
@@ -72,7 +72,3 @@ class State:
     def remove(self) -> None:
         """Of a search that has come to its end there is nothing to take up."""
         self._file.path.unlink(missing_ok=True)
-
-
-def _told(choices: Sequence[Choice]) -> str:
-    return ", ".join(f"{choice.setting}={choice.value}" for choice in choices)

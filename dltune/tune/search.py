@@ -112,7 +112,7 @@ class Search:
 
     @property
     def chosen(self) -> Candidate:
-        """The result: the incumbent, unless the final rounds did not confirm it. Of a search that
+        """The result: the incumbent, unless the final rounds did not agree. Of a search that
         was interrupted, what has beaten the incumbent meanwhile."""
         if self.final:
             return self.incumbent if self.final.held else AS_GIVEN
@@ -155,24 +155,18 @@ class Search:
     def _batch(self) -> list[Candidate]:
         """The next candidates, as many as there is room and time for; none: it is over."""
         most = min(BATCH, self._ring.room - 1)
-        found: list[Candidate] = []
-        for candidate in self._wanted():
-            if candidate not in found:
-                found.append(candidate)
-            if len(found) == most:
-                break
-        self.exhausted = False
+        found = list(dict.fromkeys(self._wanted()))[:most]
         time = self.arena.left() - self._reserve()
         new = [c for c in found if (c, self.incumbent) not in self._past]
         while new and self._expected(len(new)) > time:
             found.remove(new.pop())
-        self.exhausted = not found and any(True for _ in self._wanted())
+        self.exhausted = not found and bool(self._wanted())
         return found
 
     def _wanted(self) -> list[Candidate]:
         found = list(wanted(self.incumbent, self.options, self.trials))
-        begins = self.recommended and not any(t.candidate == self.recommended for t in self.trials)
-        if begins and self.recommended and self.incumbent == AS_GIVEN:
+        begun = any(trial.candidate == self.recommended for trial in self.trials)
+        if self.recommended and self.incumbent == AS_GIVEN and not begun:
             found.insert(0, self.recommended)
         return found
 

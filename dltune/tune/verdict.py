@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dltune.documents.plan_settings import Measured, Verdict
-from dltune.sequential import ratio_interval
+from dltune.sequential import Interval, ratio_interval
 
 # of a trial; of the final comparison, which is one alone
 CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
@@ -46,10 +46,8 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
     if len(ratios) < LEAST:
         return None
     interval = ratio_interval(ratios, confidence)
-    if interval.high < 1:
-        return Judgement("helps")
-    if interval.low > 1:
-        return Judgement("hurts")
+    if proven := _proven(interval):
+        return Judgement(proven)
     if interval.low > 1 - MARGIN and interval.high < 1 + MARGIN:
         return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
     if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
@@ -58,6 +56,12 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
     if len(ratios) >= (MOST if promising else LOOKS):
         return Judgement("no difference seen", f"not told apart in {len(ratios)} rounds")
     return None
+
+
+def _proven(interval: Interval) -> Literal["helps", "hurts"] | None:
+    if interval.high < 1:
+        return "helps"
+    return "hurts" if interval.low > 1 else None
 
 
 def measured(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Measured | None:
@@ -89,11 +93,8 @@ def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
     """The verdict of rounds that are over."""
     if not ratios:
         return "undecided"
-    interval = ratio_interval(ratios, confidence)
-    if interval.high < 1:
-        return "helps"
-    if interval.low > 1:
-        return "hurts"
+    if proven := _proven(ratio_interval(ratios, confidence)):
+        return proven
     return "no difference seen" if len(ratios) >= DECIDING else "undecided"
 
 

@@ -57,7 +57,7 @@ def test_what_the_user_has_in_the_environment_stays(chosen):
         "LD_PRELOAD": "/lib/libmine.so /lib/other.so",
         "HOME": "/home/me",
     }
-    set_ = apply.environment(apply.means_of(chosen, here()), base)
+    set_ = apply.Applied((), apply.means_of(chosen, here())).environment(base)
     assert "HOME" not in set_
     for name in ("TF_XLA_FLAGS", "GLIBC_TUNABLES"):
         assert set_.get(name, base[name]).startswith(base[name])

@@ -12,7 +12,7 @@ from dltune.documents.plan import Uniform
 from dltune.documents.plan_settings import Choice
 from dltune.errors import UsageError
 from dltune.machine import allocators, cpuflags, pages
-from dltune.settings.applied import command, environment, means_of, set_by_user
+from dltune.settings.applied import Applied, means_of, set_by_user
 from dltune.settings.setting import Circumstances, Means
 from dltune.settings.space import SPACE, by_name
 
@@ -90,7 +90,7 @@ def test_ranks_are_for_commands_that_say_what_changes_with_them():
     where = here(SOCKETS, COMMANDS[1])
     assert ranks.values(where) == ("1", "4", "8")  # not 2, its own
     chosen = means_of([Choice("ranks", "4"), Choice("horovod", "gloo")], where)
-    assert command(chosen, where.command) == (
+    assert Applied((), chosen).command(where.command) == (
         *("horovodrun", "--gloo", "-np", "4", "python", "train.py", "12"),
     )
     with pytest.raises(UsageError, match="no multiple"):
@@ -127,7 +127,7 @@ def test_other_flags_of_the_user_are_no_obstacle():
     mine = {"TF_XLA_FLAGS": "--tf_xla_min_cluster_size=9", "LD_PRELOAD": "/opt/libmine.so"}
     assert set_by_user(by_name("xla"), here(**mine)) is None
     assert set_by_user(by_name("allocator"), here(**mine)) is None
-    made = environment(by_name("xla").means("auto", here()), mine)
+    made = Applied((), by_name("xla").means("auto", here())).environment(mine)
     assert made["TF_XLA_FLAGS"] == (
         "--tf_xla_min_cluster_size=9 --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
     )
@@ -169,5 +169,5 @@ def test_nothing_of_this_process_is_changed():
     for setting in SPACE:
         if setting.unfit(where) is None:
             for value in setting.values(where):
-                environment(setting.means(value, where), os.environ)
+                Applied((), setting.means(value, where)).environment(os.environ)
     assert dict(os.environ) == before
