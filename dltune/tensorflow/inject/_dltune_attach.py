@@ -22,7 +22,6 @@ from typing import Any
 # beside this file, which sitecustomize puts on sys.path
 import _dltune_horovod
 import _dltune_plugin
-import _dltune_settings
 
 # what tells the ranks of a node apart; dltune knows what each means
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
@@ -58,11 +57,11 @@ def start(path: str) -> None:
         actions.setdefault("tensorflow", _Action(lambda _: None)).then(
             lambda _: _tell_environment(path, watched)
         )
-    settings = _dltune_settings.hooks(
-        answer.get("settings", {}), lambda message: _tell(path, message)
-    )
-    for module, hook in settings:
-        actions.setdefault(module, _Action(lambda _: None)).then(hook)
+    if settings := answer.get("settings"):
+        import _dltune_settings  # with what its hooks import: not in every interpreter
+
+        for module, hook in _dltune_settings.hooks(settings, lambda told: _tell(path, told)):
+            actions.setdefault(module, _Action(lambda _: None)).then(hook)
     sys.meta_path.insert(0, _Watch(actions))
 
 

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Report
+    from _dltune_settings import Hooks, Report
 
 _NARROW = ("float16", "bfloat16", "float32")
 
 
-def hooks(report: Report) -> Iterator[tuple[str, Callable[[ModuleType], None]]]:
+def hooks(report: Report) -> Hooks:
     """Value: "fused"."""
     report.did = "{count} BatchNormalization layers are computed by TensorFlow's fused kernel"
     yield "keras.src.layers.normalization.batch_normalization", lambda m: _fuse(m, report)

@@ -14,9 +14,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Report
+    from _dltune_settings import Hooks, Report
 
-Hooks = Iterator[tuple[str, Callable[[ModuleType], None]]]
 # a dataset that is about to be iterated -> another in its place, or why not
 _Change = Callable[[Any], Any]
 

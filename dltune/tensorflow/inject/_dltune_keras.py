@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Report
+    from _dltune_settings import Hooks, Report
 
 _TRAINER = "keras.src.trainers.trainer"
 _TENSORFLOW_TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -24,8 +24,6 @@ _BATCH_METHODS = tuple(
     for what in ("batch", "train_batch", "test_batch", "predict_batch")
     for when in ("begin", "end")
 )
-
-Hooks = Iterator[tuple[str, Callable[[ModuleType], None]]]
 
 
 def jit_compile(report: Report) -> Hooks:

@@ -29,9 +29,10 @@ def _start() -> None:
     sys.path.append(_FOLDER)
     try:
         import _dltune_attach
+
+        _dltune_attach.start(os.environ["DLTUNE_SOCKET"])
     finally:
         sys.path.remove(_FOLDER)
-    _dltune_attach.start(os.environ["DLTUNE_SOCKET"])
 
 
 try:
