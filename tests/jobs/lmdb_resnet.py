@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from arguments import parser, recording
+from small_model import step_function
 
 BATCH = 16
 IMAGE = (24, 24, 3)
@@ -96,17 +97,7 @@ def examples():
 
 
 model = resnet()
-loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
-
-
-@tf.function
-def train_step(inputs, labels):
-    with tf.GradientTape() as tape:
-        loss = loss_function(labels, model(inputs, training=True))
-    gradients = tape.gradient(loss, model.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-    return loss
+train_step = step_function(model, keras.optimizers.SGD(0.05, momentum=0.9))
 
 
 ends = []

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import layers
 
 from arguments import parser, recording
-from small_model import images
+from small_model import images, step_function
 
 arguments = parser(__doc__)
 args = arguments.parse_args()
@@ -26,17 +26,7 @@ model = keras.Sequential(
         layers.Dense(10),
     ]
 )
-loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-optimizer = keras.optimizers.SGD(0.01)
-
-
-@tf.function
-def train_step(inputs, labels):
-    with tf.GradientTape() as tape:
-        loss = loss_function(labels, model(inputs, training=True))
-    gradients = tape.gradient(loss, model.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-    return loss
+train_step = step_function(model)
 
 
 inputs, labels = images(32)

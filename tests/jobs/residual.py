@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import layers
 
 from arguments import parser, recording
-from small_model import images
+from small_model import images, step_function
 
 BATCH = 32
 
@@ -32,17 +32,7 @@ hidden = layers.ReLU()(normed(given, 32, 3))
 for filters, strides in ((32, 1), (32, 1), (64, 2), (64, 1), (128, 2)):
     hidden = block(hidden, filters, strides)
 model = keras.Model(given, layers.Dense(10)(layers.GlobalAveragePooling2D()(hidden)))
-loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-
-
-@tf.function
-def train_step(inputs, labels):
-    with tf.GradientTape() as tape:
-        loss = loss_function(labels, model(inputs, training=True))
-    gradients = tape.gradient(loss, model.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-    return loss
+train_step = step_function(model, keras.optimizers.SGD(0.01, momentum=0.9))
 
 
 dataset = tf.data.Dataset.from_tensor_slices(images(512)).repeat().batch(BATCH).prefetch(2)

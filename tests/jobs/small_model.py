@@ -24,11 +24,16 @@ def images(examples: int) -> tuple[np.ndarray, np.ndarray]:
     return random.random((examples, 24, 24, 3), dtype=np.float32), random.integers(0, 10, examples)
 
 
-def step_function(*, jit_compile: bool = False) -> tf.types.experimental.GenericFunction:
+def step_function(
+    model: keras.Model | None = None,
+    optimizer: keras.Optimizer | None = None,
+    *,
+    jit_compile: bool = False,
+) -> tf.types.experimental.GenericFunction:
     """A GradientTape training step in a tf.function: (images, labels) -> loss."""
-    model = classifier()
+    model = model or classifier()
     loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    optimizer = keras.optimizers.SGD(0.01)
+    optimizer = optimizer or keras.optimizers.SGD(0.01)
 
     @tf.function(jit_compile=jit_compile)
     def train_step(inputs, labels):
