@@ -80,8 +80,7 @@ class Session:
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
-        the ops that the job has been given. `look` looks at the Python of a
-        process."""
+        the ops that the job has been given. `look` looks at the Python of a process."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
