@@ -134,14 +134,15 @@ def _bytes_at(address: int, pages: int):
 
 @counting
 @of_the_kernel
-def test_each_sleep_is_a_context_switch():
+def test_sleeps_are_context_switches():
     with Group([parse("context-switches"), parse("task-clock")]) as g:
         g.enable()
         for _ in range(30):
             time.sleep(0.001)
         g.disable()
         switches, clock = g.read().values
-    assert switches >= 30
+    # one that ends before the scheduler has taken the core away is none
+    assert switches >= 15
     assert clock / 1e9 > 0
 
 
@@ -171,7 +172,7 @@ def test_another_thread_by_its_number():
             thread.join()
             faults, switches = g.read().values
     assert PAGES <= faults <= PAGES + 50
-    assert switches >= 10
+    assert switches >= 5
 
 
 @counting
@@ -367,5 +368,4 @@ def test_a_tracepoint_counts_what_the_software_event_counts():
         pytest.skip("tracepoints cannot be mounted here")
     assert done.returncode == 0, done.stderr
     tracepoint, switches = map(int, done.stdout.split())
-    # a sleep that ends before the scheduler has taken the core away is no switch
-    assert tracepoint == switches >= 10
+    assert tracepoint == switches >= 10  # of 20, as above
