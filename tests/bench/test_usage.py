@@ -73,7 +73,8 @@ def test_a_real_process_that_sleeps_and_works() -> None:
         used = read(child.pid).since(before)
         child.stdin.close()
     assert used.cpu >= 0.2 - 2 * TICK
-    assert used.voluntary >= 30
+    # a sleep that ends before the scheduler has taken the core away is no switch
+    assert used.voluntary >= 15
 
 
 def test_page_faults_of_processes_and_their_ended_children(tmp_path: Path) -> None:
