@@ -10,7 +10,15 @@ from dltune.documents.plan_settings import Effect, Measured, SettingsPlan, Untri
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, told
 
-_ORDER = ("helps", "no difference seen", "undecided", "hurts", "no effect", "failed")
+_ORDER = (
+    "helps",
+    "no difference seen",
+    "not proven",
+    "undecided",
+    "hurts",
+    "no effect",
+    "failed",
+)
 # characters of a reason in the table
 _WHY = 60
 

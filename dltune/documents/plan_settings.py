@@ -14,7 +14,9 @@ import msgspec
 # what a setting may change in a job's results: nothing, at equal threads; the order of additions
 # or the kernel, as TensorFlow's own thread setting does; the precision or the mathematics
 Kind = Literal["exact", "rounding", "lossy"]
-Verdict = Literal["helps", "hurts", "no difference seen", "undecided", "failed", "no effect"]
+Verdict = Literal[
+    "helps", "hurts", "not proven", "no difference seen", "undecided", "failed", "no effect"
+]
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
@@ -41,8 +43,9 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one trial came to: `choices` beside those of `beside`, over `beside` alone.
 
-    `verdict` "failed": the job crashed, hung or did not start under it, "no effect": there was
-    nothing in the job that it acts on; `why` says so in a sentence, and what else is to be known.
+    `verdict` "not proven": the rounds lean to one side, but the interval holds 1; "failed": the job
+    crashed, hung or did not start under it; "no effect": there was nothing in the job that it acts
+    on; `why` says so in a sentence, and what else is to be known.
     """
 
     choices: tuple[Choice, ...]
@@ -95,7 +98,7 @@ def faults(section: SettingsPlan) -> Iterator[str]:
             yield f"{here}.choices: a trial tries at least one"
         if effect.measured:
             yield from _measured_faults(f"{here}.measured", effect.measured)
-        elif effect.verdict in ("helps", "hurts", "no difference seen"):
+        elif effect.verdict in ("helps", "hurts", "not proven", "no difference seen"):
             yield f"{here}.verdict: {effect.verdict!r} needs what was measured"
     if not (math.isfinite(section.seconds) and section.seconds >= 0):
         yield f"settings.seconds: {section.seconds} is negative or not finite"

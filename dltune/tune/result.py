@@ -72,6 +72,8 @@ def _recommended(search: Search) -> Measured | None:
         return None
     if search.chosen == AS_GIVEN:
         for trial in search.trials:
+            if trial.verdict == "undecided":  # too few rounds to tell a user of
+                continue
             if trial.candidate == search.recommended and trial.against == AS_GIVEN:
                 found = measured(trial.ratios)
                 return inverse(found) if found else None

@@ -9,7 +9,9 @@ than one trial is: that is why what was chosen is judged again, in rounds that c
 2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
 3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
    difference seen. This only ends a trial early; it never makes it help or hurt.
-4. After LOOKS rounds, or MOST where the median gains 2 MARGIN: no difference seen.
+4. After LOOKS rounds, or MOST where the median gains 2 MARGIN, the trial is given up. Where the
+   median lies beyond 2 MARGIN and nearly all rounds on its side of 1 (a sign test, LEANING), it is
+   not proven; else no difference seen.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
 # a difference in step time that is worth nobody's while
 MARGIN = 0.015
 FUTILE = 0.5
+# how likely so many rounds or more on one side of 1 are at most, where each side is as likely, for
+# a trial to be not proven: few of those that do nothing are
+LEANING = 0.005
 # rounds: before which nothing is dropped; the fewest that can decide; the most where no gain shows,
 # and where one does
 LEAST, DECIDING, LOOKS, MOST = 5, 9, 12, 60
 
-Decided = Literal["helps", "hurts", "no difference seen"]
+Decided = Literal["helps", "hurts", "not proven", "no difference seen"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,26 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
     promising = interval.median < 1 - 2 * MARGIN
     if len(ratios) >= (MOST if promising else LOOKS):
-        return Judgement("no difference seen", f"not told apart in {len(ratios)} rounds")
+        return _given_up(ratios)
     return None
+
+
+def _given_up(ratios: Sequence[float]) -> Judgement:
+    """What rounds say that are over and prove nothing."""
+    rounds, median = len(ratios), statistics.median(ratios)
+    slower, faster = sum(r > 1 for r in ratios), sum(r < 1 for r in ratios)
+    for leans, beyond, how in (
+        (median > 1 + 2 * MARGIN, slower, "slower"),
+        (median < 1 - 2 * MARGIN, faster, "faster"),
+    ):
+        if leans and _odds(rounds, beyond) <= LEANING:
+            return Judgement("not proven", f"{how} in {beyond} of {rounds} rounds")
+    return Judgement("no difference seen", f"not told apart in {rounds} rounds")
+
+
+def _odds(rounds: int, beyond: int) -> float:
+    """That so many rounds or more lie on one side, where each side is as likely."""
+    return float(sum(math.comb(rounds, k) for k in range(beyond, rounds + 1)) / 2**rounds)
 
 
 def _proven(interval: Interval) -> Literal["helps", "hurts"] | None:
@@ -95,7 +118,7 @@ def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
         return "undecided"
     if proven := _proven(ratio_interval(ratios, confidence)):
         return proven
-    return "no difference seen" if len(ratios) >= DECIDING else "undecided"
+    return _given_up(ratios).verdict if len(ratios) >= DECIDING else "undecided"
 
 
 def agree(ratios: Sequence[float]) -> bool:

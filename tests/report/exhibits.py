@@ -105,6 +105,8 @@ def settings() -> SettingsPlan:
             effect("hurts", Choice("xla", "auto"), Measured(2.4, 1.8, None, 0.995, 5), norm),
             effect("no difference seen", Choice("input_threads", "1"),
                    Measured(1.002, 0.99, 1.01, 0.995, 30), norm),
+            effect("not proven", Choice("threads", "2x1"), Measured(1.166, 0.994, 1.517, 0.995, 12),
+                   why="slower in 12 of 12 rounds"),
             effect("undecided", Choice("onednn", "off"), Measured(1.1, None, None, 0.995, 2),
                    why="the budget was spent"),
             effect("failed", Choice("jit_compile", "on"), None, why="the job ended with code 1"),

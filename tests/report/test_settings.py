@@ -38,6 +38,7 @@ def test_each_trial_has_its_row_its_figures_and_its_verdict() -> None:
         "allocator=tcmalloc, beside batch_norm=fused: helps 0.930 (0.900 to 0.970)",
         "xla=auto, beside batch_norm=fused: hurts 2.400 (1.800 to ∞)",
         "input_threads=1, beside batch_norm=fused: no difference seen 1.002 (0.990 to 1.010)",
+        "threads=2x1: not proven 1.166 (0.994 to 1.517)",
         "onednn=off: undecided 1.100 (too few rounds for an interval)",
         "jit_compile=on: failed",
         "steps_per_execution=8: no effect",

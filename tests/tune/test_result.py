@@ -8,6 +8,7 @@ import pytest
 from simulated import Simulated, candidate, option
 
 from dltune.documents.plan_settings import SettingsPlan, Untried, faults
+from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.result import UNCONFIRMED, section
 from dltune.tune.search import Search
@@ -82,6 +83,14 @@ def test_nothing_helps_and_the_recommendation_is_still_told() -> None:
     assert made.chosen == AS_GIVEN
     assert made.recommended is not None
     assert made.recommended.ratio == pytest.approx(0.8)
+
+
+def test_a_few_rounds_of_the_recommendation_are_not_told_as_its_figure() -> None:
+    search = Search(product(), [option("threads")], candidate("threads"))
+    search.trials.append(Trial(candidate("threads"), AS_GIVEN, "undecided", (1.8,), "cut short"))
+    made = told(search)
+    assert made.recommended is None
+    assert made.effects[0].measured is not None
 
 
 def test_what_there_was_no_time_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from dltune.tune.verdict import (
     LOOKS,
     MARGIN,
     MOST,
+    Judgement,
     agree,
     inverse,
     judge,
@@ -33,6 +35,16 @@ def decided(effect: float, spread: float, seed: int = 0) -> tuple[str, int]:
         ratios.append(effect * lot.lognormvariate(0, spread))
         if found := judge(ratios):
             return found.verdict, len(ratios)
+
+
+def trial(ratios: Iterable[float]) -> Judgement:
+    """Rounds until the first verdict."""
+    seen: list[float] = []
+    for ratio in ratios:
+        seen.append(ratio)
+        if found := judge(seen):
+            return found
+    raise AssertionError(f"no verdict after {len(seen)} rounds")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +83,38 @@ def test_helps_and_hurts_are_what_the_interval_says(ratios: list[float]) -> None
     if found and found.verdict == "hurts":
         assert told.low is not None
         assert told.low > 1
-    if found and found.verdict == "no difference seen":
+    if found and found.verdict in ("no difference seen", "not proven"):
         assert (told.low or 0.0) <= 1 <= (told.high or math.inf)
+
+
+def test_a_loss_that_shows_but_is_not_proven_is_not_called_no_difference() -> None:
+    uneven = [1.6, 1.02, 1.9, 1.01, 1.3, 1.04, 1.7, 0.98, 1.05, 1.2, 1.02, 1.5]
+    assert trial(uneven) == Judgement("not proven", "slower in 11 of 12 rounds")
+    told = measured(uneven)
+    assert told is not None
+    assert told.low is not None
+    assert told.low < 1 < told.ratio
+    assert verdict_of(uneven, FINAL_CONFIDENCE) == "not proven"
+
+
+def test_a_gain_that_shows_but_is_not_proven_is_not_called_no_difference() -> None:
+    gains = [0.9, 0.92, 1.4, 0.88, 0.95, 1.3, 0.9, 0.93, 1.2, 0.94]
+    found = trial(gains * (MOST // len(gains)))
+    assert found == Judgement("not proven", "faster in 42 of 60 rounds")
+
+
+def test_one_side_of_1_by_chance_or_by_little_is_no_difference() -> None:
+    by_chance = [1.6, 0.8, 1.9, 0.9, 1.3, 1.04, 1.7, 0.7, 1.05, 1.2, 0.9, 1.5]
+    assert trial(by_chance).verdict == "no difference seen"
+    by_little = [1.5, 1.01, 1.01, 1.4, 1.02, 1.01, 1.6, 1.02, 0.6, 1.01, 1.02, 1.02]
+    assert verdict_of(by_little, CONFIDENCE) == "no difference seen"
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.09])
+def test_a_setting_that_does_nothing_is_said_to_do_nothing(spread: float) -> None:
+    """Whatever the rounds differ by: the odds of anything else are below 1 in 100."""
+    found = [decided(1.0, spread, seed)[0] for seed in range(100)]
+    assert found.count("no difference seen") >= 99
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=LOOKS))

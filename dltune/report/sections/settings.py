@@ -13,6 +13,7 @@ from dltune.report.table import table
 STYLES: Mapping[Verdict, str] = {
     "helps": "helps",
     "hurts": "hurts",
+    "not proven": "open",
     "no difference seen": "same",
     "undecided": "open",
     "failed": "open",
