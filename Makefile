@@ -6,6 +6,11 @@ DLTUNE := $(VENV)/bin/dltune
 DEMO := $(VENV)/bin/python scripts/train_resnet50.py
 PIP := -m pip --disable-pip-version-check --quiet
 PYTHON_FILES := dltune tests scripts
+# Keras 2 for a test, of the TensorFlow that is there; it asks for tensorflow, tensorflow-cpu is the same
+TF_KERAS = version=$$($(VENV)/bin/python -c 'import importlib.metadata as m; \
+    print(*m.version("tensorflow-cpu").split(".")[:2], sep=".")') && \
+    $(VENV)/bin/python $(PIP) install --no-deps "tf_keras==$$version.*" || \
+    echo "no tf_keras for this TensorFlow: the test that uses it is skipped"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -30,6 +35,7 @@ $(VENV)/.installed: pyproject.toml
 	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(PIP) install --editable '.[dev]'
+	@$(TF_KERAS)
 	@touch $@
 
 horovod: $(VENV)/.horovod
