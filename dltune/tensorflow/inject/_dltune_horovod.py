@@ -166,6 +166,27 @@ class Rank:
         sys.excepthook = heard
 
 
+def end_quietly(gloo_run: Any) -> None:
+    """A launcher that a signal has told to end its ranks does not end with a traceback about it."""
+    register = gloo_run.register_shutdown_event
+
+    @functools.wraps(register)
+    def registered(*arguments: Any, **options: Any) -> Any:
+        ending = register(*arguments, **options)
+        hook = sys.excepthook
+
+        def heard(
+            kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        ) -> None:
+            if not (ending.is_set() and isinstance(error, RuntimeError)):
+                hook(kind, error, trace)
+
+        sys.excepthook = heard
+        return ending
+
+    gloo_run.register_shutdown_event = registered
+
+
 def _reduction(
     hvd: Any,
     make: Callable[..., Any],
