@@ -25,6 +25,7 @@ from dltune.machine.ranks import LocalRank, local_rank
 from dltune.machine.world import World, world
 from dltune.run import falls
 from dltune.run.falls import Fall
+from dltune.run.hangs import Hangs
 from dltune.run.input_threads import InputThreads
 from dltune.run.rank_outcome import Heard, RankOutcome, outcome, settings
 from dltune.run.shares import Shares
@@ -75,6 +76,7 @@ class Ranks:
         self._ranks: dict[int, _Rank] = {}
         self._without: dict[int, str] = {}
         self._looked = 0.0
+        self._hangs = Hangs(say)
         self._counts: Path | None = None
 
     def environment(self, command: Sequence[str], folder: Path) -> dict[str, str]:
@@ -147,7 +149,8 @@ class Ranks:
         return self.outcomes(job.exit_code)
 
     def look(self) -> None:
-        """For new threads of input pipelines."""
+        """For new threads of input pipelines, and for ranks that hang."""
+        self._hangs.look()
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -170,7 +173,9 @@ class Ranks:
         return found
 
     def cause(self) -> str | None:
-        """Which rank failed first, and why."""
+        """Which rank hung until the end, or else failed first, and why."""
+        if self._hangs.over:
+            return "; ".join(self._hangs.over)
         ended = [rank.fall for rank in self._ranks.values() if rank.fall]
         return falls.in_words(ended, lambda fall: f"rank {fall.rank} (pid {fall.pid})")
 
@@ -212,6 +217,7 @@ class Ranks:
             self._require_ranks(message.size, LocalRank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
             rank.heard = Heard(message)
+            self._hangs.add(message.rank, message.pid, tuple(message.threads))
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
                 rank.input = InputThreads(rank.pid, self._cpus(cores.input))
@@ -225,6 +231,7 @@ class Ranks:
 
     def _ended(self, rank: _Rank) -> None:
         rank.ending.ended()
+        self._hangs.ended()
         if rank.fall is None:
             rank.fall = Fall(rank.where.rank, rank.pid, time.monotonic())
         rank.fall.code = rank.ending.code

@@ -3,16 +3,19 @@
 All ranks meet in every collective, so one that does not come keeps all. Its background thread has
 stopped while others' go on, or is stopped itself; or all cycle in vain, because its Python has
 handed in no gradients: then the others' main threads wait within TensorFlow, and its own does not.
+Where all main threads wait there, one of its ops may stand in Python (`tf.py_function`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Protocol
 
-from dltune.horovod.watch.memory import Memory, mappings
-from dltune.horovod.watch.progress import HUNG_SECONDS
-from dltune.horovod.watch.rank_seen import RankSeen
-from dltune.job.processes import process_stat
+from dltune.horovod.watch.memory import Mapping, Memory, mappings
+from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
+from dltune.horovod.watch.roles import PYTHON, returns
+from dltune.job.processes import process_stat, threads
 
 _STATES = {
     "T": "stopped by a signal",
@@ -21,7 +24,26 @@ _STATES = {
 }
 
 
-def hung(seen: Sequence[RankSeen]) -> dict[int, str]:
+_TENSORFLOW = re.compile(r"/tensorflow/.*/?libtensorflow[^/]*$")
+_SAID = {
+    "outside": f"its Python has done nothing for {HUNG_SECONDS:.0f} s, and does not wait for "
+    "gradients as the others do",
+    "within": f"an op of its step has stood in Python code for {HUNG_SECONDS:.0f} s",
+}
+
+
+class Seen(Protocol):
+    """A rank that is watched. `ended_at`: None while it runs."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def ended_at(self) -> float | None: ...
+    @property
+    def progress(self) -> Progress: ...
+
+
+def hung(seen: Sequence[Seen]) -> dict[int, str]:
     """Of each rank (by its pid) that the others wait for: what shows it."""
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:
@@ -29,40 +51,56 @@ def hung(seen: Sequence[RankSeen]) -> dict[int, str]:
     stopped = {
         rank.pid: f"its process is {_STATES[stat.state]}"
         for rank in alive
-        if (stat := process_stat(rank.pid)) and stat.state in _STATES and not _moves(rank)
+        if (stat := process_stat(rank.pid)) and stat.state in _STATES
     }
-    if stopped:
-        return stopped
+    if stopped:  # not for long yet where it has moved meanwhile
+        return {
+            rank.pid: stopped[rank.pid]
+            for rank in alive
+            if rank.pid in stopped and not _moves(rank)
+        }
     still = [rank for rank in alive if not rank.progress.cycling]
     if still:
         said = f"its background thread has done nothing for {HUNG_SECONDS:.0f} s"
         return {rank.pid: said for rank in still} if len(still) < len(alive) else {}
     if any(rank.progress.working for rank in alive):
         return {}
-    outside = [rank for rank in alive if _within_tensorflow(rank.pid) is False]
-    said = (
-        f"its Python has done nothing for {HUNG_SECONDS:.0f} s, and does not wait for gradients as "
-        "the others do"
-    )
-    return {rank.pid: said for rank in outside} if len(outside) < len(alive) else {}
+    stands = {rank.pid: _stands(rank.pid) for rank in alive}
+    for what, said in _SAID.items():
+        found = {pid: said for pid, where in stands.items() if where == what}
+        if found:
+            return found if len(found) < len(alive) else {}
+    return {}
 
 
-def _moves(rank: RankSeen) -> bool:
+def _moves(rank: Seen) -> bool:
     return rank.progress.cycling or rank.progress.working
 
 
-def _within_tensorflow(pid: int) -> bool | None:
-    """Whether the main thread waits in a call of TensorFlow's; None when it cannot be seen."""
+def _stands(pid: int) -> str | None:
+    """Where a rank that does nothing stands: one of `_SAID`, None where it waits for gradients as
+    it should, or cannot be seen."""
     try:
-        code = [
-            range(m.start, m.end)
-            for m in mappings(pid)
-            if m.executable and "/tensorflow/" in m.path and "/libtensorflow" in m.path
-        ]
+        mapped = mappings(pid)
+        tensorflow, python = _code(mapped, _TENSORFLOW), _code(mapped, PYTHON)
         with Memory(pid) as memory:
-            stack = memory.stack(pid)
-            if stack is None:
+            main = memory.stack(pid)
+            if main is None:
                 return None
-            return any(word in part and memory.is_return(word) for word in stack for part in code)
+            if not returns(memory, main, tensorflow):
+                return "outside"
+            for tid in threads(pid):
+                stack = memory.stack(tid) if tid != pid else None
+                if (
+                    stack is not None
+                    and returns(memory, stack, python)
+                    and returns(memory, stack, tensorflow)
+                ):
+                    return "within"
     except OSError:
         return None
+    return None
+
+
+def _code(mapped: Sequence[Mapping], path: re.Pattern[str]) -> list[range]:
+    return [range(m.start, m.end) for m in mapped if m.executable and path.search(m.path)]

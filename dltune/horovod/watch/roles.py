@@ -24,7 +24,8 @@ _MPI = re.compile(
     r"/(libmpi|libopen-(rte|pal)|libpmix|libprrte|libevent|libhwloc|libucp|libucs|libuct|libfabric"
     r"|libpsm2|libibverbs|libmlx5|libmpich|mca_)[^/]*$"
 )
-_PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
+# the interpreter's own code
+PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Roles:
         code = [mapping for mapping in mapped if mapping.executable]
         self._helpers = [range(m.start, m.end) for m in code if _MPI.search(m.path)]
         self._helpers += library.code
-        self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
+        self._python = [range(m.start, m.end) for m in code if PYTHON.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> Told | None:
         """A thread's role; None when it must be looked at again, because it runs now."""
@@ -56,23 +57,23 @@ class Roles:
         stack = memory.stack(tid)
         if stack is None:
             return None
-        if _returns(memory, stack, self._loop):
+        if returns(memory, stack, self._loop):
             return Told("background", comm)
         if name := _own_name(memory, stack):
             return Told(_of_tensorflow(name), name)
-        if _returns(memory, stack, self._writer):
+        if returns(memory, stack, self._writer):
             return Told("helper", WRITER)
-        if _returns(memory, stack, self._helpers):
+        if returns(memory, stack, self._helpers):
             return Told("helper", comm)
-        return Told("python" if _returns(memory, stack, self._python) else "other", comm)
+        return Told("python" if returns(memory, stack, self._python) else "other", comm)
 
 
 def _of_tensorflow(name: str) -> Role:
     return "input" if name.startswith("tf_data") else "compute"
 
 
-def _returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
-    """Whether a function in these addresses has called what the thread does now."""
+def returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
+    """Whether a function in these addresses has called what the thread with this stack does now."""
     if not code:
         return False
     first, last = min(part.start for part in code), max(part.stop for part in code)

@@ -1,0 +1,135 @@
+"""Real jobs of two ranks one of which gets no further: which one, and that all end when told to."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from two_ranks import Controller, Running, dltune, job, missing
+
+from dltune.documents import horovod
+from dltune.documents import plan as plans
+from dltune.documents.plan_allreduce import AllreducePlan, RankThreads
+from dltune.machine import topology
+
+pytestmark = pytest.mark.tensorflow
+
+JOB = Path(__file__).parent.parent / "jobs" / "horovod_hung.py"
+# seconds until the hang is told: imports of two ranks on a loaded machine, and twice what shows it
+TOLD = 240.0
+
+
+def interrupted(running: Running, come: Callable[[], bool]) -> tuple[int, list[psutil.Process]]:
+    """Once it has come so far: its exit code after ^C, and what of the job is left."""
+    until = time.monotonic() + TOLD
+    while not come():
+        assert running.process.poll() is None, running.stdout + running.stderr
+        assert time.monotonic() < until, running.stdout + running.stderr
+        time.sleep(0.2)
+    family = psutil.Process(running.process.pid).children(recursive=True)
+    running.process.send_signal(signal.SIGINT)
+    code = running.wait()
+    # what a launcher killed at the last is reaped a little later
+    _, left = psutil.wait_procs(family, timeout=60)
+    return code, [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(
+    ("controller", "how", "shown"),
+    [
+        ("mpi", "between", "its Python has done nothing for"),
+        ("gloo", "within", "an op of its step has stood in Python"),
+        ("gloo", "stopped", "its process is stopped by a signal"),
+    ],
+)
+def test_the_report_names_the_rank_that_hangs(
+    tmp_path: Path, controller: Controller, how: str, shown: str
+) -> None:
+    if reason := missing(controller):
+        pytest.skip(reason)
+    under = dltune("horovod-report", "--json", "-o", tmp_path / "report.json")
+    with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
+        code, left = interrupted(running, lambda: f"; rank 1 hangs: {shown}" in running.stderr)
+    assert code == 0  # dltune ended it, and the report stands
+    assert not left
+    assert "Traceback" not in running.stderr
+    report = horovod.load(tmp_path / "report.json")
+    assert report.partial
+    stuck = {rank.rank: rank.stuck for rank in report.ranks}
+    assert stuck[0] is None
+    assert shown in (stuck[1] or "")
+    assert report.findings[0].told == "rank 1 hangs, and the others wait for it"
+
+
+@pytest.mark.parametrize(
+    ("controller", "how", "shown"),
+    [
+        ("gloo", "stopped", "its process is stopped by a signal"),
+        ("mpi", "within", "an op of its step has stood in Python"),
+    ],
+)
+def test_a_run_names_the_rank_that_hangs(
+    tmp_path: Path, controller: Controller, how: str, shown: str
+) -> None:
+    if reason := missing(controller):
+        pytest.skip(reason)
+    under = dltune("run", "--plan", plan(tmp_path / "plan.json", controller))
+    with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
+        code, left = interrupted(
+            running, lambda: "hangs, and the others wait for it: " in running.stderr
+        )
+    pid = (tmp_path / "record" / "rank1").read_text().split()[0]
+    assert code != 0  # the launcher's own
+    assert not left
+    assert "Traceback" not in running.stderr
+    assert (
+        f"dltune: rank 1 (pid {pid}) hangs, and the others wait for it: {shown}" in running.stderr
+    )
+    last = running.stderr.splitlines()[-1]
+    assert last.startswith(
+        f"dltune: the job ended with exit code {code}: rank 1 (pid {pid}) hung: "
+    )
+    assert "rank 0" not in last
+
+
+def plan(path: Path, controller: Controller) -> Path:
+    """With one thread for each of the two ranks, and nothing else."""
+    section = AllreducePlan(
+        report="",
+        controller=controller,
+        ranks=2,
+        local=2,
+        cores=None,
+        threads=RankThreads(1, 1),
+        orders=None,
+        sleeps=None,
+        knobs=None,
+        yield_when_idle=False,
+        predictions=(),
+        reasons=(),
+    )
+    made = msgspec.structs.replace(plans.bare(topology.local()), allreduce=section)
+    path.write_bytes(msgspec.json.encode(made))
+    return path
+
+
+def test_a_profile_ends_a_job_that_hangs_without_a_traceback(tmp_path: Path) -> None:
+    if reason := missing("gloo"):
+        pytest.skip(reason)
+    under = dltune("profile", "-o", tmp_path / "profile.json")
+    with job(tmp_path, "gloo", (JOB, tmp_path / "record", "between"), under=under) as running:
+        records = [tmp_path / "record" / f"rank{rank}" for rank in (0, 1)]
+        code, left = interrupted(running, lambda: all(map(_trains, records)))
+    assert code == 130
+    assert not left
+    assert "Traceback" not in running.stderr
+    assert "dltune: ended by SIGINT, and the job with it" in running.stderr.splitlines()[-1]
+
+
+def _trains(record: Path) -> bool:
+    return record.exists() and record.read_text().count("\n") > 5
