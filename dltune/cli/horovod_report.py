@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +110,7 @@ def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
     with Watch(Tree(pid)) as watch:
         command = tuple(processes.command(pid).split(" "))
         with live(watch, f"pid {pid}") as tell:
-            partial = _run(watch, seconds, lambda: watch.shut_out, tell, time.sleep)
+            partial = _run(watch, seconds, lambda: watch.shut_out, tell)
         return _assembled(watch, command, timeline, partial)
 
 
@@ -133,18 +132,25 @@ def _watch_job(
             "HOROVOD_TIMELINE_MARK_CYCLES": "1",
         }
     # the job's own output goes to stderr: results have stdout for themselves
-    with Job(job, stdout=2, environment=environment, answer=lambda _: {"plugin": False}) as running:
-        with Watch(Tree(running.pid)) as watch, live(watch, shlex.join(job)) as tell:
-            events = running.events(0.05)
+    with (
+        contextlib.ExitStack() as after,
+        Job(job, stdout=2, environment=environment, answer=lambda _: {"plugin": False}) as running,
+    ):
+        # its handles outlast the job, which listens for the ends of ranks
+        watch = after.enter_context(Watch(Tree(running.pid)))
+        heard_of: set[int] = set()
 
-            def wait(seconds: float) -> None:
-                until = time.monotonic() + seconds
-                for event in events:
-                    if event is not None:
-                        watch.hear(event.message)
-                    if time.monotonic() >= until:
-                        break
+        def wait(seconds: float) -> None:
+            for rank in watch.ranks.values():
+                if rank.pid not in heard_of:
+                    heard_of.add(rank.pid)
+                    running.watch(rank.ending, watch.note_endings)
+            for event in running.events(seconds):
+                if event is None:
+                    break
+                watch.hear(event.message)
 
+        with live(watch, shlex.join(job)) as tell:
             partial = _run(watch, seconds, lambda: running.exit_code is not None, tell, wait)
         code = 0 if partial else running.exit_code or 0
         try:
@@ -162,7 +168,7 @@ def _run(
     seconds: float | None,
     over: Callable[[], bool],
     tell: Callable[[], None],
-    wait: Callable[[float], object],
+    wait: Callable[[float], object] | None = None,
 ) -> bool:
     """Whether a signal ended the watch."""
     from dltune.cli import interrupts

@@ -5,7 +5,8 @@ before began. It asks for that from the frame of its loop, so that its other sle
 MPI or gloo, are told apart. What it asks for also tells when the cycle before began: one that began
 without a sleep is seen that way, unless the next did too.
 
-All switches of the thread are recorded in short windows, far apart.
+All switches of the thread are recorded in short windows, far apart, and farther the longer it is
+watched: recording them slows the thread itself.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dltune.horovod.distribution import distribution
 from dltune.horovod.watch.library import Library
 from dltune.machine.perf.switches import Off, Switches
 
-# seconds that a window lasts, and from one's begin to the next's
-WINDOW, EVERY = 0.5, 6.0
+# seconds that a window lasts, and from the first one's begin to the second's; from one to the next
+# it takes GROWTH times as long as before, LONGEST seconds at most
+WINDOW, EVERY, GROWTH, LONGEST = 0.5, 6.0, 1.3, 30.0
 # of a cycle: starts of cycles that lie nearer than this are one
 _SAME = 0.2
 
@@ -42,20 +44,23 @@ class Sleeps:
         self._late: list[float] = []
         self._periods: list[float] = []
         self._due = time.monotonic()
+        self._every = EVERY
 
-    def look(self) -> None:
-        """Begins and ends windows when they are due, and takes what was recorded: call it ten times
-        a second, so that the kernel has room for more."""
+    def look(self) -> bool:
+        """Begins and ends windows when they are due, and takes what was recorded. True while a
+        window is open: call it ten times a second then, so that the kernel has room for more."""
         now = time.monotonic()
         if self._recording:
             assert self._switches is not None
             self._drain(self._switches)
             if now >= self._due:
                 self._end()
-                self._due = now + EVERY - WINDOW
+                self._due = now + self._every - WINDOW
+                self._every = min(GROWTH * self._every, LONGEST)
         elif now >= self._due and self.refused is None:
             self._begin()
             self._due = now + WINDOW
+        return self._recording
 
     def close(self) -> None:
         if self._recording:

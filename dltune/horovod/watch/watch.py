@@ -7,6 +7,7 @@ that all together stay well below a hundredth of one CPU.
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from dltune.job.pace import Pace
 from dltune.job.processes import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
-MEMBERS, COUNTS = (1.0, 0.002), (1.0, 0.002)
+MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
 # seconds between looks for ranks until there is one
 UNTIL_RANKS = 0.5
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
@@ -32,6 +33,8 @@ ROLES = 0.25
 # looks at a thread that always ran, after which it is given up
 PATIENCE = 200
 TELL_SECONDS = 1.0
+# most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
+REST, RECORDING_REST = 0.25, 0.1
 
 
 class Watch:
@@ -93,10 +96,12 @@ class Watch:
         seconds: float | None,
         over: Callable[[], bool],
         tell: Callable[[], None],
-        wait: Callable[[float], object] = time.sleep,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
         """Look until `seconds` have passed, all processes have ended or `over` says so. `tell` is
-        called about once a second, `wait` to let time pass."""
+        called about once a second, `wait` to let time pass; it calls `note_endings` at the end of a
+        rank."""
+        wait = wait or self._rest
         told = self.began
         try:
             while True:
@@ -112,8 +117,8 @@ class Watch:
                 if self._roles_due <= now:
                     self._roles_due = now + ROLES
                     self._tell_roles()
-                self._look_at_sleeps()
-                self._note_endings()
+                recording = self._look_at_sleeps()
+                self.note_endings()
                 self.ended = time.monotonic()
                 if now - told >= TELL_SECONDS:
                     told = now
@@ -121,13 +126,14 @@ class Watch:
                 if over() or (seconds is not None and now - self.began >= seconds):
                     break
                 due = min(self._members.due, self._counts.due, self._roles_due)
-                wait(min(max(due - time.monotonic(), 0.001), 0.1))
+                longest = RECORDING_REST if recording else REST
+                wait(min(max(due - time.monotonic(), 0.001), longest))
         finally:
             for rank in self.ranks.values():
                 if rank.sleeps:
                     rank.sleeps.close()
             self._count()
-            self._note_endings()
+            self.note_endings()
             self.ended = time.monotonic()
             self.cpu = time.process_time() - self._cpu
 
@@ -266,16 +272,24 @@ class Watch:
             if before is None and rank.stack is not None:
                 self._from_now_on(rank)
 
-    def _look_at_sleeps(self) -> None:
+    def _look_at_sleeps(self) -> bool:
+        """Whether switches of a thread are being recorded."""
+        recording = False
         for rank in self.ranks.values():
             if rank.ended_at is not None or rank.stack is None:
                 continue
             if rank.sleeps is None:
                 setting = ranks.cycle_time(rank.settings)
                 rank.sleeps = Sleeps(rank.stack, rank.identity.library, setting)
-            rank.sleeps.look()
+            recording |= rank.sleeps.look()
+        return recording
 
-    def _note_endings(self) -> None:
+    def _rest(self, seconds: float) -> None:
+        """Shorter when a rank ends."""
+        alive = [rank.ending for rank in self.ranks.values() if rank.ended_at is None]
+        select.select(alive, [], [], seconds)
+
+    def note_endings(self) -> None:
         for rank in self.ranks.values():
             known = rank.ended_at is not None and rank.ending.code is not None
             if not known and rank.ending.ended() and rank.ended_at is None:
