@@ -64,13 +64,15 @@ ONE_THREAD = ["--intra", "1", "--inter", "1"]
 
 @dataclass(frozen=True)
 class Setting:
-    """How one job is started. `sections`: parts of a plan for `dltune run`, () for none."""
+    """How one job is started. `sections`: parts of a plan for `dltune run`, () for none. `nice`:
+    of the background thread, once it runs."""
 
     name: str
     arguments: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     sections: tuple[str, ...] = ()
+    nice: int = 0
 
 
 def settings(controller: Controller) -> list[Setting]:
@@ -85,17 +87,41 @@ def settings(controller: Controller) -> list[Setting]:
         Setting("SCP", sections=scp),
         Setting("SCP-TOPO", sections=(*scp, "orders")),
         Setting("SCP-TOPO-knobs", sections=(*scp, "orders", "knobs")),
+        Setting("SCP-TOPO-knobs, nice", sections=(*scp, "orders", "knobs"), nice=19),
     ]
     if controller == "mpi":
         idle = {"OMPI_MCA_mpi_yield_when_idle": "1"}
         found += [
             Setting("one thread, yield", one, environment=idle),
             Setting("one thread, yield, unbound", one, ("--bind-to", "none"), idle),
+            Setting(
+                "one thread, yield, cycle 5 ms",
+                one,
+                environment={**idle, "HOROVOD_CYCLE_TIME": "5"},
+            ),
+            Setting(
+                "one thread, yield, affinity",
+                one,
+                ("--bind-to", "none"),
+                {**idle, "HOROVOD_THREAD_AFFINITY": "0,1"},
+            ),
+            # mpirun binds each of two ranks to a core of its own
+            Setting("NBCS, bound to a core", sections=("threads", "sleeps")),
+            Setting("NBCS, unbound", (), ("--bind-to", "none"), sections=("threads", "sleeps")),
             Setting("SCP-yield", sections=(*scp, "yield")),
             Setting("SCP-yield-TOPO", sections=(*scp, "yield", "orders")),
+            Setting("SCP-yield-TOPO, nice", sections=(*scp, "yield", "orders"), nice=19),
             Setting("SCP-yield-TOPO-knobs", sections=(*scp, "yield", "orders", "knobs")),
+            Setting(
+                "SCP-yield-TOPO-knobs, nice", sections=(*scp, "yield", "orders", "knobs"), nice=19
+            ),
+            Setting("SCP-NBCS-yield-TOPO", sections=(*scp, "sleeps", "yield", "orders")),
+            Setting(
+                "SCP-NBCS-yield-TOPO-knobs", sections=(*scp, "sleeps", "yield", "orders", "knobs")
+            ),
             Setting("SCP-NBCS", sections=(*scp, "sleeps")),
             Setting("SCP-NBCS-TOPO", sections=(*scp, "sleeps", "orders")),
+            Setting("SCP-NBCS-TOPO, nice", sections=(*scp, "sleeps", "orders"), nice=19),
             Setting("SCP-NBCS-TOPO-knobs", sections=(*scp, "sleeps", "orders", "knobs")),
         ]
     return found
@@ -212,6 +238,9 @@ class Job:
         self._pids = [int(head[0]) for head in heads]
         # hvd.init() adds the background thread first
         self._threads = [min(map(int, head[1:])) for head in heads]
+        if self.setting.nice:
+            for thread in self._threads:
+                os.setpriority(os.PRIO_PROCESS, thread, self.setting.nice)
 
     def begin(self) -> None:
         self._began = time.monotonic()
@@ -221,14 +250,14 @@ class Job:
     def end(self) -> None:
         self._signal(signal.SIGSTOP)
 
-    def turn(self) -> Turn:
-        """What has happened since `begin`."""
+    def turn(self) -> Turn | None:
+        """What has happened since `begin`; None when that is too little to tell a step's time."""
         wall = time.monotonic() - self._began
         cpu, wait = (b - a for a, b in zip(self._before, self._used(), strict=True))
         ended = [when for when in self._ended(0) if when > self._began]
         times = [b - a for a, b in itertools.pairwise(ended[SETTLE:])]
         if not times:
-            raise SystemExit(f"{self.setting.name}: a turn is too short for its steps")
+            return None
         return Turn(median(times), len(ended), wall, cpu / RANKS, wait / RANKS)
 
     def close(self) -> None:
@@ -274,13 +303,24 @@ def measure(
             stack.callback(job.close)
             jobs.append(job)
         shuffle = random.Random(0).shuffle
+        until = time.monotonic() + options.seconds
         for _ in range(options.rounds):
+            if time.monotonic() > until:
+                break
             shuffle(jobs)
+            round_: dict[str, Turn] = {}
             for job in jobs:
                 job.begin()
                 time.sleep(options.turn)
                 job.end()
-                turns[job.setting.name].append(job.turn())
+                if turn := job.turn():
+                    round_[job.setting.name] = turn
+            if len(round_) < len(jobs):
+                lacking = ", ".join(turns.keys() - round_.keys())
+                print(f"a round is left out: no time for steps of {lacking}", file=sys.stderr)
+                continue
+            for name, turn in round_.items():
+                turns[name].append(turn)
     return turns
 
 
@@ -319,6 +359,9 @@ def main() -> None:
     parser.add_argument("--controller", choices=["gloo", "mpi"], required=True)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--turn", type=float, default=2.5, help="seconds of each")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="no round begins when so many have passed"
+    )
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--bins", type=int, default=3)
