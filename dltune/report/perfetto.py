@@ -45,7 +45,8 @@ def trace(context: Context) -> bytes:
             for timeline in execution.timelines:
                 process += 1
                 name = execution.step.name or execution.step.signature
-                title = f"{loaded.path.name}, step {name}: {timeline.title}"
+                # what differs first: Perfetto shows the beginning and the end, and sorts by names
+                title = f"{timeline.title}, step {name} of {loaded.path.name}"
                 made = _events(profile, execution, timeline, process, title, flow)
                 events += made
                 flow += sum(event["ph"] == "s" for event in made)
@@ -65,7 +66,8 @@ def _events(
     found: list[Event] = [_named("process_name", process, 0, visible(title, NAME))]
     found.append(_sorted("process_sort_index", process, 0, process))
     homes: dict[int, int] = {}
-    for number, row in enumerate(timeline.rows, start=1):
+    # Perfetto takes the thread with its process's number for its main one, and shows that first
+    for number, row in enumerate(timeline.rows, start=100 * process):
         found.append(_named("thread_name", process, number, row.label))
         found.append(_sorted("thread_sort_index", process, number, number))
         for piece in row.slices:
@@ -75,10 +77,10 @@ def _events(
             homes.setdefault(piece.node, number)
     found += _flows(execution, timeline, process, homes, flow)
     for time, count in corunning(timeline.slices):
-        found.append(_counter("ops in flight", process, time, "ops", count))
+        found.append(_counter("ops", process, time, "in flight", count))
     base = profile.memory.live if profile.memory else 0
     for time, size in live_bytes(execution.step, timeline.slices):
-        found.append(_counter("memory (estimate)", process, time, "bytes", base + size))
+        found.append(_counter("memory", process, time, "bytes (estimate)", base + size))
     return found
 
 
@@ -137,5 +139,6 @@ def _sorted(what: str, process: int, thread: int, index: int) -> Event:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"sort_index": index}}
 
 
-def _counter(name: str, process: int, time: int, unit: str, value: int) -> Event:
-    return {"ph": "C", "name": name, "pid": process, "ts": time / 1e3, "args": {unit: value}}
+def _counter(name: str, process: int, time: int, series: str, value: int) -> Event:
+    """Perfetto joins the name and the series' to one, chrome://tracing shows both."""
+    return {"ph": "C", "name": name, "pid": process, "ts": time / 1e3, "args": {series: value}}

@@ -5,9 +5,6 @@ Needs the packages of the `browser` extra and a Chromium on PATH (Debian: chromi
 
 from __future__ import annotations
 
-import shutil
-import warnings
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,6 @@ import pytest
 from dltune.documents.profile import Profile
 from dltune.report.page import page
 from dltune.report.section import Context, Loaded
-
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the browser extra")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on PATH")
 
 EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e'
 
@@ -57,16 +48,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ops=tuple(msgspec.structs.replace(op, key=EVIL + op.key, type=EVIL) for op in profile.ops),
     )
     return {"good": written(folder, profile, "good"), "evil": written(folder, evil, "evil")}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # playwright's own event loop
-        with playwright.sync_playwright() as running:
-            found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            yield found
-            found.close()
 
 
 class Opened:

@@ -26,7 +26,8 @@ def trace(simulations: Mapping[str, Sequence[Slice]]) -> bytes:
     Moments are whole nanoseconds, so that one slice ends where the next begins.
     """
     events: list[dict[str, Any]] = []
-    process = 0
+    # not a row's number: Perfetto takes the thread with its process's for its main one
+    process = max(_NAMES)
     for title, slices in simulations.items():
         processes: dict[int, int] = {}
         for rank in sorted({piece.rank for piece in slices}):
