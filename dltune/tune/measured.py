@@ -87,6 +87,7 @@ class Measured:
         self._first_start: float | None = None  # seconds that the job as given took to its steps
         self._given: dict[str, str] | None = None  # variables of the job as given
         self._waits = False  # the steps of the job as given, for their data
+        self._ranks = False  # the job as given has several
         self._largest = 0
         self._number = 0
         self._starting: dict[Candidate, Starting] = {}
@@ -122,6 +123,8 @@ class Measured:
         return self._ends - time.monotonic()
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
+        if self._ranks:  # one job of them takes all cores to start, and waits at full speed
+            return
         for candidate in candidates:
             if not self._in_force(candidate):
                 with contextlib.suppress(RefusedError):  # `start` will say so
@@ -193,8 +196,9 @@ class Measured:
         with made.closing as closing:
             if idle := tried.idle_choice():
                 raise no_effect(made.candidate, *idle)
-            self._waits = self._waits or (self._first_start is None and tried.waits)
-            tried.still = self._waits or tried.waits
+            if self._first_start is None:
+                self._waits, self._ranks = tried.waits, tried.ranks
+            tried.still = tried.rests or (self._waits and not tried.ranks)
             try:
                 allotment = self._allotment(tried, made.log)
             except JobEndedError:

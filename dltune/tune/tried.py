@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
@@ -54,15 +56,33 @@ class Tried(Turnstile):
         return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `Turnstile.take`; between turns the job stands still altogether where that matters.
-        Not when it has ranks: they may give each other up for lost."""
+        """As `Turnstile.take`; between turns the job stands still altogether when it is to."""
         assert self._job is not None
-        if not self.still or self._ranks:
+        if not self.still:
             return super().take(executions, idle)
         frozen.thaw(self._job.pid)
         taken = super().take(executions, idle)
         frozen.freeze(self._job.pid)
         return taken
+
+    @property
+    def rests(self) -> bool:
+        """Whether it must stand still altogether between turns, for the others' sake or its own.
+
+        Of ranks only Horovod's over Open MPI: they wait for each other at full speed, and nobody
+        counts the time. Others may give each other up for lost (gloo after half a minute).
+        """
+        return self._spins if self.ranks else self.waits
+
+    @property
+    def _spins(self) -> bool:
+        assert self.steps is not None
+        variables = {name for python in self.seen.pythons for name in python.environment}
+        if not any(name.startswith("OMPI_COMM_WORLD") for name in variables):
+            return False
+        with contextlib.suppress(OSError):
+            return "/horovod/" in Path(f"/proc/{self.steps.pid}/maps").read_text()
+        return False
 
     @property
     def waits(self) -> bool:
@@ -78,7 +98,7 @@ class Tried(Turnstile):
         return any(name.startswith("input_") for name in self.applied.means.hooks)
 
     @property
-    def _ranks(self) -> bool:
+    def ranks(self) -> bool:
         """Whether the job has several ranks."""
         found = (local_rank(python.environment) for python in self.seen.pythons)
         return any(rank and rank.size > 1 for rank in found)

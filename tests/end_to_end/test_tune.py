@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from two_ranks import TRAIN, Controller, environment, missing
 
 from dltune.documents import plan as plans
 from dltune.documents.plan_settings import Choice, Effect, SettingsPlan
+from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
 
@@ -111,6 +113,46 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
     assert made.chosen == (KEPT,)
     assert made.whole is not None
     assert not (tmp_path / "plan.tune.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("controller", "options", "tried"),
+    [
+        ("mpi", ("--only", "mpi_yield"), Choice("mpi_yield", "on")),
+        ("gloo", ("--only", "ranks", "--allow", "lossy"), Choice("ranks", "1")),
+    ],
+)
+def test_ranks(
+    controller: Controller, options: tuple[str, ...], tried: Choice, tmp_path: Path
+) -> None:
+    """Under MPI all ranks are stopped between turns, gloo's go on. A busy machine may spend the
+    budget before the verdict, not before the first round."""
+    if reason := missing(controller):
+        pytest.skip(reason)
+    if len(topology.local().cores) < 2:
+        pytest.skip("two ranks need two cores")
+    launcher = ("horovodrun", "-np", "{ranks:2}", f"--{controller}")
+    train = (sys.executable, TRAIN, "--blocks", 2, "--batch", "{batch:16}", "--record", tmp_path)
+    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
+        found = subprocess.run(
+            [
+                *(sys.executable, "-m", "dltune", "tune", *options, "--budget", "5m", "--"),
+                *map(str, (*launcher, *train)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            timeout=560,
+            cwd=tmp_path,
+            env=environment(),
+        )
+    assert found.returncode == 0, (tmp_path / "err").read_text()
+    made = section(tmp_path / "plan.json")
+    (first, *_) = made.effects
+    assert first.choices == (tried,)
+    assert first.verdict not in ("failed", "no effect"), first
+    assert first.measured is not None
+    assert running(tmp_path) == []
 
 
 def test_a_job_that_ends_too_early(tmp_path: Path) -> None:
