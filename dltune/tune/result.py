@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dltune.documents.plan_settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
-from dltune.tune.candidate import AS_GIVEN, added, furthest
+from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
 from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
 from dltune.tune.wanted import idle
@@ -24,7 +24,7 @@ def section(
 ) -> SettingsPlan:
     """`untried` before the search began; `partial`: why it ended before its end."""
     kinds = {option.choice: option.kind for option in search.options}
-    effects = [_effect(trial, kinds) for trial in search.trials]
+    effects = [_effect(trial, kinds) for trial in _last(search.trials)]
     final = search.final
     if final and not final.held:
         effects.append(_unconfirmed(search, final, kinds))
@@ -39,6 +39,16 @@ def section(
         seconds=seconds,
         partial=partial,
     )
+
+
+def _last(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Of trials of the same the last that was decided, which has the rounds of those before."""
+    found: dict[tuple[Candidate, Candidate], Trial] = {}
+    for trial in trials:
+        pair = trial.candidate, trial.against
+        if trial.verdict != "undecided" or pair not in found:
+            found[pair] = trial
+    yield from found.values()
 
 
 def _effect(trial: Trial, kinds: Mapping[Choice, Kind]) -> Effect:

@@ -10,7 +10,8 @@ What comes next (`wanted`):
 3. settings that interact, together: where neither helped alone, and where one was tried before the
    other was adopted;
 4. the settings' further values;
-5. the incumbent without each thing that it has: what no longer helps goes.
+5. the incumbent without each thing that it has: what no longer helps goes;
+6. while there is time, further rounds for what was given up though it may help.
 
 At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
 rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
@@ -97,13 +98,17 @@ class Search:
     exhausted: bool = field(default=False, init=False)  # the budget, before all was tried
 
     def __post_init__(self) -> None:
-        self._past = {(t.candidate, t.against): t for t in self.past if t.verdict != "undecided"}
+        self._past: dict[tuple[Candidate, Candidate], list[Trial]] = {}
+        for trial in self.past:
+            if trial.verdict != "undecided":
+                self._past.setdefault((trial.candidate, trial.against), []).append(trial)
         self._rivals = [AS_GIVEN]
         if self.recommended:
             self._rivals.append(self.recommended)
         self._ring = Ring(self.arena, self._rivals)
         self._lost: set[Candidate] = set()  # incumbents that have ended once
         self._gone: set[Candidate] = set()  # and twice
+        self._again: dict[tuple[Candidate, Candidate], Trial] = {}  # trials that were taken up
 
     @property
     def incumbent(self) -> Candidate:
@@ -134,7 +139,7 @@ class Search:
         """Raises NothingToMeasureError when the job as given cannot be measured, and
         BudgetTooSmallError when there is no time for one trial."""
         self._begin()
-        while batch := self._batch():
+        while batch := self._batch() or self._given_up():
             self._race(batch)
         self._tell("final rounds", {})
         self._confirm()
@@ -155,13 +160,40 @@ class Search:
     def _batch(self) -> list[Candidate]:
         """The next candidates, as many as there is room and time for; none: it is over."""
         most = min(BATCH, self._ring.room - 1)
-        found = list(dict.fromkeys(self._wanted()))[:most]
-        time = self.arena.left() - self._reserve()
-        new = [c for c in found if (c, self.incumbent) not in self._past]
-        while new and self._expected(len(new)) > time:
-            found.remove(new.pop())
+        found = self._affordable(list(dict.fromkeys(self._wanted()))[:most])
         self.exhausted = not found and bool(self._wanted())
         return found
+
+    def _given_up(self) -> list[Candidate]:
+        """Those that were given up beside the incumbent though their median gains something, the
+        best first: each is taken up once, where its rounds ended."""
+        if self.exhausted:
+            return []
+        found = {
+            trial.candidate: trial
+            for trial in sorted(filter(self._may_help, self.trials), key=ratio)
+        }
+        most = min(BATCH, self._ring.room - 1)
+        batch = self._affordable(list(found)[:most])
+        self._again |= {(one, self.incumbent): found[one] for one in batch}
+        return batch
+
+    def _may_help(self, trial: Trial) -> bool:
+        return (
+            trial.against == self.incumbent
+            and (trial.candidate, trial.against) not in self._again
+            and trial.verdict in ("no difference seen", "not proven")
+            and verdict.LOOKS <= len(trial.ratios) < verdict.MOST
+            and bool(added(trial.candidate, trial.against))
+            and ratio(trial) < 1
+        )
+
+    def _affordable(self, batch: list[Candidate]) -> list[Candidate]:
+        time = self.arena.left() - self._reserve()
+        new = [c for c in batch if not self._past.get((c, self.incumbent))]
+        while new and self._expected(len(new)) > time:
+            batch.remove(new.pop())
+        return batch
 
     def _wanted(self) -> list[Candidate]:
         found = list(wanted(self.incumbent, self.options, self.trials))
@@ -187,8 +219,8 @@ class Search:
     def _race(self, batch: Sequence[Candidate]) -> None:
         """The trials of a batch; the best of those that help becomes the incumbent."""
         against = self.incumbent
-        trials = [self._past[c, against] for c in batch if (c, against) in self._past]
-        new = [c for c in batch if (c, against) not in self._past]
+        new = [c for c in batch if not self._past.get((c, against))]
+        trials = [self._past[c, against].pop(0) for c in batch if c not in new]
         for trial in trials:
             self._finish(trial)
         if new:
@@ -219,7 +251,8 @@ class Search:
             if refused:
                 end(candidate, refused.verdict, refused.why)
             elif candidate != against:
-                racing[candidate] = []
+                before = self._again.get((candidate, against))
+                racing[candidate] = list(before.ratios) if before else []
         while racing:
             self._tell(f"beside {told(against)}", racing)
             taken = self._ring.round([against, *racing])
@@ -235,7 +268,8 @@ class Search:
                     end(candidate, seconds.verdict, seconds.why)
                     continue
                 racing[candidate].append(seconds / reference)
-                if judged := verdict.judge(racing[candidate]):
+                most = verdict.MOST if (candidate, against) in self._again else verdict.LOOKS
+                if judged := verdict.judge(racing[candidate], looks=most):
                     end(candidate, judged.verdict, judged.why)
             if self.arena.left() < self._reserve():
                 for candidate in list(racing):

@@ -46,8 +46,11 @@ class Judgement:
     why: str = ""
 
 
-def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement | None:
-    """The verdict after these rounds; None: go on. Ratios are numbers above 0, one at least."""
+def judge(
+    ratios: Sequence[float], confidence: float = CONFIDENCE, looks: int = LOOKS
+) -> Judgement | None:
+    """The verdict after these rounds; None: go on. Ratios are numbers above 0, one at least.
+    `looks`: rounds after which one that shows no gain is given up."""
     if len(ratios) < LEAST:
         return None
     interval = ratio_interval(ratios, confidence)
@@ -58,7 +61,7 @@ def judge(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Judgement 
     if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
     promising = interval.median < 1 - 2 * MARGIN
-    if len(ratios) >= (MOST if promising else LOOKS):
+    if len(ratios) >= (MOST if promising else looks):
         return _given_up(ratios)
     return None
 

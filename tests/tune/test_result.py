@@ -93,6 +93,19 @@ def test_a_few_rounds_of_the_recommendation_are_not_told_as_its_figure() -> None
     assert made.effects[0].measured is not None
 
 
+def test_of_a_trial_that_was_taken_up_the_last_rounds_are_told() -> None:
+    search = Search(product(), [option("a")])
+    first = Trial(candidate("a"), AS_GIVEN, "no difference seen", (0.97,) * 12, "")
+    search.trials += [first, Trial(candidate("a"), AS_GIVEN, "helps", (0.97,) * 20, "")]
+    (effect,) = told(search).effects
+    assert effect.verdict == "helps"
+    assert effect.measured is not None
+    assert effect.measured.rounds == 20
+    search.trials[1] = Trial(candidate("a"), AS_GIVEN, "undecided", (0.97,) * 14, "cut short")
+    (effect,) = told(search).effects
+    assert effect.verdict == "no difference seen"
+
+
 def test_what_there_was_no_time_for() -> None:
     arena = Simulated(lambda _: 1.0, budget=450)
     search = Search(arena, [option(name) for name in "abcdefgh"])

@@ -247,6 +247,28 @@ def test_luck_in_the_search_is_found_out_in_the_final_rounds() -> None:
     assert search.chosen == AS_GIVEN
 
 
+def given_up(seed: int, budget: float = 1e9) -> Search:
+    """`a` gains 6 % where rounds differ by 9 %; seven others do nothing."""
+    arena = Simulated(product({"a": 0.94}), noise=0.06, seed=seed, budget=budget)
+    found = Search(arena, [option(name) for name in "bcdefgha"])
+    found.run()
+    return found
+
+
+def test_what_was_given_up_though_it_may_help_is_taken_up_where_there_is_time() -> None:
+    found = given_up(3)
+    first, second = (t for t in found.trials if t.candidate == candidate("a"))
+    assert first.verdict == "no difference seen"
+    assert second.verdict == "helps"
+    assert second.ratios[: len(first.ratios)] == first.ratios
+    assert found.chosen == candidate("a")
+    pairs = [(t.candidate, t.against) for t in found.trials]
+    assert all(pairs.count(pair) <= 2 for pair in pairs)
+    hurried = given_up(3, found.arena.spent / 2)
+    pairs = [(t.candidate, t.against) for t in hurried.trials]
+    assert len(pairs) == len(set(pairs))
+
+
 @given(
     factors=st.dictionaries(st.sampled_from(NAMES), st.floats(0.6, 1.5), min_size=2),
     kept=st.integers(0, 12),
