@@ -40,7 +40,8 @@ def heard(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
         yield
     finally:
         for number, earlier in before.items():
-            signal.signal(number, earlier)
+            if earlier is not None:  # else a library's, which Python cannot put back
+                signal.signal(number, earlier)
 
 
 def raised() -> contextlib.AbstractContextManager[None]:
