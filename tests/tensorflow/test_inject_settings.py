@@ -91,7 +91,7 @@ def test_a_hook_that_fails_is_told_and_fails_nothing(settings, monkeypatch):
 def test_a_dltune_that_does_not_answer_is_told_no_more(settings, monkeypatch):
     told: list[dict] = []
     clock = iter([0.0, 31.0])
-    monkeypatch.setattr(settings.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("_dltune_report.time.monotonic", lambda: next(clock))
     report = settings.Report("batch_norm", "fused", told.append)
     report.acted()
     report.acted()

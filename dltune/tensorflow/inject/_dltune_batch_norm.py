@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Hooks, Report
+    from _dltune_report import Hooks, Report
 
 _NARROW = ("float16", "bfloat16", "float32")
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Hooks, Report
+    from _dltune_report import Hooks, Report
 
 # a dataset that is about to be iterated -> another in its place, or why not
 _Change = Callable[[Any], Any]

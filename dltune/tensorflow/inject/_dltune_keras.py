@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _dltune_settings import Hooks, Report
+    from _dltune_report import Hooks, Report
 
 _TRAINER = "keras.src.trainers.trainer"
 _TENSORFLOW_TRAINER = "keras.src.backend.tensorflow.trainer"
