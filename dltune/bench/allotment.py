@@ -19,11 +19,13 @@ FIRST_TURNS = 5
 
 @dataclass(frozen=True)
 class Allotment:
-    """A turn: so many executions, which are so many steps and take so many seconds."""
+    """A turn: so many executions, which are so many steps and take so many seconds. The first
+    `warm_up` of its steps do not count."""
 
     executions: int
     steps: float
     seconds: float
+    warm_up: int = WARM_UP
 
 
 def first_turn(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dltune.bench.allotment import WARM_UP, Allotment, first_turn
+from dltune.bench.allotment import Allotment, first_turn
 from dltune.bench.runner import Runner
 from dltune.bench.turnstile import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
@@ -119,7 +119,7 @@ class Contest:
                     other.listen(0)
 
         taken = runner.take(allotment.executions, idle=others)
-        steps = taken.steps[WARM_UP:]
+        steps = taken.steps[allotment.warm_up :]
         if steps:  # none where something else, such as another epoch's graphs, took the turn
             self.turns[runner.setting.name].append(
                 Turn(

@@ -30,7 +30,9 @@ from dltune.tune.starting import Starting, launch
 from dltune.tune.tried import Tried
 
 # about how long a turn is, in seconds; and the steps of it that count, for steps up to LONG seconds
-# and for longer ones: short turns and many of them decide sooner than long ones
+# and for longer ones: short turns and many of them decide sooner than long ones. What a job loses by
+# standing (caches, a core that slept) is little beside a second, and the same for all candidates: a
+# long step needs none before it that warms up
 TURN_SECONDS, LONG = 0.6, 1.0
 SHORT_STEPS, LONG_STEPS = 2, 1
 # candidates that may stand at once, where there is memory for them
@@ -222,8 +224,9 @@ class Measured:
         step, each = found.seconds / found.steps, found.executions / found.steps
         if step < LONG:
             return found
-        steps = LONG_STEPS + WARM_UP + (tried.graphs > 1)
-        return Allotment(math.ceil(steps * each), steps, steps * step)
+        warm_up = WARM_UP if tried.still else 0  # one whose data came to rest has them ready
+        steps = LONG_STEPS + warm_up + (tried.graphs > 1)
+        return Allotment(math.ceil(steps * each), steps, steps * step, warm_up)
 
     # --- turns
 
@@ -254,7 +257,7 @@ class Measured:
             idle = self._patient(stand.log, limit)
             taken = stand.tried.take(stand.allotment.executions, idle)
             stand.turns += 1
-            if steps := taken.steps[WARM_UP:]:
+            if steps := taken.steps[stand.allotment.warm_up :]:
                 return statistics.median(steps) / stand.tried.per_execution
         raise failed(UsageError(TOO_SELDOM), stand.log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from dltune.bench import usage
 from dltune.bench.jobs import all_ended
+from dltune.bench.turnstile import Taken
 from dltune.documents.plan_settings import Choice
 from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
@@ -75,6 +76,29 @@ def test_turns_of_what_stands() -> None:
         assert [bool(usage.members(job)) for job in jobs] == [True, False]
     assert not any(usage.members(job) for job in jobs)
     assert found.tensorflow == "2.21.0"
+
+
+@pytest.mark.parametrize(("waits", "steps"), [(False, 1), (True, 2)])
+def test_a_turn_of_long_steps_is_one_of_them_and_one_that_warms_up_where_data_rests(
+    waits: bool, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONG", 0.0)
+    monkeypatch.setattr(tried.Tried, "waits", waits)
+    asked = []
+    take = tried.Tried.take
+
+    def taking(one: tried.Tried, executions: int, idle: Callable[[], None]) -> Taken:
+        asked.append(executions)
+        return take(one, executions, idle)
+
+    monkeypatch.setattr(tried.Tried, "take", taking)
+    with arena() as found:
+        assert found.start(AS_GIVEN) is None
+        asked.clear()
+        taken = found.round([AS_GIVEN])[AS_GIVEN]
+    assert asked == [steps]
+    assert isinstance(taken, float)
+    assert taken > 0.015
 
 
 def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
