@@ -13,12 +13,16 @@ JOBS = Path(__file__).parent / "jobs"
 
 
 def told(
-    script: Path, settings: Mapping[str, str], *arguments: object, **environment: str
+    script: Path,
+    settings: Mapping[str, str],
+    *arguments: object,
+    python: str = sys.executable,
+    **environment: str,
 ) -> dict[str, messages.Setting]:
-    """Run `script` to its end; the last message of each setting."""
+    """Run `script` to its end by `python`; the last message of each setting."""
     last: dict[str, messages.Setting] = {}
     job = Job(
-        [sys.executable, str(script), *map(str, arguments)],
+        [python, str(script), *map(str, arguments)],
         answer=lambda _: {"plugin": False, "settings": dict(settings)},
         environment={"TF_CPP_MIN_LOG_LEVEL": "3", **environment},
     )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tensorflows import MISSING, OTHER_PYTHON, ROOT
 
 from dltune.documents import files
 from dltune.documents import profile as documents
@@ -25,12 +26,8 @@ from dltune.machine.placement import ladder
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
-ROOT = JOBS.parent.parent
+JOBS = ROOT / "tests" / "jobs"
 PYTHON = sys.executable
-OTHER_PYTHON = Path(
-    os.environ.get("DLTUNE_TEST_OTHER_PYTHON", ROOT / ".venv-tf216" / "bin" / "python")
-)
 MARK = "DLTUNE_TEST_MARK"
 
 
@@ -145,7 +142,7 @@ def profiled(tmp_path_factory):
 
     def get(name: str) -> Done:
         if name == "other_environment" and not OTHER_PYTHON.exists():
-            pytest.skip("no other environment: make .venv-tf216, or set DLTUNE_TEST_OTHER_PYTHON")
+            pytest.skip(MISSING)
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             made[name] = profile(folder, JOBS_THAT_WORK[name], cwd=JOBS, PYTHON=PYTHON)

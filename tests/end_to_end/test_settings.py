@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tensorflows import PYTHONS
 from two_ranks import environment, missing
 
 from dltune.documents import bench as benches
@@ -20,7 +21,8 @@ from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = (sys.executable, str(Path(__file__).parent.parent / "jobs" / "normalised_fit.py"))
+SCRIPT = str(Path(__file__).parent.parent / "jobs" / "normalised_fit.py")
+JOB = (sys.executable, SCRIPT)
 CHOSEN = {
     "batch_norm": "fused",
     "onednn": "on",
@@ -53,16 +55,18 @@ def plan(tmp_path: Path) -> Path:
     return written(tmp_path / "plan.json", *CHOSEN.items())
 
 
-def plain() -> dict:
-    done = subprocess.run([*JOB, "--steps", "3"], capture_output=True, text=True, timeout=300)
+def plain(*job: str) -> dict:
+    done = subprocess.run([*job, "--steps", "3"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_run_applies_them_to_the_job_alone(plan: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_run_applies_them_to_the_job_alone(plan: Path, tmp_path: Path, python: str) -> None:
     before = dict(os.environ)
     outcome = tmp_path / "outcome.json"
-    done = dltune("run", "--plan", plan, "--json", outcome, "--", *JOB, "--steps", 3)
+    job = (python, SCRIPT)
+    done = dltune("run", "--plan", plan, "--json", outcome, "--", *job, "--steps", 3)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {name: found["environment"][name] for name in VARIABLES} == VARIABLES
@@ -73,7 +77,7 @@ def test_run_applies_them_to_the_job_alone(plan: Path, tmp_path: Path) -> None:
     assert told["not_in_force"] == []
     assert [choice["setting"] for choice in told["applied"]] == list(CHOSEN)
     assert [(hook["setting"], hook["count"]) for hook in told["acted"]] == [("batch_norm", 2)]
-    assert found["loss"] == pytest.approx(plain()["loss"], rel=1e-3)
+    assert found["loss"] == pytest.approx(plain(*job)["loss"], rel=1e-3)
 
 
 def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from hooked import JOBS, told
+from tensorflows import OTHER_PYTHON, needs_other
 
 pytestmark = pytest.mark.tensorflow
 
 STEPS = 6
 
 
-def losses(tmp_path: Path, name: str, settings: dict[str, str], **environment: str):
+def losses(tmp_path: Path, name: str, settings: dict[str, str], **where: str):
     file = tmp_path / f"losses{len(list(tmp_path.iterdir()))}"
-    heard = told(
-        JOBS / f"norm_{name}.py", settings, "--steps", STEPS, "--losses", file, **environment
-    )
+    script = JOBS / f"norm_{name}.py"
+    heard = told(script, settings, "--steps", STEPS, "--losses", file, **where)
     return [float(line) for line in file.read_text().splitlines()], heard
 
 
@@ -39,9 +39,19 @@ def losses(tmp_path: Path, name: str, settings: dict[str, str], **environment: s
     ],
 )
 def test_losses_stay_as_near_as_with_another_number_of_threads(name, layers, left, tmp_path):
-    plain, _ = losses(tmp_path, name, {})
-    fused, heard = losses(tmp_path, name, {"batch_norm": "fused"})
-    one_thread, _ = losses(tmp_path, name, {}, TF_NUM_INTRAOP_THREADS="1")
+    compared(tmp_path, name, layers, left)
+
+
+@needs_other
+@pytest.mark.parametrize(("name", "layers"), [("subclassed", 3), ("axis_1", 2)])
+def test_so_they_do_under_an_older_tensorflow(name, layers, tmp_path):
+    compared(tmp_path, name, layers, python=str(OTHER_PYTHON))
+
+
+def compared(tmp_path: Path, name: str, layers: int, left: str = "", **where: str) -> None:
+    plain, _ = losses(tmp_path, name, {}, **where)
+    fused, heard = losses(tmp_path, name, {"batch_norm": "fused"}, **where)
+    one_thread, _ = losses(tmp_path, name, {}, TF_NUM_INTRAOP_THREADS="1", **where)
     assert heard["batch_norm"].count == layers
     assert heard["batch_norm"].left == ([left] if left else [])
     assert len(plain) == len(fused) >= STEPS

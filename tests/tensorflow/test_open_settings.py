@@ -6,15 +6,17 @@ import json
 
 import pytest
 from hooked import JOBS, told
+from tensorflows import PYTHONS
 
 pytestmark = pytest.mark.tensorflow
 
 SCRIPT = JOBS / "open_settings.py"
 
 
-def test_steps_at_a_time_and_input(tmp_path, monkeypatch):
+@pytest.mark.parametrize("python", PYTHONS)
+def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert told(SCRIPT, {}) == {}
+    assert told(SCRIPT, {}, python=python) == {}
     plain = json.loads((tmp_path / "found.json").read_text())
     heard = told(
         SCRIPT,
@@ -24,6 +26,7 @@ def test_steps_at_a_time_and_input(tmp_path, monkeypatch):
             "input_prefetch": "auto",
             "input_order": "any",
         },
+        python=python,
     )
     found = json.loads((tmp_path / "found.json").read_text())
     # free's last fit is of 6 steps, of which 4 at a time would make 8
@@ -50,9 +53,11 @@ def test_steps_at_a_time_and_input(tmp_path, monkeypatch):
     assert any("sets deterministic itself" in left for left in heard["input_order"].left)
 
 
-def test_xla_and_precision(tmp_path, monkeypatch):
+@pytest.mark.parametrize("python", PYTHONS)
+def test_xla_and_precision(python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    heard = told(SCRIPT, {"jit_compile": "on", "precision": "mixed_bfloat16"})
+    settings = {"jit_compile": "on", "precision": "mixed_bfloat16"}
+    heard = told(SCRIPT, settings, python=python)
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["xla"] == {"free": True, "set": True, "eager": False, "jit": False}
     assert found["policy"] == "mixed_bfloat16"
