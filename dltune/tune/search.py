@@ -337,7 +337,7 @@ class Search:
                 break
         self.final = Final(
             whole=tuple(ratios[AS_GIVEN]),
-            recommended=tuple(ratios.get(self.recommended or AS_GIVEN, ())),
+            recommended=tuple(ratios.get(self.recommended, ())) if self.recommended else (),
             held=verdict.agree(ratios[AS_GIVEN]),
         )
 

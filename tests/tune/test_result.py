@@ -85,6 +85,14 @@ def test_nothing_helps_and_the_recommendation_is_still_told() -> None:
     assert made.recommended.ratio == pytest.approx(0.8)
 
 
+def test_without_the_recommendation_among_the_choices_nothing_is_told_of_it() -> None:
+    search = Search(product(a=0.8), [option("a")])
+    search.run()
+    made = told(search)
+    assert made.whole is not None
+    assert made.recommended is None
+
+
 def test_a_few_rounds_of_the_recommendation_are_not_told_as_its_figure() -> None:
     search = Search(product(), [option("threads")], candidate("threads"))
     search.trials.append(Trial(candidate("threads"), AS_GIVEN, "undecided", (1.8,), "cut short"))
