@@ -36,8 +36,9 @@ from dltune.tune.wanted import idle, ratio, tried, wanted
 
 # candidates that race at once, beside the incumbent
 BATCH = 3
-# rounds that a trial is expected to take, for which there must be time; and final ones
-EXPECTED, FINAL = verdict.DECIDING, 12
+# rounds that a trial is expected to take, for which there must be time; final ones; and as many as
+# are left of these to a trial that is about to prove a gain
+EXPECTED, FINAL, LEAST_FINAL = verdict.DECIDING, 12, verdict.LEAST
 # a removal that costs nothing: its step time over the incumbent's
 FREE = 1.005
 
@@ -207,11 +208,11 @@ class Search:
         turns = EXPECTED * (candidates + 1)
         return candidates * self._ring.start_seconds + turns * self._ring.turn_seconds
 
-    def _reserve(self) -> float:
-        """Seconds that are kept back for the final rounds."""
+    def _reserve(self, rounds: int = FINAL) -> float:
+        """Seconds that are kept back for so many final rounds."""
         finalists = {*self._rivals, self.incumbent}
         starts = sum(one not in self._ring.standing for one in finalists)
-        turns = FINAL * (len(self._rivals) + 1)
+        turns = rounds * (len(self._rivals) + 1)
         return starts * self._ring.start_seconds + turns * self._ring.turn_seconds
 
     # --- trials
@@ -268,13 +269,20 @@ class Search:
                     end(candidate, seconds.verdict, seconds.why)
                     continue
                 racing[candidate].append(seconds / reference)
-                most = verdict.MOST if (candidate, against) in self._again else verdict.LOOKS
-                if judged := verdict.judge(racing[candidate], looks=most):
+                rounds = self._rounds(candidate, against)
+                if judged := verdict.judge(racing[candidate], rounds=rounds):
                     end(candidate, judged.verdict, judged.why)
-            if self.arena.left() < self._reserve():
-                for candidate in list(racing):
+            for candidate in list(racing):
+                least = LEAST_FINAL if verdict.promising(racing[candidate]) else FINAL
+                if self.arena.left() < self._reserve(least):
                     end(candidate, "undecided", "the budget was spent")
         return done
+
+    def _rounds(self, candidate: Candidate, against: Candidate) -> tuple[int, int]:
+        """After how many a trial is given up, where no gain shows and where one does."""
+        if (candidate, against) in self._again:
+            return verdict.MOST, verdict.MOST
+        return verdict.LOOKS, verdict.FIRST
 
     def _finish(self, trial: Trial) -> None:
         self.trials.append(trial)
@@ -333,7 +341,9 @@ class Search:
             whole = ratios[AS_GIVEN]
             if self.arena.left() <= 0 or len(whole) >= verdict.MOST:
                 break
-            if len(whole) >= FINAL and verdict.judge(whole, verdict.FINAL_CONFIDENCE):
+            if len(whole) >= FINAL and verdict.judge(
+                whole, verdict.FINAL_CONFIDENCE, (FINAL, verdict.MOST)
+            ):
                 break
         self.final = Final(
             whole=tuple(ratios[AS_GIVEN]),

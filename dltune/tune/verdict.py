@@ -9,9 +9,9 @@ than one trial is: that is why what was chosen is judged again, in rounds that c
 2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
 3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
    difference seen. This only ends a trial early; it never makes it help or hurt.
-4. After LOOKS rounds, or MOST where the median gains 2 MARGIN, the trial is given up. Where the
-   median lies beyond 2 MARGIN and nearly all rounds on its side of 1 (a sign test, LEANING), it is
-   not proven; else no difference seen.
+4. After LOOKS rounds, or FIRST where the median gains 2 MARGIN, the trial is given up; one that is
+   taken up again, after MOST. Where the median lies beyond 2 MARGIN and nearly all rounds on its
+   side of 1 (a sign test, LEANING), it is not proven; else no difference seen.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FUTILE = 0.5
 # how likely so many rounds or more on one side of 1 are at most, where each side is as likely, for
 # a trial to be not proven: few of those that do nothing are
 LEANING = 0.005
-# rounds: before which nothing is dropped; the fewest that can decide; the most where no gain shows,
-# and where one does
-LEAST, DECIDING, LOOKS, MOST = 5, 9, 12, 60
+# rounds: before which nothing is dropped; the fewest that can decide; the most of a first look,
+# where no gain shows and where one does (others wait meanwhile); the most of all
+LEAST, DECIDING, LOOKS, FIRST, MOST = 5, 9, 12, 24, 60
 
 Decided = Literal["helps", "hurts", "not proven", "no difference seen"]
 
@@ -47,10 +47,12 @@ class Judgement:
 
 
 def judge(
-    ratios: Sequence[float], confidence: float = CONFIDENCE, looks: int = LOOKS
+    ratios: Sequence[float],
+    confidence: float = CONFIDENCE,
+    rounds: tuple[int, int] = (LOOKS, FIRST),
 ) -> Judgement | None:
     """The verdict after these rounds; None: go on. Ratios are numbers above 0, one at least.
-    `looks`: rounds after which one that shows no gain is given up."""
+    `rounds`: after so many it is given up, where no gain shows and where one does."""
     if len(ratios) < LEAST:
         return None
     interval = ratio_interval(ratios, confidence)
@@ -60,10 +62,14 @@ def judge(
         return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
     if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
-    promising = interval.median < 1 - 2 * MARGIN
-    if len(ratios) >= (MOST if promising else looks):
+    if len(ratios) >= rounds[1 if promising(ratios) else 0]:
         return _given_up(ratios)
     return None
+
+
+def promising(ratios: Sequence[float]) -> bool:
+    """Whether the rounds show a gain that is worth more of them."""
+    return len(ratios) >= LEAST and statistics.median(ratios) < 1 - 2 * MARGIN
 
 
 def _given_up(ratios: Sequence[float]) -> Judgement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Mapping
 
@@ -14,8 +15,8 @@ from simulated import Simulated, candidate, option
 from dltune.documents.tune import Trial
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
-from dltune.tune.search import BudgetTooSmallError, NothingToMeasureError, Search
-from dltune.tune.verdict import DECIDING, MARGIN
+from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
+from dltune.tune.verdict import DECIDING, LEAST, MARGIN
 
 NAMES = "abcdefg"
 FACTORS = st.dictionaries(st.sampled_from(NAMES), st.floats(0.5, 2.0), min_size=1)
@@ -245,6 +246,18 @@ def test_luck_in_the_search_is_found_out_in_the_final_rounds() -> None:
     assert search.final is not None
     assert not search.final.held
     assert search.chosen == AS_GIVEN
+
+
+@pytest.mark.parametrize("budget", [220, 230, 240, 300])
+def test_a_trial_about_to_prove_a_gain_may_use_some_of_the_final_rounds(budget: float) -> None:
+    uneven = itertools.cycle([0.7, 0.9, 1.02, 0.75])
+    search = Search(Simulated(lambda f: next(uneven) if f else 1.0, budget=budget), [option("a")])
+    search.run()
+    assert verdicts(search) == {"a=on": "helps"}
+    assert search.chosen == candidate("a")
+    assert search.final is not None
+    assert len(search.final.whole) >= LEAST
+    assert (len(search.final.whole) < FINAL) == (budget < 300)
 
 
 def given_up(seed: int, budget: float = 1e9) -> Search:

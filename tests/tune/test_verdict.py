@@ -14,6 +14,7 @@ from dltune.tune.verdict import (
     CONFIDENCE,
     DECIDING,
     FINAL_CONFIDENCE,
+    FIRST,
     LEAST,
     LOOKS,
     MARGIN,
@@ -37,12 +38,12 @@ def decided(effect: float, spread: float, seed: int = 0) -> tuple[str, int]:
             return found.verdict, len(ratios)
 
 
-def trial(ratios: Iterable[float]) -> Judgement:
+def trial(ratios: Iterable[float], rounds: tuple[int, int] = (LOOKS, FIRST)) -> Judgement:
     """Rounds until the first verdict."""
     seen: list[float] = []
     for ratio in ratios:
         seen.append(ratio)
-        if found := judge(seen):
+        if found := judge(seen, rounds=rounds):
             return found
     raise AssertionError(f"no verdict after {len(seen)} rounds")
 
@@ -69,7 +70,7 @@ def test_a_setting_that_does_nothing_is_left_early() -> None:
 @given(st.floats(0.9, 1.1), st.floats(0, 0.3), st.integers(0, 1000))
 def test_a_trial_ends(effect: float, spread: float, seed: int) -> None:
     _, rounds = decided(effect, spread, seed)
-    assert rounds <= MOST
+    assert rounds <= FIRST
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=LEAST, max_size=LOOKS))
@@ -99,7 +100,7 @@ def test_a_loss_that_shows_but_is_not_proven_is_not_called_no_difference() -> No
 
 def test_a_gain_that_shows_but_is_not_proven_is_not_called_no_difference() -> None:
     gains = [0.9, 0.92, 1.4, 0.88, 0.95, 1.3, 0.9, 0.93, 1.2, 0.94]
-    found = trial(gains * (MOST // len(gains)))
+    found = trial(gains * (MOST // len(gains)), (MOST, MOST))
     assert found == Judgement("not proven", "faster in 42 of 60 rounds")
 
 
