@@ -5,7 +5,9 @@ Results go to stdout, progress and remarks to stderr.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 
 import click
@@ -76,3 +78,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # what is left in its buffer must not be tried again on the way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"dltune: cannot write {error.filename or 'output'}: {error.strerror}", err=True)
+        sys.exit(2)

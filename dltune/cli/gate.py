@@ -51,6 +51,10 @@ class _Outputs:
         named = ("output", "junit", "markdown", "gitlab", "trend")
         return {name: path for name in named if (path := getattr(self, name)) is not None}
 
+    def written(self) -> list[Path]:
+        """These and the history, which is appended to."""
+        return [*self.files().values(), *([self.history] if self.history else [])]
+
 
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     """The options that tell where a result goes, gathered in `outputs`."""
@@ -206,6 +210,9 @@ def check_command(
     before = against.load(baseline)
     if measured and job:
         raise UsageError("--measured and a command exclude each other")
+    for path in filter(None, (baseline, measured)):
+        if path.resolve() in {file.resolve() for file in outputs.written()}:
+            raise UsageError(f"{path} is both read and written", remedy="choose another output")
     began = time.monotonic()
     with _claimed(outputs.files(), outputs.overwrite) as (files, tell):
         if measured:
@@ -214,13 +221,14 @@ def check_command(
             note = against.require_machine(before, at, other=other_machine)
             made, head = against.compare(before, now, config), Revision(now.title, now.commit)
         else:
-            note = against.require_machine(before, machine, other=other_machine)
-            against.require_command(before, job)
             if before.machine is None:
                 raise UsageError(
                     f"{baseline} is a pyperf file: no command here shows its benchmarks",
                     remedy="measure them with pyperf again, and give that file with --measured",
                 )
+            side = _here(here, job)
+            note = against.require_machine(before, machine, other=other_machine)
+            against.require_command(before, job)
             for limit in limits_for(config, before.kind):
                 if limit.metric not in before.values and limit.ratio is not None:
                     why = before.missing.get(limit.metric, "it was recorded without it")
@@ -228,12 +236,11 @@ def check_command(
                         f"{baseline} has no {limit.metric}: {why}",
                         remedy="record the baseline again under this configuration",
                     )
-            side = _here(here, job)
             made = measure([side], machine, config, tell=tell, before=before.values)
             if made.kind != before.kind:
                 raise UsageError(
-                    f"{baseline} timed the command {_timed(before.kind)}, now it is timed "
-                    f"{_timed(made.kind)}",
+                    f"{baseline} timed the command {against.TIMED[before.kind]}, now it is timed "
+                    f"{against.TIMED[made.kind]}",
                     remedy="record the baseline again",
                 )
             head = Revision("this checkout", _commit(here))
@@ -249,10 +256,6 @@ def check_command(
         )
         _write(found, outputs, files, config)
     _tell(found, outputs)
-
-
-def _timed(kind: str) -> str:
-    return "by its steps" if kind == "steps" else "whole"
 
 
 def _config(here: Path, path: Path | None) -> Config:
@@ -291,6 +294,10 @@ def _require_history(outputs: _Outputs) -> None:
     from dltune.gate import history
 
     if outputs.history:
+        if outputs.history.resolve() in {path.resolve() for path in outputs.files().values()}:
+            raise UsageError(
+                f"{outputs.history} is named for two outputs", remedy="give them two names"
+            )
         history.load(outputs.history)
     elif outputs.trend:
         raise UsageError("--trend draws the history", remedy="give it too: --history FILE")
@@ -355,8 +362,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
         click.echo(msgspec.json.encode(found).decode())
     else:
         _show(found)
-    written = [*outputs.files().values(), *([outputs.history] if outputs.history else [])]
-    for path in written:
+    for path in outputs.written():
         click.echo(f"written to {path}", err=outputs.as_json)
     if found.passed:
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from dltune.compare import benches, profiles
 from dltune.documents import bench, files, profile
 from dltune.errors import UsageError
+from dltune.visible import visible
 
 COMPARED = ("dltune.profile", "dltune.bench")
 
@@ -26,5 +27,17 @@ def compared(a: Path, b: Path) -> profiles.Comparison | benches.Comparison:
             remedy="compare two profiles, or two bench results",
         )
     if kinds[0] == "dltune.bench":
-        return benches.compare(bench.load(a), bench.load(b))
-    return profiles.compare(profile.load(a), profile.load(b))
+        results = bench.load(a), bench.load(b)
+        for path, result in zip((a, b), results, strict=True):
+            _require(path, any(setting.turns for setting in result.settings), result.partial)
+        return benches.compare(*results)
+    measured = profile.load(a), profile.load(b)
+    for path, found in zip((a, b), measured, strict=True):
+        _require(path, bool(found.ops or found.steps), found.partial)
+    return profiles.compare(*measured)
+
+
+def _require(path: Path, measured: bool, partial: str | None) -> None:
+    if not measured:
+        why = f" ({visible(partial)})" if partial else ""
+        raise UsageError(f"{path} holds nothing that was measured{why}", remedy="make it again")

@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import hashlib
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,8 +74,15 @@ def _schema(data: bytes, expected: str, source: str) -> str:
     try:
         return msgspec.json.decode(data, type=_Header).schema
     except msgspec.DecodeError as error:
-        what = "is empty" if not data.strip() else f"is not {expected}: {error}"
+        what = "is empty" if not data.strip() else f"is not {expected}: {_fault(data, error)}"
         raise UsageError(f"{source} {what}") from None
+
+
+def _fault(data: bytes, error: msgspec.DecodeError) -> str:
+    """The decoder's sentence; a plain one for what Python's own encoder writes for such numbers."""
+    at = re.search(r"\(byte (\d+)\)", str(error))
+    found = re.compile(rb"NaN|Infinity").match(data, int(at[1])) if at else None
+    return f"byte {at[1]} is {found[0].decode()}, no number of JSON" if at and found else str(error)
 
 
 def digest(document: msgspec.Struct) -> str:

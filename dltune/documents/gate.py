@@ -148,9 +148,10 @@ def _measured_faults(here: str, measured: tuple[Measured, ...]) -> Iterator[str]
     for index, one in enumerate(measured):
         if not one.values:
             yield f"{here}[{index}] ({one.metric}).values: none"
-        for value in one.values:
+        for place, value in enumerate(one.values):
             if not _is_number(value):
-                yield f"{here}[{index}] ({one.metric}).values: {value} is negative or not finite"
+                at = f"{here}[{index}] ({one.metric}).values[{place}]"
+                yield f"{at}: {value} is negative or not finite"
 
 
 def _is_number(value: float) -> bool:

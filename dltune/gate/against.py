@@ -16,6 +16,8 @@ from dltune.gate.measure import Measurement
 from dltune.gate.verdict import Sample, judge
 from dltune.visible import visible
 
+TIMED: Mapping[doc.Kind, str] = {"steps": "by its steps", "whole": "whole"}
+
 
 @dataclass(frozen=True)
 class Before:
@@ -78,7 +80,10 @@ def require_command(before: Before, command: Sequence[str]) -> None:
 def compare(before: Before, now: Before, config: Config) -> Measurement:
     """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
     if before.kind != now.kind:
-        raise UsageError(f"{before.title} is of {before.kind}, {now.title} of {now.kind}")
+        raise UsageError(
+            f"{before.title} timed its command {TIMED[before.kind]}, {now.title} {TIMED[now.kind]}",
+            remedy="record both of one command, under one configuration",
+        )
     limits = _limits(before, now, config)
     samples = {}
     for limit in limits:

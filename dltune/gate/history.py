@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -90,14 +91,14 @@ def append(path: Path, added: Entry) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX)
             size = os.fstat(handle).st_size
             try:
-                written = os.write(handle, line)
-                if written < len(line):
-                    os.ftruncate(handle, size)
-                    raise UsageError(f"cannot write {path}: the disk is full")
+                if os.write(handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(handle)
             except OSError:
                 with contextlib.suppress(OSError):  # what is no file has nothing to be cut
                     os.ftruncate(handle, size)
+                if size == 0 and path.is_file() and not path.is_symlink():
+                    path.unlink()
                 raise
         finally:
             os.close(handle)

@@ -56,7 +56,7 @@ def callgrind(side: Side, *, timeout: float) -> float:
     does the same: strings are hashed alike (PYTHONHASHSEED). Raises UsageError when the command
     fails under it or takes longer than `timeout` seconds.
     """
-    with tempfile.TemporaryDirectory(prefix="dltune-gate-callgrind-") as name:
+    with tempfile.TemporaryDirectory(prefix="dltune-gate-callgrind-", dir=side.temporary) as name:
         folder = Path(name)
         log = folder / "log"
         command = [

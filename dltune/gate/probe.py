@@ -54,7 +54,7 @@ def look(
         return [*machine_lines(machine), LEASH, *Orders(1, discover=steps is not False).lines()]
 
     began = looked = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="dltune-gate-log-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
         with open(log, "wb") as file:
             job = Job(

@@ -23,6 +23,11 @@ class Side:
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def temporary(self) -> str | None:
+        """Where its temporary files go, which are removed with its checkout; None: the usual."""
+        return self.environment.get("TMPDIR")
+
 
 def last_lines(log: Path) -> str:
     """The end of what a command wrote, harmless to a terminal; empty when there is nothing.

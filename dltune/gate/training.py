@@ -199,7 +199,10 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
 @contextlib.contextmanager
 def _running(observers: Sequence[_Observer]) -> Iterator[dict[str, Path]]:
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-gate-log-")))
+        made = tempfile.TemporaryDirectory(
+            prefix="dltune-gate-log-", dir=observers[0].side.temporary
+        )
+        folder = Path(stack.enter_context(made))
         logs = {o.side.name: folder / f"{number}.log" for number, o in enumerate(observers)}
         for observer in observers:
             side = observer.side

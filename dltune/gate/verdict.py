@@ -118,8 +118,12 @@ def _judged(
         outcome, why = "pass", "the whole interval lies within the limit"
     elif (low is not None and low > limit) or median == math.inf == high:
         outcome, why = "fail", "the whole interval lies beyond the limit"
+    elif low is None and not bounded and over == "ratio" and not sample.paired:
+        why = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
+        if 0 in sample.base:
+            why = "the base measured 0, over which there is no ratio"
     elif low is None and not bounded:
-        why = f"{rounds} rounds are too few for an interval"
+        why = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
     else:
         why = "the interval holds the limit"
     if sample.exact:

@@ -27,7 +27,7 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
     cannot be started, fails, or takes longer than `timeout` seconds; then, and whenever the block
     is left early, its whole process group is ended.
     """
-    with tempfile.TemporaryDirectory(prefix="dltune-gate-log-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
         with open(log, "wb") as file:
             counted = counter.read() if counter else 0

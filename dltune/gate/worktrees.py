@@ -111,7 +111,13 @@ def checkouts(
     UsageError when git cannot make one, as on a full disk.
     """
     _sweep(repo)
-    home = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    try:
+        home = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    except OSError as error:
+        raise UsageError(
+            f"there is no room for two checkouts: {error.strerror}",
+            remedy="name a folder for temporary files that has: TMPDIR=...",
+        ) from None
     made: list[Path] = []
     with open(home / LOCK, "w") as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
@@ -198,5 +204,8 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:
+    """The first error, which is the cause, and the last, which is what could not be done."""
     lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines()
-    return visible(lines[-1], 300) if lines else f"it ended with {done.returncode}"
+    lines = [line for line in lines if line.startswith(("error:", "fatal:"))] or lines[-1:]
+    ends = dict.fromkeys((lines[0], lines[-1])) if lines else [f"it ended with {done.returncode}"]
+    return "; ".join(visible(line, 300) for line in ends)

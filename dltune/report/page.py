@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from dltune import __version__
+from dltune.errors import UsageError
 from dltune.report.markup import Markup, tag
 from dltune.report.reading import module
 from dltune.report.section import Context, Finding, Shown
@@ -20,8 +21,11 @@ SENTENCES = 3
 
 
 def page(context: Context) -> bytes:
-    """The whole report, UTF-8."""
+    """The whole report, UTF-8. Raises UsageError when no document has anything to show."""
     shown = [module(loaded.kind).show(loaded, context) for loaded in context.documents]
+    if not any(one.sections for one in shown):
+        remarks = [remark for one in shown for remark in one.remarks]
+        raise UsageError(f"there is nothing to show: {' '.join(remarks)}")
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "

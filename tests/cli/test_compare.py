@@ -81,6 +81,24 @@ def test_benches(files: dict[str, Path]) -> None:
     assert "over recommended's in the same round" in done.stdout
 
 
+def test_nothing_measured_is_nothing_to_compare(files: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("a", "bench"):
+        document = json.loads(files[name].read_text())
+        if name == "a":
+            document.update(ops=[], steps=[])
+        else:
+            document["partial"] = "the job ended"
+            for setting in document["settings"]:
+                setting.update(turns=[], summary=None)
+        empty = tmp_path / f"{name}.json"
+        empty.write_text(json.dumps(document))
+        for pair in ((files[name], empty), (empty, files[name])):
+            done = dltune(*pair)
+            assert done.returncode == 2, done.stderr
+            assert f"{empty} holds nothing that was measured" in done.stderr
+            assert ("(the job ended)" in done.stderr) == (name == "bench")
+
+
 def test_mixed_kinds(files: dict[str, Path]) -> None:
     for a, b in (("a", "bench"), ("bench", "a"), ("plan", "plan"), ("a", "plan")):
         done = dltune(files[a], files[b])

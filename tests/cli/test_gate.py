@@ -161,6 +161,42 @@ def test_a_baseline_of_another_machine_or_command_is_refused(project: Path) -> N
 
 
 @pytest.mark.usefixtures("temporary")
+def test_a_baseline_is_never_an_output(project: Path) -> None:
+    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB).returncode == 0
+    made = (project / "b.json").read_bytes()
+    for arguments, told in (
+        (("check", "b.json", *CONFIG), "no command to measure"),
+        (
+            ("check", "b.json", *CONFIG, "-o", "b.json", "--overwrite", *JOB),
+            "both read and written",
+        ),
+        (("check", "b.json", "--measured", "b.json", *CONFIG, "--history", "b.json"), "is no gate"),
+        (("ab", "--base", "base", "-o", "h", "--history", "h", *JOB), "named for two outputs"),
+    ):
+        done = gate(project, *arguments)
+        assert done.returncode == 2, done.stderr
+        assert told in done.stderr
+    assert (project / "b.json").read_bytes() == made
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.usefixtures("temporary")
+def test_a_full_disk_behind_stdout_is_no_verdict(project: Path) -> None:
+    assert gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB).returncode == 0
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dltune", "gate", "check", "b.json", "--measured", "b.json",
+             *CONFIG],
+            cwd=project,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "dltune: cannot write output: No space left on device\n"
+
+
+@pytest.mark.usefixtures("temporary")
 def test_pyperf_reads_what_is_written(project: Path) -> None:
     pyperf = pytest.importorskip("pyperf")
     (project / "time.toml").write_text("metrics.time = { ratio = 100 }\nconfidence = 0.5\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -130,7 +132,7 @@ def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
         ),
         (
             msgspec.json.encode(baseline()).replace(b"1.001", b"NaN"),
-            "malformed",
+            "byte [0-9]+ is NaN, no number of JSON",
         ),
         (b"\x1f\x8bdamaged", "damaged gzip"),
     ],
@@ -182,6 +184,32 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.symlink_to("/dev/full")
     with pytest.raises(UsageError, match="No space left"):
+        history.append(path, history.entry(decided.result(decided.verdict())))
+
+
+def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk."""
+    script = (
+        "import resource, signal, sys\nfrom pathlib import Path\nimport decided\n"
+        "from dltune.errors import UsageError\nfrom dltune.gate import history\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    history.append(Path(sys.argv[1]), history.entry(decided.result(decided.verdict())))\n"
+        "except UsageError as error:\n    print(error)\n"
+    )
+    path = tmp_path / "history.jsonl"
+    beside = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    for lines in (0, 1):
+        limit = path.stat().st_size + 20 if lines else 20
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.path += {beside}\n{script}", path, str(limit)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.startswith(f"cannot write {path}: "), done.stderr
+        assert len(history.load(path)) == lines
+        assert path.exists() == bool(lines)
         history.append(path, history.entry(decided.result(decided.verdict())))
 
 

@@ -71,6 +71,9 @@ def test_a_baseline_s_own_spread_counts() -> None:
         assert judge(RATIO, sample, 0.98)[0].outcome == outcome
     few = Sample("step_time", "s", narrow[:4], narrow * 3, paired=False)
     assert judge(RATIO, few, 0.98)[0].outcome == "undecided"
+    assert "45 rounds against 4 are too few" in judge(RATIO, few, 0.98)[0].why
+    none = Sample("step_time", "s", [0.0] * 15, narrow, paired=False)
+    assert "no ratio" in judge(RATIO, none, 0.98)[0].why
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))

@@ -97,9 +97,11 @@ def test_signals_to_the_whole_command_leave_nothing(
     ) as child:  # fmt: skip
         while not mark.exists() and child.poll() is None:
             time.sleep(0.05)
+        beside = list(temporary.glob("dltune-gate-log-*"))
         child.send_signal(number)
         _, stderr = child.communicate(timeout=60)
     assert child.returncode == 128 + number, stderr
+    assert beside == [], "a killed gate's log would outlive its checkouts"
     assert not list(temporary.iterdir())
     assert git("worktree", "list").count("\n") == 1
 
@@ -109,6 +111,19 @@ def test_a_revision_that_is_none(project: Path, revision: str) -> None:
     with pytest.raises(UsageError, match="there is no revision") as caught:
         worktrees.commit_of(worktrees.repository(project), revision)
     assert "\x1b" not in str(caught.value)
+
+
+def test_the_cause_is_told_beside_what_git_could_not_do(project: Path) -> None:
+    """As on a full disk: git's first error, and its last."""
+    repo = worktrees.repository(project)
+    hook = project / ".git" / "hooks" / "post-checkout"
+    hook.write_text(
+        "#!/bin/sh\necho error: unable to write file >&2\necho fatal: gave up >&2\nexit 1\n"
+    )
+    hook.chmod(0o755)
+    told = "git cannot check out .*: error: unable to write file; fatal: gave up"
+    with pytest.raises(UsageError, match=told), worktrees.checkouts(repo, commits(repo)):
+        pass
 
 
 def test_a_shallow_clone_is_told(project: Path, tmp_path: Path) -> None:

@@ -229,7 +229,9 @@ def test_a_bench_without_turns() -> None:
         msgspec.structs.replace(setting, turns=(), summary=None) for setting in bench.settings
     )
     empty = msgspec.structs.replace(bench, settings=settings, partial="the job ended")
-    text = parsed(page(context(empty))).of("main")[0].text
+    with pytest.raises(UsageError, match=r"nothing to show: .*ended\. No setting was measured"):
+        page(context(empty))
+    text = parsed(page(context(exhibits.profile(), empty))).of("main")[0].text
     assert "No setting was measured" in text
     assert "partial: the job ended" in text
 
