@@ -82,7 +82,9 @@ def _given_up(ratios: Sequence[float]) -> Judgement:
     ):
         if leans and _odds(rounds, beyond) <= LEANING:
             return Judgement("not proven", f"{how} in {beyond} of {rounds} rounds")
-    return Judgement("no difference seen", f"not told apart in {rounds} rounds")
+    spread = statistics.pstdev(math.log(r) for r in ratios)
+    why = f"not told apart in {rounds} rounds, which differ by {spread:.0%}"
+    return Judgement("no difference seen", why)
 
 
 def _odds(rounds: int, beyond: int) -> float:
