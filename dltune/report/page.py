@@ -7,6 +7,7 @@ markup ever to slip in from a name, it could neither run nor fetch.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
@@ -22,7 +23,7 @@ SENTENCES = 3
 
 def page(context: Context) -> bytes:
     """The whole report, UTF-8. Raises UsageError when no document has anything to show."""
-    shown = [module(loaded.kind).show(loaded, context) for loaded in context.documents]
+    shown = _told_apart(context)
     if not any(one.sections for one in shown):
         remarks = [remark for one in shown for remark in one.remarks]
         raise UsageError(f"there is nothing to show: {' '.join(remarks)}")
@@ -49,7 +50,13 @@ def page(context: Context) -> bytes:
             tag("button", "Dark or light", type="button", id="theme"),
         ),
         _contents(shown),
-        tag("main", _found(shown), *(_document(one) for one in shown), id="report", tabindex="-1"),
+        tag(
+            "main",
+            _found(shown),
+            *(_document(one, f"document{n}") for n, one in enumerate(shown)),
+            id="report",
+            tabindex="-1",
+        ),
         tag("footer", f"Made by dltune {__version__}."),
         tag("script", Markup(script)),
     )
@@ -79,9 +86,22 @@ def _found(shown: Sequence[Shown]) -> Markup:
     )
 
 
-def _document(one: Shown) -> Markup:
+def _told_apart(context: Context) -> list[Shown]:
+    """What each document shows; files of one name are told apart by their folders."""
+    shown = [module(loaded.kind).show(loaded, context) for loaded in context.documents]
+    titles = [one.title for one in shown]
+    return [
+        dataclasses.replace(one, title=f"{one.title} in {loaded.path.parent}")
+        if titles.count(one.title) > 1
+        else one
+        for one, loaded in zip(shown, context.documents, strict=True)
+    ]
+
+
+def _document(one: Shown, identifier: str) -> Markup:
+    """Sections of several documents may have one title, so that a section's name has both."""
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in one.head]
-    parts: list[Markup] = [tag("h2", one.title), tag("dl", *rows)]
+    parts: list[Markup] = [tag("h2", one.title, id=identifier), tag("dl", *rows)]
     parts += [tag("p", remark, class_="remark") for remark in one.remarks]
     for section in one.sections:
         head = f"{section.identifier}-head"
@@ -91,10 +111,10 @@ def _document(one: Shown) -> Markup:
                 tag("h3", section.title, id=head),
                 section.body,
                 id=section.identifier,
-                aria_labelledby=head,
+                aria_labelledby=f"{head} {identifier}",
             )
         )
-    return tag("article", *parts)
+    return tag("article", *parts, aria_labelledby=identifier)
 
 
 def _contents(shown: Sequence[Shown]) -> Markup:

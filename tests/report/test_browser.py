@@ -5,6 +5,7 @@ Needs the packages of the `browser` extra and a Chromium on PATH (Debian: chromi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import exhibits
 import msgspec
 import pytest
+import results
 
 from dltune.documents.profile import Profile
 from dltune.report.page import page
@@ -20,19 +22,22 @@ from dltune.report.section import Context, Loaded
 EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e'
 
 
-def written(folder: Path, profile: Profile, name: str) -> Path:
-    plan = exhibits.plan(profile, "s1+s2+s3")
-    plan = msgspec.structs.replace(plan, settings=exhibits.settings())
-    times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
-    bench = exhibits.bench(plan, profile, times)
-    documents = (("profile", profile), ("plan", plan), ("bench", bench))
+def written(folder: Path, name: str, documents: Sequence[tuple[str, msgspec.Struct]]) -> Path:
     loaded = tuple(
-        Loaded(Path(f"{kind}.json"), f"dltune.{kind}", document, f"d{n}")
+        Loaded(Path(f"{kind}{n}.json"), f"dltune.{kind}", document, f"d{n}")
         for n, (kind, document) in enumerate(documents)
     )
     file = folder / f"{name}.html"
     file.write_bytes(page(Context(loaded)))
     return file
+
+
+def tuned(profile: Profile) -> list[tuple[str, msgspec.Struct]]:
+    plan = exhibits.plan(profile, "s1+s2+s3")
+    plan = msgspec.structs.replace(plan, settings=exhibits.settings())
+    times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
+    bench = exhibits.bench(plan, profile, times)
+    return [("profile", profile), ("plan", plan), ("bench", bench)]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         steps=(msgspec.structs.replace(step, name=EVIL, nodes=nodes),),
         ops=tuple(msgspec.structs.replace(op, key=EVIL + op.key, type=EVIL) for op in profile.ops),
     )
-    return {"good": written(folder, profile, "good"), "evil": written(folder, evil, "evil")}
+    others = [
+        ("gate", results.gated("fail")),
+        ("io", results.watched()),
+        ("io", results.read_in_every_way()),
+        ("horovod", results.ranks()),
+    ]
+    pages = {"good": tuned(profile), "evil": tuned(evil), "others": others}
+    return {name: written(folder, name, documents) for name, documents in pages.items()}
 
 
 class Opened:
@@ -74,7 +86,7 @@ class Opened:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("name", ["good", "evil"])
+@pytest.mark.parametrize("name", ["good", "evil", "others"])
 def test_nothing_is_wrong(
     browser: Any, files: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
@@ -82,7 +94,8 @@ def test_nothing_is_wrong(
         page = opened.page
         for section in page.query_selector_all("article > section"):
             section.scroll_into_view_if_needed()
-        page.wait_for_selector("canvas[data-right]")
+        if name != "others":
+            page.wait_for_selector("canvas[data-right]")
         assert opened.said == []
         assert opened.asked == [files[name].as_uri()]
         assert page.evaluate("window.caught") is None
@@ -91,10 +104,13 @@ def test_nothing_is_wrong(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
-def test_axe_finds_nothing(browser: Any, files: dict[str, Path], width: int, scheme: str) -> None:
+@pytest.mark.parametrize("name", ["good", "others"])
+def test_axe_finds_nothing(
+    browser: Any, files: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
     package = pytest.importorskip("axe_core_python", reason="needs the browser extra")
     source = (resources.files(package) / "axe.min.js").read_text(encoding="utf-8")
-    with Opened(browser, files["good"], width, scheme) as opened:
+    with Opened(browser, files[name], width, scheme) as opened:
         opened.page.evaluate(
             "document.querySelectorAll('section').forEach("
             "s => s.style.contentVisibility = 'visible')"
@@ -105,6 +121,21 @@ def test_axe_finds_nothing(browser: Any, files: dict[str, Path], width: int, sch
             ".then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
         )
     assert found == []
+
+
+def test_every_kind_of_section_is_opened_here(browser: Any, files: dict[str, Path]) -> None:
+    """All that the manual's table names, and nothing that it does not."""
+    manual = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    table = manual.partition("| section | from |")[2].partition("\n\n")[0]
+    named = {
+        name for line in table.splitlines()[2:] for name in line.split(" | ")[0][2:].split(", ")
+    }
+    there: set[str] = set()
+    for name in ("good", "others"):
+        with Opened(browser, files[name]) as opened:
+            heads = opened.page.locator("article > section > h3").all_text_contents()
+            there.update(heads)
+    assert there == named
 
 
 def column(page: Any, table: str, number: int) -> list[str]:
