@@ -191,7 +191,7 @@ def _timeline(timeline: Timeline, at: str) -> Markup:
     tensors = sorted(timeline.tensors, key=lambda t: -(t.negotiation.mean or 0.0) * t.times)
     rows = [
         (
-            short(tensor.name),
+            tag("span", short(tensor.name), class_="key"),
             str(tensor.times),
             "" if tensor.bytes is None else f"{tensor.bytes / 1024:.1f}",
             _ms(tensor.negotiation.median),

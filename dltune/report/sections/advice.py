@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.analysis.advice import Advice
-from dltune.report.markup import Markup
+from dltune.report.markup import Markup, tag
 from dltune.report.table import table
 
 
 def advice(found: Sequence[Advice], prefix: str) -> Markup:
     rows = [
-        (", ".join(one.settings), one.sentence, str(one.gain or "not to be told from a profile"))
+        (
+            ", ".join(one.settings),
+            tag("span", one.sentence, class_="why"),
+            str(one.gain or "not to be told from a profile"),
+        )
         for one in found
     ]
     caption = "To be measured by dltune tune, the largest expected gain first"
