@@ -94,6 +94,8 @@ def launch(
         except JobEndedError:
             raise _ended(observers, logs) from None
         except DltuneError as error:
+            if any(observer.runner.ended for observer in observers):
+                raise _ended(observers, logs) from None
             raise blame(_culprit(observers), str(error), _log(observers, logs)) from None
         if contest.culprit:
             raise _ended(observers, logs)

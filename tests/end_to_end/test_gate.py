@@ -96,6 +96,7 @@ def test_a_job_that_ends_early_in_one_checkout(project: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "in head (HEAD, " in done.stderr
     assert "trained" in done.stderr
+    assert "under head" not in done.stderr, "a setting of a bench"
     assert not (project / "result.json").exists()
 
 
