@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ from dltune.machine import topology
 pytestmark = pytest.mark.tensorflow
 
 ODD = Path(__file__).parent.parent / "jobs" / "horovod_odd.py"
+RECORDER = ODD.with_name("allreduces.c")
 STEPS, BLOCKS = 30, 3
 ARGUMENTS = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)
 
@@ -150,7 +152,7 @@ ONE_THREAD = plans.Threads(
     ops=(),
     predictions=(plans.Prediction("uniform 1x1", 0.05, 1.0, 1.0),),
 )
-BINS = ((13, 12, 11, 10, 9), (8, 7, 6, 5), (4, 3, 2, 1, 0))
+BINS = ((13, 12, 11, 10, 9, 8), (7, 6, 5), (4, 3, 2, 1, 0))
 
 
 @dataclass
@@ -204,13 +206,12 @@ def cpus(rank: Recorded) -> list[set[int]]:
     return [os.sched_getaffinity(thread) for thread in (rank.pid, *rank.threads)]
 
 
-def test_each_step_has_the_bins_of_the_plan(planned: Planned) -> None:
+def test_each_step_has_the_bins_of_the_plan_in_its_order(planned: Planned) -> None:
     assert len(planned.batches) == STEPS
-    first = {batch.tensors for batch in planned.batches[0]}
-    assert sorted(len(tensors) for tensors in first) == sorted(map(len, BINS))
+    first = [batch.tensors for batch in planned.batches[0]]
+    assert [len(tensors) for tensors in first] == [len(bin_) for bin_ in BINS]
     for step in planned.batches:
-        assert len(step) == len(BINS)
-        assert {batch.tensors for batch in step} == first
+        assert [batch.tensors for batch in step] == first
 
 
 def test_plain_horovod_has_other_batches(plain: Done) -> None:
@@ -276,6 +277,34 @@ def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Don
         assert any("GS: ranks agree on the least sleep every 50 cycles; " in line for line in said)
         assert any("OMPI_MCA_mpi_yield_when_idle=1" in line for line in said)
         assert not any("not enforced" in line for line in said), said
+
+
+def test_every_rank_transfers_the_bins_in_the_order_of_the_plan(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """By each rank's own calls of MPI: Horovod's timeline is that of rank 0 alone."""
+    require("mpi")
+    path = written(
+        tmp_path / "plan.json",
+        machine,
+        "mpi",
+        threads=RankThreads(1, 2),
+        orders=(order(shapes(BLOCKS), BINS),),
+    )
+    recorder = tmp_path / "allreduces.so"
+    environ = environment()
+    mpicc = shutil.which("mpicc", path=environ["PATH"])
+    assert mpicc
+    subprocess.run([mpicc, "-shared", "-fPIC", "-o", recorder, RECORDER], check=True, env=environ)
+    env = {"LD_PRELOAD": str(recorder), "ALLREDUCES": str(tmp_path)}
+    under = dltune("run", "--plan", path)
+    with job(tmp_path, "mpi", ARGUMENTS, under=under, env=env) as running:
+        done(running)
+    first, second = ((tmp_path / f"rank{rank}").read_text().split() for rank in (0, 1))
+    assert first == second
+    floats = [sum(math.prod(shapes(BLOCKS)[place]) for place in members) for members in BINS]
+    steps = [list(map(int, first[at : at + len(BINS)])) for at in range(0, len(first), len(BINS))]
+    assert steps == [floats] * STEPS
 
 
 def test_gradients_out_of_the_ordinary(tmp_path: Path, machine: Machine) -> None:

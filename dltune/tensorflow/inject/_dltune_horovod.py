@@ -229,7 +229,8 @@ def _reduction(
         with tf.name_scope(name + "_Allreduce"):
             for number, members in enumerate(bins):
                 mine = [gradients[places[member]] for member in members]
-                # what went before is submitted when its gradients are there: so is this, later
+                # submitted once the one before has come back, else ops that are ready at one time
+                # are run, and bins submitted, in any order
                 with tf.control_dependencies(before):
                     results = hvd._grouped_allreduce_cond(
                         mine,
@@ -245,7 +246,7 @@ def _reduction(
                     )
                 for member, result in zip(members, results, strict=True):
                     reduced[places[member]] = result
-                before = mine
+                before = results
             for place, gradient in enumerate(gradients):
                 if isinstance(gradient, tf.IndexedSlices):
                     reduced[place] = plain([gradient], None, False)[0]
