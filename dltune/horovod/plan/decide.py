@@ -25,6 +25,10 @@ METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
 # A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
 # and takes that part of the background thread's CPU time away.
 SHORTER, LIGHTER = 0.005, 0.1
+_TWO_THREADS = (
+    "topo: inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
+    "pass, the last one first"
+)
 
 
 @dataclass(frozen=True)
@@ -165,13 +169,13 @@ class Planner:
             knobs.fusion_threshold,
             lambda bins: self._model.outcome(state.setting, under(bins), state.cores).seconds,
         )
-        return self._next(
-            state,
-            ("topo",),
-            method=under(found.bins),
-            parts={"orders": found.orders},
-            reasons=found.reasons,
-        )
+        parts: dict[str, Any] = {"orders": found.orders}
+        reasons = found.reasons
+        threads = state.setting.threads
+        if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
+            parts["threads"] = RankThreads(threads.intra, 2)
+            reasons = (*reasons, _TWO_THREADS)
+        return self._next(state, ("topo",), method=under(found.bins), parts=parts, reasons=reasons)
 
     def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
         found = waiting.ways(

@@ -116,6 +116,23 @@ def test_only_what_helps_is_planned_unless_it_was_asked_for() -> None:
     assert forced.knobs
 
 
+@pytest.mark.parametrize(("threshold", "inter"), [(1 << 26, 1), (64, 2)])
+def test_bins_that_are_to_travel_meanwhile_need_a_thread_that_hands_them_in(
+    threshold: int, inter: int
+) -> None:
+    profile = synthetic_ranks.profile(MACHINE, seconds=4e-3)
+    settings = {"HOROVOD_FUSION_THRESHOLD": str(threshold)}
+    ranks = [synthetic_ranks.rank(k, settings=settings) for k in range(2)]
+    made = Model(profile, calls(profile), observed(synthetic_ranks.report(MACHINE, ranks)))
+    section, _ = Planner(made, profile.machine, RankThreads(1, 1)).plan(
+        ("scp", "topo"), forced=True, report="x"
+    )
+    assert section.orders
+    assert (len(section.orders[0].bins) > 1) == (inter > 1)
+    assert section.threads == RankThreads(1, inter)
+    assert any("inter-op 2" in reason for reason in section.reasons) == (inter > 1)
+
+
 def test_what_applies() -> None:
     assert applicable(None, "mpi", needs=True) == (METHODS, ())
     assert applicable(None, "gloo", needs=True) == (("scp", "topo", "knobs"), (GLOO,))
