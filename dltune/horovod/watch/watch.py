@@ -26,8 +26,8 @@ from dltune.job.processes import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
-# seconds between looks for ranks until there is one
-UNTIL_RANKS = 0.5
+# seconds between looks for ranks until there is one, and once all of this node's are found
+UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
 # seconds between looks at threads whose role is not known, because they ran: cheap, and few
 ROLES = 0.25
 # looks at a thread that always ran, after which it is given up
@@ -110,6 +110,8 @@ class Watch:
                     self._look(self._members, self._find)
                     if not self.ranks:  # what does not train yet is not held up
                         self._members.due = min(self._members.due, now + UNTIL_RANKS)
+                    elif self._all_found():
+                        self._members.due = now + ALL_FOUND
                     if not self._alive:
                         break
                 if self._counts.due <= now:
@@ -150,6 +152,11 @@ class Watch:
             key = (pid, self.tree.started(pid))
             if key not in self.ranks and pid not in self.denied:
                 self._search(key)
+
+    def _all_found(self) -> bool:
+        """No rank of the node is missing or has ended."""
+        alive = [r for r in self.ranks.values() if r.numbered and r.ended_at is None and r.stack]
+        return bool(alive) and len(alive) == alive[0].identity.local_size == len(self.ranks)
 
     def _search(self, key: Key) -> None:
         """Whether a process has loaded Horovod's library since its address space last grew."""
@@ -294,3 +301,4 @@ class Watch:
             known = rank.ended_at is not None and rank.ending.code is not None
             if not known and rank.ending.ended() and rank.ended_at is None:
                 rank.ended_at = time.monotonic()
+                self._members.soon()
