@@ -11,14 +11,16 @@ on, so that a machine that drifts drifts; the rest of a candidate is drawn from 
 that is started is a little faster or slower for its life: copies of one job, where they were
 recorded, tell by how much.
 
-A combination that was not recorded, though each of its choices was alone, is taken for their
-product: so spaces of more combinations than can ever be recorded are searched too.
+A combination that was not recorded, though each of its choices was alone, is taken for the product
+of its largest part that was recorded and of the rest: so spaces of more combinations than can ever
+be recorded are searched too.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import json
 import math
 import random
@@ -61,21 +63,23 @@ class Table:
     lives: tuple[float, ...] = (0.0,)
 
     def ratio(self, candidate: Candidate) -> float:
-        """KeyError for one that is not known."""
-        if candidate in self.recorded:
-            return self.recorded[candidate]
-        return math.prod(self.recorded[choice,] for choice in candidate)
+        """Of one that was not recorded, the largest part that was times the rest. KeyError for one
+        that is not known."""
+        for size in range(len(candidate), 0, -1):
+            for part in itertools.combinations(candidate, size):
+                if part in self.recorded:
+                    rest = tuple(choice for choice in candidate if choice not in part)
+                    return self.recorded[part] * self.ratio(rest)
+        return self.recorded[candidate]
 
     @functools.cached_property
     def best(self) -> Candidate:
-        found = min(self.recorded, key=self.recorded.__getitem__)
-        singles: dict[str, tuple[float, Choice]] = {}
-        for candidate, ratio in self.recorded.items():
-            if len(candidate) == 1 and ratio < 1:
-                name = candidate[0].setting
-                singles[name] = min(singles.get(name, (1.0, candidate[0])), (ratio, candidate[0]))
-        product = tuple(sorted(choice for _, choice in singles.values()))
-        return min(found, product, key=self.ratio)
+        every = [
+            [None, *(c for value in values if ((c := Choice(name, value)),) in self.recorded)]
+            for name, values in self.values.items()
+        ]
+        chosen = (tuple(sorted(filter(None, one))) for one in itertools.product(*every))
+        return min(chosen, key=self.ratio)
 
     @property
     def combinations(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -152,6 +153,20 @@ def test_no_search_spends_much_more_than_its_budget(table: Table, budget: float)
     ):
         assert run.seconds <= budget + 5.0 + 0.5 + 2 * 2.5
         assert run.excess >= 0
+
+
+def test_of_what_was_not_recorded_the_largest_part_that_was_counts(table: Table) -> None:
+    memory, norm, threads = (
+        Choice("allocator", "glibc-keep"),
+        Choice("batch_norm", "fused"),
+        Choice("threads", "2x1"),
+    )
+    alone = {(): 1.0, (memory,): 0.8, (norm,): 0.9, (threads,): 0.95}
+    known = dataclasses.replace(table, recorded=alone | {(memory, norm): 0.85})
+    assert known.ratio((memory, norm, threads)) == pytest.approx(0.85 * 0.95)
+    assert known.best == (memory, threads)
+    with pytest.raises(KeyError):
+        known.ratio((Choice("threads", "1x2"),))
 
 
 def test_what_was_not_recorded_is_the_product_of_what_was(tmp_path: Path, table: Table) -> None:
