@@ -113,14 +113,18 @@ def test_a_revision_that_is_none(project: Path, revision: str) -> None:
     assert "\x1b" not in str(caught.value)
 
 
-def test_the_cause_is_told_beside_what_git_could_not_do(project: Path) -> None:
+def test_the_cause_is_told_beside_what_git_could_not_do(
+    project: Path, git: Callable[..., str]
+) -> None:
     """As on a full disk: git's first error, and its last."""
-    repo = worktrees.repository(project)
-    hook = project / ".git" / "hooks" / "post-checkout"
+    hooks = project / ".git" / "hooks"
+    git("config", "core.hooksPath", str(hooks))
+    hook = hooks / "post-checkout"
     hook.write_text(
         "#!/bin/sh\necho error: unable to write file >&2\necho fatal: gave up >&2\nexit 1\n"
     )
     hook.chmod(0o755)
+    repo = worktrees.repository(project)
     told = "git cannot check out .*: error: unable to write file; fatal: gave up"
     with pytest.raises(UsageError, match=told), worktrees.checkouts(repo, commits(repo)):
         pass
