@@ -50,7 +50,7 @@ def start(path: str) -> None:
         "horovod": _Action(lambda _: None, rank.fail),
         "horovod.common.basics": _Action(rank.wrap_init),
         "horovod.tensorflow": _Action(rank.wrap_reduction, rank.fail),
-        "horovod.runner.gloo_run": _Action(_dltune_horovod.end_quietly),
+        "horovod.runner.launch": _Action(_dltune_horovod.end_quietly),
     }
     if answer.get("plugin", True):
         actions["tensorflow"] = _Action(lambda _: attach(path))

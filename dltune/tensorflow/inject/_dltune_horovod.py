@@ -11,12 +11,13 @@ import ctypes
 import functools
 import os
 import re
+import signal
 import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 _TASKS = Path("/proc/self/task")
@@ -166,25 +167,39 @@ class Rank:
         sys.excepthook = heard
 
 
-def end_quietly(gloo_run: Any) -> None:
-    """A launcher that a signal has told to end its ranks does not end with a traceback about it."""
+def end_quietly(launch: Any) -> None:
+    """A launcher that a signal has told to end its ranks does not end with a traceback about it.
+
+    Once horovod.runner.launch is imported. With gloo it takes the signals itself, and keeps an
+    event of it; with MPI an interrupt becomes the exit code of its mpirun.
+    """
+    asked: list[Callable[[], bool]] = []
+    gloo_run: Any = sys.modules[launch.gloo_run.__module__]
     register = gloo_run.register_shutdown_event
 
     @functools.wraps(register)
     def registered(*arguments: Any, **options: Any) -> Any:
         ending = register(*arguments, **options)
-        hook = sys.excepthook
-
-        def heard(
-            kind: type[BaseException], error: BaseException, trace: TracebackType | None
-        ) -> None:
-            if not (ending.is_set() and isinstance(error, RuntimeError)):
-                hook(kind, error, trace)
-
-        sys.excepthook = heard
+        asked.append(ending.is_set)
         return ending
 
     gloo_run.register_shutdown_event = registered
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        asked.append(lambda: True)
+        signal.default_int_handler(number, frame)
+
+    with contextlib.suppress(ValueError):  # from another thread than the main one
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupted)
+    hook = sys.excepthook
+
+    def heard(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        expected = isinstance(error, (RuntimeError, KeyboardInterrupt))
+        if not (expected and any(ask() for ask in asked)):
+            hook(kind, error, trace)
+
+    sys.excepthook = heard
 
 
 def _reduction(
