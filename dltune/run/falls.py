@@ -25,7 +25,12 @@ class Fall:
         """Whether it fell because another was gone, or was ended by the launcher."""
         if self.error is not None:
             return lost.tells_of_another(self.error)
-        return self.code in (-signal.SIGTERM, -signal.SIGINT)
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody asked it to end, and it did."""
+        return self.error is None and self.code in (-signal.SIGTERM, -signal.SIGINT)
 
     @property
     def told(self) -> str:
@@ -43,6 +48,10 @@ def in_words(falls: list[Fall], name: Callable[[Fall], str]) -> str | None:
     failed = [fall for fall in falls if fall.error is not None or fall.code != 0]
     if not failed:
         return None
+    if len(failed) > 1 and all(fall.ended for fall in failed):  # by the user, or by the launcher
+        signals = sorted({signal.Signals(-(fall.code or 0)).name for fall in failed})
+        names = sorted(failed, key=lambda fall: fall.rank)
+        return f"{', '.join(map(name, names))} were ended by {' and '.join(signals)}"
     first = min(failed, key=lambda fall: (fall.followed, fall.at))
     text = f"{name(first)} failed first: {first.told}"
     others = sorted((fall for fall in falls if fall is not first), key=lambda fall: fall.rank)

@@ -38,6 +38,13 @@ def test_who_was_ended_by_the_launcher_is_no_cause() -> None:
     )
 
 
+def test_a_job_that_was_ended_has_no_rank_that_failed() -> None:
+    assert (
+        told(Fall(1, 11, 1.0, code=-SIGTERM), Fall(0, 10, 1.2, code=-SIGTERM))
+        == "rank 0, rank 1 were ended by SIGTERM"
+    )
+
+
 def test_one_that_still_ran_is_not_among_those_who_followed() -> None:
     assert told(Fall(1, 11, 1.2, code=3)) == "rank 1 failed first: it ended with exit code 3"
 
