@@ -30,9 +30,9 @@ from dltune.tune.starting import Starting, launch
 from dltune.tune.tried import Tried
 
 # about how long a turn is, in seconds; and the steps of it that count, for steps up to LONG seconds
-# and for longer ones: short turns and many of them decide sooner than long ones. What a job loses by
-# standing (caches, a core that slept) is little beside a second, and the same for all candidates: a
-# long step needs none before it that warms up
+# and for longer ones: short turns and many of them decide sooner than long ones. What a job loses
+# by standing (caches, a core that slept) is little beside a second, and the same for all
+# candidates: a long step needs none before it that warms up
 TURN_SECONDS, LONG = 0.6, 1.0
 SHORT_STEPS, LONG_STEPS = 2, 1
 # candidates that may stand at once, where there is memory for them
