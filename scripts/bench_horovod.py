@@ -139,7 +139,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
             ranks=RANKS,
             local=RANKS,
             cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
-            threads=RankThreads(1, 1) if "threads" in sections else None,
+            threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
             orders=(order(blocks, bins),) if "orders" in sections else None,
             sleeps=Sleeps(30e-6, None) if "sleeps" in sections else None,
             knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
@@ -303,9 +303,8 @@ def measure(
             stack.callback(job.close)
             jobs.append(job)
         shuffle = random.Random(0).shuffle
-        until = time.monotonic() + options.seconds
         for _ in range(options.rounds):
-            if time.monotonic() > until:
+            if time.monotonic() + len(jobs) * options.turn > options.until:
                 break
             shuffle(jobs)
             round_: dict[str, Turn] = {}
@@ -360,7 +359,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--turn", type=float, default=2.5, help="seconds of each")
     parser.add_argument(
-        "--seconds", type=float, default=1e9, help="no round begins when so many have passed"
+        "--seconds", type=float, default=1e9, help="no round begins that would end after so many"
     )
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--blocks", type=int, default=10)
@@ -373,6 +372,8 @@ def main() -> None:
     parser.add_argument("--settings", help="names of these only, the first is compared with")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is started is ended then too
+    options.until = time.monotonic() + options.seconds
     chosen = settings(options.controller)
     if options.settings:
         named = {setting.name: setting for setting in chosen}
