@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dltune.horovod.watch.hang import hung
+from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.usage import process_cpu
 from dltune.job.processes import read
@@ -65,7 +65,7 @@ class Hangs:
         there = [rank.look(now) for rank in self._ranks.values()]
         if not all(there):
             return
-        found = hung(list(self._ranks.values()))
+        found = still_hung(self._told, list(self._ranks.values()))
         for pid, shown in found.items():
             if pid not in self._told:
                 self._say(f"{self._name(pid)} hangs, and the others wait for it: {shown}")

@@ -41,5 +41,13 @@ class Progress:
 
     @property
     def working(self) -> bool:
+        return self._works(IDLE)
+
+    @property
+    def at_work_again(self) -> bool:
+        """Beyond doubt: a rank that hung may do a little now and then."""
+        return self._works(5 * IDLE)
+
+    def _works(self, share: float) -> bool:
         first, last = self._looks[0], self._looks[-1]
-        return last.others - first.others > IDLE * (last.at - first.at)
+        return last.others - first.others > share * (last.at - first.at)

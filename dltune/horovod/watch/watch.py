@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dltune.horovod.watch import library, ranks, usage
 from dltune.horovod.watch.ending import Ending
-from dltune.horovod.watch.hang import hung
+from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.memory import Mapping, Memory, mappings
 from dltune.horovod.watch.rank_seen import Key, RankSeen
 from dltune.horovod.watch.roles import Roles
@@ -212,7 +212,7 @@ class Watch:
         for rank in self.ranks.values():
             if rank.ended_at is None:
                 self._count_threads(rank)
-        self.stuck = hung(list(self.ranks.values()))
+        self.stuck = still_hung(self.stuck, list(self.ranks.values()))
 
     def _count_threads(self, rank: RankSeen) -> None:
         now = time.monotonic()
