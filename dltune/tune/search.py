@@ -36,8 +36,8 @@ from dltune.tune.wanted import idle, ratio, tried, wanted
 
 # candidates that race at once, beside the incumbent
 BATCH = 3
-# rounds that a trial is expected to take, for which there must be time; final ones; and as many as
-# are left of these to a trial that is about to prove a gain
+# rounds that a trial is expected to take, for which there must be time; final ones; and those that
+# are left of these by a trial that is about to prove a gain, or where there is none to judge again
 EXPECTED, FINAL, LEAST_FINAL = verdict.DECIDING, 12, verdict.LEAST
 # a removal that costs nothing: its step time over the incumbent's
 FREE = 1.005
@@ -152,7 +152,7 @@ class Search:
         taken = self._ring.round([AS_GIVEN])[AS_GIVEN]
         if isinstance(taken, Refused):
             raise NothingToMeasureError(taken.why)
-        needed = self._reserve() + self._expected(1) - self.arena.left()
+        needed = self._reserve(LEAST_FINAL) + self._expected(1) - self.arena.left()
         if needed > 0 and not self._past:
             raise BudgetTooSmallError(needed)
 
@@ -190,11 +190,18 @@ class Search:
         )
 
     def _affordable(self, batch: list[Candidate]) -> list[Candidate]:
-        time = self.arena.left() - self._reserve()
+        """Those for which there is time beside the final rounds; while no gain was found, one at
+        least that leaves time for a few of them."""
         new = [c for c in batch if not self._past.get((c, self.incumbent))]
-        while new and self._expected(len(new)) > time:
-            batch.remove(new.pop())
-        return batch
+        known = [c for c in batch if c not in new]
+        most = len(new)
+        for rounds in (FINAL, LEAST_FINAL) if self.incumbent == AS_GIVEN else (FINAL,):
+            time = self.arena.left() - self._reserve(rounds)
+            fit = next((n for n in range(most, 0, -1) if self._expected(n) <= time), 0)
+            if fit or known:
+                return [c for c in batch if c in known or c in new[:fit]]
+            most = 1
+        return []
 
     def _wanted(self) -> list[Candidate]:
         found = list(wanted(self.incumbent, self.options, self.trials))
@@ -208,7 +215,7 @@ class Search:
         turns = EXPECTED * (candidates + 1)
         return candidates * self._ring.start_seconds + turns * self._ring.turn_seconds
 
-    def _reserve(self, rounds: int = FINAL) -> float:
+    def _reserve(self, rounds: int) -> float:
         """Seconds that are kept back for so many final rounds."""
         finalists = {*self._rivals, self.incumbent}
         starts = sum(one not in self._ring.standing for one in finalists)
@@ -273,8 +280,9 @@ class Search:
                 if judged := verdict.judge(racing[candidate], rounds=rounds):
                     end(candidate, judged.verdict, judged.why)
             for candidate in list(racing):
-                least = LEAST_FINAL if verdict.promising(racing[candidate]) else FINAL
-                if self.arena.left() < self._reserve(least):
+                found = against != AS_GIVEN or any(trial.verdict == "helps" for trial in done)
+                few = not found or verdict.promising(racing[candidate])
+                if self.arena.left() < self._reserve(LEAST_FINAL if few else FINAL):
                     end(candidate, "undecided", "the budget was spent")
         return done
 

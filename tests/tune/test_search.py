@@ -94,6 +94,17 @@ def test_the_budget_holds(factors: dict[str, float], budget: float) -> None:
     assert arena.left() > -(arena.start_seconds * 2 + slowest * 4)
 
 
+def test_time_kept_for_final_rounds_is_for_trials_while_there_is_no_gain_to_judge_again() -> None:
+    """Starts take so long that there is time for `b` beside a few final rounds alone."""
+    arena = Simulated(product({"b": 0.7}), budget=375, start_seconds=60)
+    search = Search(arena, [option("a"), option("b")])
+    search.run()
+    assert [trial.candidate for trial in search.trials] == [candidate("a"), candidate("b")]
+    assert search.chosen == candidate("b")
+    assert search.final is not None
+    assert len(search.final.whole) >= LEAST
+
+
 def test_a_pair_that_helps_only_together() -> None:
     def seconds(found: Candidate) -> float:
         names = {choice.setting for choice in found}
