@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.progress import Progress
-from dltune.horovod.watch.usage import process_cpu
-from dltune.job.processes import read
+from dltune.horovod.watch.usage import counts, process_cpu
 
 # between two looks: a few small files of /proc for each rank
 LOOK_SECONDS = 2.0
@@ -28,9 +27,11 @@ class Rank:
     def look(self, now: float) -> bool:
         """Whether it is still there."""
         used = process_cpu(self.pid)
-        added = [_cpu(self.pid, thread) for thread in self.threads]
-        if used is None or not added:
+        if used is None or not self.threads:
             return False
+        # what a thread that has ended used is in its process's alone
+        found = [counts(self.pid, thread, None) for thread in self.threads]
+        added = [one.cpu if one else 0.0 for one in found]
         self.progress.note(now, added[0], used - sum(added))
         return True
 
@@ -75,9 +76,3 @@ class Hangs:
 
     def _name(self, pid: int) -> str:
         return f"rank {self._ranks[pid].rank} (pid {pid})"
-
-
-def _cpu(pid: int, thread: int) -> float:
-    """Seconds on a core; those of a thread that has ended are in its process's alone."""
-    counted = (read(f"/proc/{pid}/task/{thread}/schedstat") or b"0").split()
-    return int(counted[0]) * 1e-9

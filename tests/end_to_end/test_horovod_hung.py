@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
+from allreduce_plans import written
 from two_ranks import Controller, Running, dltune, job, missing
 
 from dltune.documents import horovod
-from dltune.documents import plan as plans
-from dltune.documents.plan_allreduce import AllreducePlan, RankThreads
+from dltune.documents.plan_allreduce import RankThreads
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
@@ -78,7 +77,9 @@ def test_a_run_names_the_rank_that_hangs(
 ) -> None:
     if reason := missing(controller):
         pytest.skip(reason)
-    under = dltune("run", "--plan", plan(tmp_path / "plan.json", controller))
+    path = tmp_path / "plan.json"
+    written(path, topology.local(), controller, threads=RankThreads(1, 1))
+    under = dltune("run", "--plan", path)
     with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
         code, left = interrupted(
             running, lambda: "hangs, and the others wait for it: " in running.stderr
@@ -95,27 +96,6 @@ def test_a_run_names_the_rank_that_hangs(
         f"dltune: the job ended with exit code {code}: rank 1 (pid {pid}) hung: "
     )
     assert "rank 0" not in last
-
-
-def plan(path: Path, controller: Controller) -> Path:
-    """With one thread for each of the two ranks, and nothing else."""
-    section = AllreducePlan(
-        report="",
-        controller=controller,
-        ranks=2,
-        local=2,
-        cores=None,
-        threads=RankThreads(1, 1),
-        orders=None,
-        sleeps=None,
-        knobs=None,
-        yield_when_idle=False,
-        predictions=(),
-        reasons=(),
-    )
-    made = msgspec.structs.replace(plans.bare(topology.local()), allreduce=section)
-    path.write_bytes(msgspec.json.encode(made))
-    return path
 
 
 def test_a_profile_ends_a_job_that_hangs_without_a_traceback(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
+from allreduce_plans import written
 from two_ranks import (
     PYTHON,
     TRAIN,
@@ -30,7 +30,6 @@ from two_ranks import (
 from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
 from dltune.documents.plan_allreduce import (
-    AllreducePlan,
     Bin,
     Knobs,
     Order,
@@ -72,36 +71,6 @@ def machine() -> Machine:
     if len(found.cores) < 2:
         pytest.skip("two ranks need two cores")
     return found
-
-
-def written(
-    path: Path,
-    machine: Machine,
-    controller: Controller,
-    ops: plans.Threads | None = None,
-    **parts: object,
-) -> Path:
-    """A plan for two ranks with these parts alone, and this section on threads."""
-    section = AllreducePlan(
-        report="",
-        controller=controller,
-        ranks=2,
-        local=2,
-        cores=None,
-        threads=None,
-        orders=None,
-        sleeps=None,
-        knobs=None,
-        yield_when_idle=False,
-        predictions=(),
-        reasons=(),
-    )
-    section = msgspec.structs.replace(section, **parts)
-    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section, threads=ops)
-    assert plans.check(plan) == []
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(plan))
-    return path
 
 
 def require(controller: Controller) -> None:

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sessions import soon, states
 
 from dltune.bench import usage
 from dltune.tune.frozen import end, freeze, thaw
@@ -22,21 +22,6 @@ FAMILY = (
     "child and print('ready', flush=True); time.sleep(600)"
 )
 Started = Callable[..., "subprocess.Popen[bytes]"]
-
-
-def states(session: int) -> set[str]:
-    found = set()
-    for pid in usage.members(session):
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        found.add(stat.rpartition(")")[2].split()[0])
-    return found
-
-
-def soon(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 20
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.02)
-    return holds()
 
 
 def test_all_of_a_job_stands_still_and_goes_on(started: Started) -> None:

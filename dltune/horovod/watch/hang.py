@@ -9,11 +9,10 @@ Where all main threads wait there, one of its ops may stand in Python (`tf.py_fu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from dltune.horovod.watch import memory as memories
-from dltune.horovod.watch.memory import Memory, mappings
+from dltune.horovod.watch.memory import Mapping, Memory, mappings
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
 from dltune.horovod.watch.roles import PYTHON, returns
 from dltune.job.processes import process_stat, threads
@@ -74,7 +73,7 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
     return {}
 
 
-def still_hung(told: Mapping[int, str], seen: Sequence[Seen]) -> dict[int, str]:
+def still_hung(told: dict[int, str], seen: Sequence[Seen]) -> dict[int, str]:
     """What `hung` says now, and of what it has `told` the ranks that are not at work again: a look
     may come while a thread runs, and shows no stack then."""
     found = hung(seen)
@@ -113,5 +112,5 @@ def _stands(pid: int) -> str | None:
     return None
 
 
-def _code(mapped: Sequence[memories.Mapping], path: re.Pattern[str]) -> list[range]:
+def _code(mapped: Sequence[Mapping], path: re.Pattern[str]) -> list[range]:
     return [range(m.start, m.end) for m in mapped if m.executable and path.search(m.path)]

@@ -1,0 +1,42 @@
+"""Plans for two Horovod ranks, of the parts that a test asks for alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from two_ranks import Controller
+
+from dltune.documents import plan as plans
+from dltune.documents.machine import Machine
+from dltune.documents.plan_allreduce import AllreducePlan
+
+
+def written(
+    path: Path,
+    machine: Machine,
+    controller: Controller,
+    ops: plans.Threads | None = None,
+    **parts: object,
+) -> Path:
+    """A plan for two ranks with these parts alone, and this section on threads."""
+    section = AllreducePlan(
+        report="",
+        controller=controller,
+        ranks=2,
+        local=2,
+        cores=None,
+        threads=None,
+        orders=None,
+        sleeps=None,
+        knobs=None,
+        yield_when_idle=False,
+        predictions=(),
+        reasons=(),
+    )
+    section = msgspec.structs.replace(section, **parts)
+    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section, threads=ops)
+    assert plans.check(plan) == []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(plan))
+    return path
