@@ -14,6 +14,8 @@ from dltune.job.messages import Graph
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 
+# of warm steps, seconds and number that are enough to know a long step by
+LONG_SECONDS, LONG_LEAST = 5.0, 1
 # executions after which a graph like a known step is taken for it: the first ones warm up
 LEAST_RUNS = 3
 # so many more are waited for when another graph of the step has not come yet
@@ -42,7 +44,9 @@ class StepFinder:
     ) -> None:
         self._records = records
         self._known = known
-        self._discovery = Discovery(records, xla=True)
+        self._discovery = Discovery(
+            records, xla=True, seconds=LONG_SECONDS, least=LONG_LEAST
+        )
         self._names: dict[tuple[int, int], frozenset[str]] = {}
 
     def find(self) -> StepGraphs | None:

@@ -36,11 +36,15 @@ class Discovery:
         clock: Callable[[], float] = time.monotonic,
         *,
         xla: bool = False,
+        seconds: float = OWN_SECONDS,
+        least: int = OWN_LEAST,
     ) -> None:
-        """`xla`: whether a graph with XLA's clusters, whose ops cannot be told apart, will do."""
+        """`xla`: whether a graph with XLA's clusters, whose ops cannot be told apart, will do.
+        `seconds`, `least`: of warm steps, that are enough where steps are long."""
         self._records = records
         self._clock = clock
         self._xla = xla
+        self._seconds, self._least = seconds, least
         self._untrained_since: float | None = None
 
     @property
@@ -61,8 +65,8 @@ class Discovery:
         pid, main = found
         record = self._records[pid]
         kept = record.executions[main]
-        long = sum(map(span, kept[WARM_UP:])) >= OWN_SECONDS
-        if record.runs[main] <= WARM_UP + (OWN_LEAST if long else OWN):
+        long = sum(map(span, kept[WARM_UP:])) >= self._seconds
+        if record.runs[main] <= WARM_UP + (self._least if long else OWN):
             return None
         if not record.trains(main):
             if self._untrained_since is None:

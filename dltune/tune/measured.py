@@ -20,6 +20,7 @@ from dltune.bench.turnstile import JobEndedError
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError, UsageError
 from dltune.settings.applied import as_it_is
+from dltune.settings.launcher import starts_ranks
 from dltune.settings.setting import Circumstances
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
@@ -89,7 +90,7 @@ class Measured:
         self._first_start: float | None = None  # seconds that the job as given took to its steps
         self._given: dict[str, str] | None = None  # variables of the job as given
         self._waits = False  # the steps of the job as given, for their data
-        self._ranks = False  # the job as given has several
+        self._ranks = starts_ranks(here.command)  # the job as given has several
         self._largest = 0
         self._number = 0
         self._starting: dict[Candidate, Starting] = {}
@@ -216,14 +217,19 @@ class Measured:
 
     def _allotment(self, tried: Tried, log: Path) -> Allotment:
         """Raises RefusedError and JobEndedError."""
+        pace = tried.pace
+        if pace and pace >= LONG:  # its first steps, by which it was found, were warm-up enough
+            return self._long(tried, pace, 1.0)
         idle = self._patient(log, self._patience)
         first = max(WARM_UP + 1, FIRST_EXECUTIONS // tried.per_execution)
         found = first_turn(tried, TURN_SECONDS, SHORT_STEPS, idle, first)
         if found is None:
             raise failed(UsageError(TOO_SELDOM), log)
         step, each = found.seconds / found.steps, found.executions / found.steps
-        if step < LONG:
-            return found
+        return found if step < LONG else self._long(tried, step, each)
+
+    def _long(self, tried: Tried, step: float, each: float) -> Allotment:
+        """Of steps of so many seconds, and executions."""
         warm_up = WARM_UP if tried.still else 0  # one whose data came to rest has them ready
         steps = LONG_STEPS + warm_up + (tried.graphs > 1)
         return Allotment(math.ceil(steps * each), steps, steps * step, warm_up)

@@ -147,12 +147,19 @@ class Search:
 
     def _begin(self) -> None:
         self._tell("starting the job as given", {})
+        # the recommendation is measured in any case: both jobs start at once
+        first = [one for one in self._rivals[1:] if (one, AS_GIVEN) not in self._past]
+        self._ring.expect((AS_GIVEN, *first), ())
         if refused := self._ring.stand(AS_GIVEN):
             raise NothingToMeasureError(refused.why)
+        for one in first:
+            if refused := self._ring.stand(one):
+                self._finish(Trial(one, AS_GIVEN, refused.verdict, (), refused.why))
         taken = self._ring.round([AS_GIVEN])[AS_GIVEN]
         if isinstance(taken, Refused):
             raise NothingToMeasureError(taken.why)
-        needed = self._reserve(LEAST_FINAL) + self._expected(1) - self.arena.left()
+        needed = self._reserve(LEAST_FINAL) + self._expected(self._wanted()[:1])
+        needed -= self.arena.left()
         if needed > 0 and not self._past:
             raise BudgetTooSmallError(needed)
 
@@ -197,7 +204,7 @@ class Search:
         most = len(new)
         for rounds in (FINAL, LEAST_FINAL) if self.incumbent == AS_GIVEN else (FINAL,):
             time = self.arena.left() - self._reserve(rounds)
-            fit = next((n for n in range(most, 0, -1) if self._expected(n) <= time), 0)
+            fit = next((n for n in range(most, 0, -1) if self._expected(new[:n]) <= time), 0)
             if fit or known:
                 return [c for c in batch if c in known or c in new[:fit]]
             most = 1
@@ -210,10 +217,11 @@ class Search:
             found.insert(0, self.recommended)
         return found
 
-    def _expected(self, candidates: int) -> float:
-        """Seconds that the trials of so many candidates are expected to take."""
-        turns = EXPECTED * (candidates + 1)
-        return candidates * self._ring.start_seconds + turns * self._ring.turn_seconds
+    def _expected(self, candidates: Sequence[Candidate]) -> float:
+        """Seconds that the trials of these candidates are expected to take."""
+        starts = sum(one not in self._ring.standing for one in candidates)
+        turns = EXPECTED * (len(candidates) + 1)
+        return starts * self._ring.start_seconds + turns * self._ring.turn_seconds
 
     def _reserve(self, rounds: int) -> float:
         """Seconds that are kept back for so many final rounds."""
@@ -279,8 +287,8 @@ class Search:
                 rounds = self._rounds(candidate, against)
                 if judged := verdict.judge(racing[candidate], rounds=rounds):
                     end(candidate, judged.verdict, judged.why)
+            found = against != AS_GIVEN or any(trial.verdict == "helps" for trial in done)
             for candidate in list(racing):
-                found = against != AS_GIVEN or any(trial.verdict == "helps" for trial in done)
                 few = not found or verdict.promising(racing[candidate])
                 if self.arena.left() < self._reserve(LEAST_FINAL if few else FINAL):
                     end(candidate, "undecided", "the budget was spent")

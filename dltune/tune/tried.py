@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError
+from dltune.horovod.watch.memory import mappings
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
-from dltune.job.record import Record
+from dltune.job.record import NANOSECOND, Record
 from dltune.machine.ranks import local_rank
 from dltune.profile import breakdown
 from dltune.run.settings import Settings
@@ -81,7 +82,7 @@ class Tried(Turnstile):
         if not any(name.startswith("OMPI_COMM_WORLD") for name in variables):
             return False
         with contextlib.suppress(OSError):
-            return "/horovod/" in Path(f"/proc/{self.steps.pid}/maps").read_text()
+            return any("/horovod/" in one.path for one in mappings(self.steps.pid))
         return False
 
     @property
@@ -96,6 +97,23 @@ class Tried(Turnstile):
             if seconds and seconds["input"] > WAITS * sum(seconds.values()):
                 return True
         return any(name.startswith("input_") for name in self.applied.means.hooks)
+
+    @property
+    def pace(self) -> float | None:
+        """The least seconds so far from one execution of the step's graph to the next. None when
+        the step has other graphs too, or there were fewer than two."""
+        assert self.steps is not None
+        if self.graphs > 1:
+            return None
+        record = self.seen.records[self.steps.pid]
+        starts = [
+            execution.start
+            for graph, executions in record.executions.items()
+            if record.graphs[graph].signature == self.steps.signatures[0]
+            for execution in executions
+        ]
+        between = [b - a for a, b in itertools.pairwise(sorted(starts))]
+        return min(between) * NANOSECOND if between else None
 
     @property
     def ranks(self) -> bool:

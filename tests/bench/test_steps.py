@@ -60,6 +60,15 @@ def test_without_a_known_step_it_takes_longer() -> None:
     assert found.nodes == KNOWN
 
 
+def test_a_long_step_is_known_sooner() -> None:
+    step = named(1, STEP)
+    for runs, seconds, known in ((4, 10.0, False), (5, 10.0, True), (5, 1.0, False)):
+        records = ran((step, 0))
+        for number in range(runs):
+            records[1].add(execution(1, round(number * seconds * 1e9), [seconds]))
+        assert bool(StepFinder(records).find()) is known
+
+
 def test_validation_is_no_step_however_much_alike() -> None:
     validation = named(1, STEP, VALIDATION)
     step = named(2, STEP)

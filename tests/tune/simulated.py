@@ -43,10 +43,12 @@ class Simulated:
         self.spent = 0.0
         self.standing: list[Candidate] = []
         self.started: list[Candidate] = []
+        self.expected: list[tuple[Candidate, ...]] = []
         self.turns: dict[Candidate, int] = {}
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
         assert not set(candidates) & set(self.standing)
+        self.expected.append(tuple(candidates))
 
     def start(self, candidate: Candidate) -> Refused | None:
         assert candidate not in self.standing

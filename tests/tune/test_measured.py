@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sessions import soon, states
 
 from dltune.bench import usage
 from dltune.bench.jobs import all_ended
@@ -59,10 +59,6 @@ def sessions(found: Measured) -> list[int]:
     return [stand.tried._job.pid for stand in found._stands.values() if stand.tried._job]
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def test_turns_of_what_stands() -> None:
     with arena() as found:
         assert found.start(AS_GIVEN) is None
@@ -99,7 +95,7 @@ def test_a_turn_of_long_steps_is_one_of_them_and_one_that_warms_up_where_data_re
     monkeypatch.setattr(tried.Tried, "take", taking)
     with arena() as found:
         assert found.start(AS_GIVEN) is None
-        asked.clear()
+        assert not asked  # the steps by which it was found have told how long they are
         taken = found.round([AS_GIVEN])[AS_GIVEN]
     assert asked == [steps]
     assert isinstance(taken, float)
@@ -114,10 +110,7 @@ def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
         assert found.start(AS_GIVEN) is None
         found.round([AS_GIVEN])
         (job,) = sessions(found)
-        until = time.monotonic() + 60
-        while state(job) != "T":  # a signal is obeyed a moment later on another core
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        assert soon(lambda: states(job) == {"T"})  # a signal is obeyed a moment later
 
 
 def test_a_job_that_does_not_wait_goes_on_between_its_turns() -> None:
@@ -125,7 +118,7 @@ def test_a_job_that_does_not_wait_goes_on_between_its_turns() -> None:
         assert found.start(AS_GIVEN) is None
         found.round([AS_GIVEN])
         (job,) = sessions(found)
-        assert state(job) != "T"
+        assert "T" not in states(job)
 
 
 def test_of_several_ranks_one_stands_at_the_turnstile_and_none_is_stopped() -> None:
@@ -146,8 +139,7 @@ def test_of_several_ranks_one_stands_at_the_turnstile_and_none_is_stopped() -> N
             assert 0.015 < seconds < 1
         (job,) = sessions(found)
         assert len(usage.members(job)) == 3
-        for pid in usage.members(job):
-            assert state(pid) != "T"
+        assert "T" not in states(job)
     assert not usage.members(job)
 
 

@@ -232,13 +232,23 @@ def test_the_recommendation_comes_first_and_is_compared_at_the_end() -> None:
     arena = Simulated(product(factors))
     search = Search(arena, [option("a"), option("threads")], candidate("threads"))
     search.run()
-    assert search.trials[0].candidate == candidate("threads") or arena.started[1] == candidate(
-        "threads"
-    )
+    assert arena.started[:2] == [AS_GIVEN, candidate("threads")]
+    assert arena.expected[0] == (AS_GIVEN, candidate("threads"))
     assert search.chosen == candidate("a", "threads")
     assert search.final is not None
     assert search.final.whole == pytest.approx([0.72] * len(search.final.whole))
     assert search.final.recommended == pytest.approx([0.8] * len(search.final.recommended))
+
+
+def test_a_recommendation_that_cannot_start_is_tried_once() -> None:
+    arena = Simulated(
+        product({"a": 0.8}), refuses=lambda one: CRASH if one == candidate("threads") else None
+    )
+    search = Search(arena, [option("a"), option("threads")], candidate("threads"))
+    search.run()
+    assert verdicts(search)["threads=on"] == "failed"
+    assert arena.started[:3] == [AS_GIVEN, candidate("threads"), candidate("a")]
+    assert search.chosen == candidate("a")
 
 
 def test_luck_in_the_search_is_found_out_in_the_final_rounds() -> None:
