@@ -51,14 +51,17 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the background thread does instead of spinning in MPI. Times are seconds.
+    """How the background thread sleeps where it would spin or look in vain. Times are seconds.
 
     `between_tests`: NBCS (section 6.3.2), the sleep between two tests of a non-blocking collective.
     `agree_every`: GS (section 6.3.1), all ranks agree on the least sleep every so many cycles.
+    `rest`: the most that it sleeps from one cycle to the next while this rank has nothing to send;
+    a tensor that arrives ends it.
     """
 
     between_tests: float | None
     agree_every: int | None
+    rest: float | None = None
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,6 +177,8 @@ def _sleep_faults(section: AllreducePlan) -> Iterator[str]:
         yield f"{here}.between_tests: {sleeps.between_tests} is not within 0 to 1 s"
     if sleeps.agree_every is not None and sleeps.agree_every < 1:
         yield f"{here}.agree_every: {sleeps.agree_every} is below 1"
+    if sleeps.rest is not None and not (_is_time(sleeps.rest) and 0 < sleeps.rest <= 1):
+        yield f"{here}.rest: {sleeps.rest} is not within 0 to 1 s"
 
 
 def _knob_faults(knobs: Knobs) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 from dltune.documents.machine import Machine
 from dltune.documents.plan_allreduce import AllreducePlan
 from dltune.horovod.preload.counts import Counts
+from dltune.horovod.preload.library import REST
 from dltune.job import messages
 from dltune.machine import cpulist
 
@@ -47,7 +48,7 @@ def outcome(
         *_threads(section, heard),
         *_bins(section, heard),
         *_settings(section, heard),
-        *_sleeps(section, heard.counts),
+        *_sleeps(section, heard),
     ):
         (enforced if good else left).append(text)
     return RankOutcome(heard.init.rank, heard.init.pid, tuple(enforced), tuple(left))
@@ -79,6 +80,8 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
         told.append(_nbcs(section.sleeps.between_tests))
     if section.sleeps and section.sleeps.agree_every is not None:
         told.append(_gs(section.sleeps.agree_every))
+    if section.sleeps and section.sleeps.rest is not None:
+        told.append(_rest(section.sleeps.rest))
     return told
 
 
@@ -170,8 +173,8 @@ def _settings(section: AllreducePlan, heard: Heard) -> _Told:
         yield True, f"HOROVOD_THREAD_AFFINITY (was {was}) gave way to the plan's cores"
 
 
-def _sleeps(section: AllreducePlan, counts: Counts | None) -> _Told:
-    sleeps = section.sleeps
+def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
+    sleeps, counts = section.sleeps, heard.counts
     if sleeps is None:
         return
     none = "the preloaded library left no count of it"
@@ -187,6 +190,14 @@ def _sleeps(section: AllreducePlan, counts: Counts | None) -> _Told:
             yield True, f"{told}; {counts.agreements} times, {counts.shortened} sleeps cut short"
         else:
             yield False, f"{told}: {none if counts is None else 'they never did'}"
+    if sleeps.rest is not None:
+        told = _rest(sleeps.rest)
+        if REST in heard.init.overridden:
+            yield False, f"{told}: the script has process sets, whose members would wait for it"
+        elif counts and counts.rests:
+            yield True, f"{told}; {counts.rests} times, {counts.cycles} cycles in all"
+        else:
+            yield False, f"{told}: {none if counts is None else 'it never did'}"
 
 
 def _nbcs(between_tests: float) -> str:
@@ -195,6 +206,10 @@ def _nbcs(between_tests: float) -> str:
 
 def _gs(agree_every: int) -> str:
     return f"GS: ranks agree on the least sleep every {agree_every} cycles"
+
+
+def _rest(rest: float) -> str:
+    return f"rests of up to {rest * 1e3:g} ms while there is nothing to send"
 
 
 def _cpus(machine: Machine, cores: Sequence[int]) -> str:

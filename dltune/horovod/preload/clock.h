@@ -17,10 +17,15 @@ inline double now(clockid_t clock = CLOCK_MONOTONIC) {
   return seconds(t);
 }
 
+inline timespec span(double seconds) {
+  timespec t{static_cast<time_t>(seconds), 0};
+  t.tv_nsec = static_cast<long>(1e9 * (seconds - t.tv_sec));
+  return t;
+}
+
 // The kernel's own call: ours must not come back to our nanosleep. Ends early on a signal.
 inline void sleep_for(double time) {
-  timespec t{static_cast<time_t>(time), 0};
-  t.tv_nsec = static_cast<long>(1e9 * (time - t.tv_sec));
+  const timespec t = span(time);
   syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &t, nullptr);
 }
 

@@ -11,8 +11,8 @@
 namespace dltune {
 
 struct Counts {
-  long cycles = 0, collectives = 0, tests = 0, sleeps = 0, agreements = 0, shortened = 0;
-  double slept = 0, saved = 0;
+  long cycles = 0, collectives = 0, tests = 0, sleeps = 0, agreements = 0, shortened = 0, rests = 0;
+  double slept = 0, saved = 0, rested = 0;
 };
 
 // Seconds that this thread could have run but waited for a core; negative when not known.
@@ -43,9 +43,11 @@ inline void write_counts(const char* folder, int rank, int size, const Counts& n
   fprintf(file,
           "{\"rank\":%d,\"size\":%d,\"pid\":%d,\"tid\":%ld,\"seconds\":%.6f,\"cpu\":%.6f,"
           "\"wait\":%s,\"cycles\":%ld,\"collectives\":%ld,\"tests\":%ld,\"sleeps\":%ld,"
-          "\"slept\":%.6f,\"agreements\":%ld,\"shortened\":%ld,\"saved\":%.6f}\n",
+          "\"slept\":%.6f,\"agreements\":%ld,\"shortened\":%ld,\"saved\":%.6f,"
+          "\"rests\":%ld,\"rested\":%.6f}\n",
           rank, size, getpid(), static_cast<long>(syscall(SYS_gettid)), elapsed, cpu, wait,
-          n.cycles, n.collectives, n.tests, n.sleeps, n.slept, n.agreements, n.shortened, n.saved);
+          n.cycles, n.collectives, n.tests, n.sleeps, n.slept, n.agreements, n.shortened, n.saved,
+          n.rests, n.rested);
   if (fclose(file) == 0) rename(part, path);
 }
 

@@ -31,6 +31,8 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agreements: int
     shortened: int
     saved: float
+    rests: int
+    rested: float
 
 
 def read(folder: Path) -> list[Counts]:

@@ -18,6 +18,8 @@ from dltune.native.build import library as built
 SOURCE = Path(__file__).with_name("preload.cc")
 # no C++ runtime: it would be loaded into the launcher and every shell of the job
 FLAGS = ("-fno-exceptions", "-fno-rtti", "-pthread", "-Wl,--as-needed", "-ldl")
+# tells how long a background thread rests; a rank takes it out of its environment when it must not
+REST = "DLTUNE_REST"
 SCOPE = (
     "NBCS and GS are for Horovod over MPI, which spins while it waits; gloo blocks and needs "
     "neither"
@@ -52,6 +54,8 @@ def variables(
         chosen["DLTUNE_NBCS"] = f"{sleeps.between_tests:.9f}"
     if sleeps and sleeps.agree_every is not None:
         chosen["DLTUNE_GS"] = str(sleeps.agree_every)
+    if sleeps and sleeps.rest is not None:
+        chosen[REST] = f"{sleeps.rest:.9f}"
     if counts:
         chosen["DLTUNE_SLEEPS"] = str(counts)
     return chosen

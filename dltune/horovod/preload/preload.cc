@@ -57,17 +57,30 @@ __attribute__((constructor)) void begin() {
   pthread_atfork(nullptr, nullptr, [] { mine = nullptr; });
 }
 
+int unlocked(pthread_mutex_t* mutex) {
+  const int error = pthread_mutex_unlock(mutex);
+  if (!mine) Arrivals::one_more();
+  return error;
+}
+
 bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 // The thread's own, made when it begins its first cache synchronisation.
-Background* synchronising(const Pmpi& mpi, MPI_Comm comm) {
+Background* synchronising(const Pmpi& mpi, MPI_Comm comm, void* caller) {
   if (!mine && !on_main_thread()) {
     if (void* place = malloc(sizeof(Background))) {
-      mine = new (place) Background(mpi, comm, settings);
+      Settings own = settings;
+      // read now: a rank that is to have process sets has taken it out of its environment
+      const double rest = number("DLTUNE_REST", 1);
+      if (rest > 0 && Slot(caller, unlocked).replace()) own.rest = rest;
+      mine = new (place) Background(mpi, comm, own);
       pthread_setspecific(at_exit, mine);
     }
   }
-  return mine && mine->synchronises(comm) ? mine : nullptr;
+  if (!mine) return nullptr;
+  if (mine->synchronises(comm)) return mine;
+  mine->has_sets();
+  return nullptr;
 }
 
 template <class Block, class Start>
@@ -98,15 +111,19 @@ EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatyp
   Background* cycle = nullptr;
   if (op == mpi.band && type == mpi.long_long && !inside) {
     ++inside;
-    cycle = synchronising(mpi, comm);
-    const int error = cycle ? cycle->before_synchronisation() : MPI_SUCCESS;
+    cycle = synchronising(mpi, comm, CALLER);
+    const void* const words = send == MPI_IN_PLACE ? receive : send;
+    const int error =
+        cycle ? cycle->before_synchronisation(static_cast<const long long*>(words), count)
+              : MPI_SUCCESS;
     --inside;
     if (error != MPI_SUCCESS) return error;
   }
   const int error = collective(
       [&] { return mpi.Allreduce(send, receive, count, type, op, comm); },
       [&](MPI_Request* r) { return mpi.Iallreduce(send, receive, count, type, op, comm, r); });
-  if (cycle && error == MPI_SUCCESS) cycle->after_synchronisation();
+  if (cycle && error == MPI_SUCCESS)
+    cycle->after_synchronisation(static_cast<const long long*>(receive), count);
   return error;
 }
 

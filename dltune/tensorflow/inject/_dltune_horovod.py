@@ -29,6 +29,9 @@ _SCHEDULING = {"x86_64": (314, 315), "aarch64": (274, 275)}
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 _SHORTEST_SLICE = 100_000
 
+# how long a background thread rests that has nothing to send (horovod/preload)
+_REST = "DLTUNE_REST"
+
 Tell = Callable[[dict[str, Any]], Any]
 
 
@@ -50,6 +53,9 @@ class Rank:
             if hvd.is_initialized():
                 return init(hvd, *arguments, **options)
             overridden = self._set_environment()
+            if _REST in os.environ and _process_sets(*arguments, **options):
+                # members would wait for ranks that rest; it is read when the first cycle runs
+                overridden[_REST] = os.environ.pop(_REST)
             before = _threads()
             with self._on_background_cores():
                 result = init(hvd, *arguments, **options)
@@ -318,6 +324,13 @@ def _bins(
     )
     mine, theirs = f"{dtypes[place]}{shapes[place]}", order["shapes"][place]
     return None, f"gradient {place} is {mine}, in the plan {order['dtypes'][place]}{theirs}"
+
+
+def _process_sets(comm: Any = None, process_sets: Any = None) -> bool:
+    """Whether `hvd.init()` with these arguments makes process sets, or some may come later."""
+    if process_sets or isinstance(comm, (list, tuple)):
+        return True
+    return os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") != "0"
 
 
 def _threads() -> set[int]:

@@ -35,7 +35,8 @@ def preloaded() -> Path:
 
 @pytest.fixture(scope="session")
 def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ended]:
-    """`mpi("program", *arguments, ranks=2, nbcs="3e-5", gs="1")` runs program.c to its end."""
+    """`mpi("program", *arguments, ranks=2, nbcs="3e-5", gs="1", rest="0.05")` runs program.c to its
+    end."""
     folder = tmp_path_factory.mktemp("mpi")
     environment = two_ranks.environment()
     mpicc = shutil.which("mpicc", path=environment["PATH"])
@@ -46,6 +47,7 @@ def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         ranks: int = 2,
         nbcs: str | None = None,
         gs: str | None = None,
+        rest: str | None = None,
     ) -> Ended:
         built = folder / program
         if not built.exists():
@@ -55,7 +57,7 @@ def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         told = folder / f"{len(list(folder.iterdir()))}"
         told.mkdir()
         chosen = library.variables(preloaded, None, environment, told)
-        for name, value in (("DLTUNE_NBCS", nbcs), ("DLTUNE_GS", gs)):
+        for name, value in (("DLTUNE_NBCS", nbcs), ("DLTUNE_GS", gs), ("DLTUNE_REST", rest)):
             if value is not None:
                 chosen[name] = value
         command = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none"]

@@ -40,10 +40,35 @@ def test_training_gives_the_same_losses_and_parameters(
         assert told.sleeps > 0
 
 
-def test_process_sets_and_a_rank_that_joins_early(
-    ranks: Callable[..., Running], preloaded: Path, tmp_path: Path
+@pytest.mark.parametrize("between_tests", [None, 3e-5])
+def test_training_with_cycles_on_demand(
+    ranks: Callable[..., Running], preloaded: Path, tmp_path: Path, between_tests: float | None
 ) -> None:
-    sleeps = Sleeps(between_tests=3e-5, agree_every=1)
+    # gradients are negotiated by name in the first step; a second later rests begin
+    script = (TRAIN, "--steps", 200, "--blocks", 3, "--intra", 1, "--inter", 1)
+    every = ranks("mpi", script, env=library.variables(preloaded, None, {}, tmp_path))
+    assert every.wait() == 0, every.stderr
+    before = counts.read(tmp_path)
+    sleeps = Sleeps(between_tests, None, 0.05)
+    (again := tmp_path / "again").mkdir()
+
+    demand = ranks("mpi", script, env=library.variables(preloaded, sleeps, {}, again))
+
+    assert demand.wait() == 0, demand.stderr
+    for rank in range(2):
+        assert demand.rank(rank).losses == every.rank(rank).losses
+        assert demand.rank(rank).parameters == every.rank(rank).parameters
+    for plain, told in zip(before, counts.read(again), strict=True):
+        assert told.rests > 50
+        assert told.cycles < plain.cycles
+
+
+@pytest.mark.parametrize(
+    "sleeps", [Sleeps(between_tests=3e-5, agree_every=1), Sleeps(3e-5, None, 0.05)]
+)
+def test_process_sets_and_a_rank_that_joins_early(
+    ranks: Callable[..., Running], preloaded: Path, tmp_path: Path, sleeps: Sleeps
+) -> None:
     chosen = library.variables(preloaded, sleeps, {}, tmp_path)
 
     job = ranks(
@@ -54,4 +79,5 @@ def test_process_sets_and_a_rank_that_joins_early(
 
     assert job.wait() == 0, job.stderr
     assert job.stdout.count("joined") == 2
-    assert [told.agreements == told.cycles for told in counts.read(tmp_path)] == [True, True]
+    for told in counts.read(tmp_path):
+        assert told.agreements == (told.cycles if sleeps.agree_every else 0)
