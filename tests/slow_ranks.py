@@ -57,9 +57,11 @@ class Rank:
     release: float = 0.0
     wake: float = 0.0
     started: float = 0.0
+    cycle: float = 0.0
     popped: int = 0
     popped_before: int = 0
     come: bool = False
+    resting: bool = False
     at: float = 0.0
     thread: Iterator[float] = field(default_factory=lambda: iter(()))
 
@@ -133,6 +135,7 @@ class Oracle:
 
     def background(self, rank: Rank, pool: Pool) -> Iterator[float]:
         job = self.job
+        popped = cycle = None
         if rank.step >= 0:
             yield rank.agreed
             rank.level = job.waiting.transferring
@@ -142,7 +145,12 @@ class Oracle:
             start = rank.release
             if rank.wake > rank.release:
                 yield rank.wake
-                start = rank.wake + self.oversleep(rank, pool)
+                yield from self.rest(rank, rank.wake)
+                start = rank.at + self.oversleep(rank, pool)
+            elif self.method.rest and not self.waiting(rank):
+                popped, cycle = rank.phase if rank.step == self.step else 0, rank.release
+                yield from self.rest(rank, rank.release)
+                start = rank.at + self.oversleep(rank, pool)
         elif self.bin_ready(rank):
             start = rank.release
         else:
@@ -150,7 +158,10 @@ class Oracle:
             start = rank.wake + self.oversleep(rank, pool)
         yield start
         rank.started = start
+        rank.cycle = start if cycle is None else cycle
         rank.popped = rank.phase if rank.step == self.step else 0
+        if popped is not None:
+            rank.popped = popped
         if not self.method.synchronized:
             rank.level = job.waiting.transferring
         elif self.method.between_tests is None:
@@ -158,6 +169,20 @@ class Oracle:
         rank.cpu += job.cycle_seconds * (1 - rank.level)
         rank.come = True
         yield NEVER
+
+    def rest(self, rank: Rank, since: float) -> Iterator[float]:
+        if self.method.rest and not self.waiting(rank):
+            rank.resting = True
+            yield since + self.method.rest  # or until end_phase tells of a tensor
+            rank.resting = False
+
+    def waiting(self, rank: Rank) -> bool:
+        if rank.step != self.step:
+            return False
+        there = {t for t in self.unsent if self.phase_of[t] < rank.phase}
+        if self.method.bins is None:
+            return bool(there)
+        return any(set(b) and set(b) <= there for b in self.method.bins)
 
     def oversleep(self, rank: Rank, pool: Pool) -> float:
         late = rank.draw(self.job.wake_busy if pool.busy else self.job.wake)
@@ -265,6 +290,8 @@ class Oracle:
             if rank.left > 0:
                 break
         asleep = not self.method.synchronized and not rank.come and rank.at == NEVER
+        if rank.resting and self.waiting(rank):
+            rank.at = moment
         if asleep and self.bin_ready(rank):
             rank.wake = moment
             rank.at = moment
@@ -304,7 +331,7 @@ class Oracle:
         self.told.empty += not batches
         for rank in self.ranks:
             rank.release = end if batches and not job.offloaded else rank.agreed
-            rank.wake = rank.started + job.cycle_time
+            rank.wake = rank.cycle + job.cycle_time
         if self.method.agree_every:
             self.since += 1
             if self.since == self.method.agree_every:

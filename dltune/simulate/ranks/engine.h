@@ -62,6 +62,7 @@ struct Method {
   std::int32_t bins;            // 0: none
   const std::int32_t* bin;      // per tensor
   std::int32_t synchronized;
+  double rest;                  // 0: none
 };
 
 struct Totals {
@@ -95,6 +96,12 @@ class Simulation {
       ++bin_tensors_[b];
     }
     for (int k = 0; k < job_.phases; ++k) in_phase_[k + 1] += in_phase_[k];
+    submitted_ = in_phase_;
+    if (method_.bins) {
+      std::fill(submitted_.begin(), submitted_.end(), 0);
+      for (int b = 0; b < method_.bins; ++b) ++submitted_[bin_phase_[b] + 1];
+      for (int k = 0; k < job_.phases; ++k) submitted_[k + 1] += submitted_[k];
+    }
     for (int r = 0; r < job_.ranks; ++r)
       ranks_[r].key = mix(seed + static_cast<std::uint64_t>(r + 1) * 0x9e3779b97f4a7c15ull);
   }
@@ -124,15 +131,16 @@ class Simulation {
   std::vector<Slice> slices;
 
  private:
-  // What a background thread waits for: the others, its transfers' end, its timer, its bin's last
-  // tensor, a core; or it has come.
-  enum Stage : std::int32_t { kAgree, kRelease, kTimer, kBin, kStart, kArrived };
+  // What a background thread waits for: the others, its transfers' end, its timer, a tensor to
+  // send, its bin's last tensor, a core; or it has come.
+  enum Stage : std::int32_t { kAgree, kRelease, kTimer, kRest, kBin, kStart, kArrived };
 
   struct Rank {
     double at;         // when the background thread's next event is
     double agreed, release;
     double wake;       // when it is to wake up
-    double started;    // its cycle
+    double cycle;      // when that began
+    double started;    // waiting for the others
     double level = 0;  // of a core that it wants now
     double cpu = 0;
     double left = 0;   // of its phase
@@ -145,6 +153,7 @@ class Simulation {
     std::int32_t stage, phase;
     std::int32_t step = -1;
     std::int32_t popped = 0, popped_before = 0;
+    std::int32_t taken = -1;  // what it has popped already
   };
 
   struct Pool {
@@ -258,6 +267,12 @@ class Simulation {
       r.stage = kTimer;
       r.at = now;
     }
+    if (r.stage == kRest && waiting(r)) r.at = now;
+  }
+
+  // Whether the rank has submitted what was not sent: tensors, or bins that are complete.
+  bool waiting(const Rank& r) const {
+    return r.step == step_ && submitted_[r.phase] > submitted_[phases_sent_];
   }
 
   // The background thread's next event.
@@ -279,11 +294,26 @@ class Simulation {
           note(i, kSleep, now, r.wake);
           r.stage = kTimer;
           r.at = r.wake;
+        } else if (method_.rest > 0 && !waiting(r)) {
+          // its queue was looked into before: what comes now is for the next cycle
+          r.taken = r.step == step_ ? r.phase : 0;
+          r.cycle = now;
+          r.wake = now;
+          r.stage = kRest;
+          r.at = now + method_.rest;
         } else {
           r.stage = kStart;
         }
         break;
-      case kTimer: {
+      case kTimer:
+        r.stage = kRest;
+        if (method_.rest > 0 && !waiting(r)) {
+          r.at = now + method_.rest;
+          break;
+        }
+        [[fallthrough]];
+      case kRest: {
+        note(i, kSleep, r.wake, now);
         const double late = draw(r, pool.busy ? job_.wake_busy : job_.wake);
         note(i, kOversleep, now, now + late);
         ++totals.sleeps;
@@ -295,7 +325,9 @@ class Simulation {
       }
       case kStart:
         r.started = now;
-        r.popped = r.step == step_ ? r.phase : 0;
+        if (r.taken < 0) r.cycle = now;
+        r.popped = r.taken >= 0 ? r.taken : r.step == step_ ? r.phase : 0;
+        r.taken = -1;
         r.level = !method_.synchronized        ? job_.transferring
                   : method_.between_tests > 0 ? 0
                                               : job_.synchronizing;
@@ -322,7 +354,7 @@ class Simulation {
     if (release > agreed) note(i, kTransfer, agreed, release);
     r.agreed = agreed;
     r.release = release;
-    r.wake = r.started + job_.cycle_time;
+    r.wake = r.cycle + job_.cycle_time;
     r.stage = kAgree;
     r.at = agreed;
   }
@@ -487,7 +519,7 @@ class Simulation {
   std::vector<Rank> ranks_;
   std::vector<Pool> pools_;
   std::vector<double> bin_bytes_;
-  std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_;
+  std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_, submitted_;
   int last_phase_ = 0, step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
   std::int32_t common_;
   std::int64_t requests_ = 0;

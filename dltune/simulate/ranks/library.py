@@ -71,6 +71,7 @@ class Method(ctypes.Structure):
         ("bins", c_int32),
         ("bin", _ints),
         ("synchronized", c_int32),
+        ("rest", c_double),
     )
 
 

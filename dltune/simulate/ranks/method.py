@@ -17,6 +17,8 @@ class Method:
     `bins`: tensors that travel together once the last is there; in this order where `synchronized`
     is false. `synchronized`: false is TOPO as the thesis has it, one wake-up for each bin and no
     synchronization of caches; bins with it are those of stock Horovod's groups.
+    `rest`: seconds at most that a background thread whose rank has nothing to send goes on sleeping
+    when its cycle is over; a tensor ends that. No method of the thesis.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Method:
     input_cores: float = 0.0
     bins: tuple[tuple[int, ...], ...] | None = None
     synchronized: bool = True
+    rest: float | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for what cannot be."""
@@ -35,6 +38,8 @@ class Method:
             raise ValueError("a sleep between tests takes time")
         if self.reserved < 0 or self.input_cores < 0:
             raise ValueError("reserved cores are not negative")
+        if self.rest is not None and self.rest <= 0:
+            raise ValueError("a rest takes time")
         if not self.synchronized and self.bins is None:
             raise ValueError("without synchronization there are bins")
 

@@ -132,6 +132,7 @@ def _method(job: Job, method: Method, kept: list[object]) -> library.Method:
         bins=len(method.bins or ()),
         bin=_ints(bin_of, kept),
         synchronized=method.synchronized,
+        rest=method.rest or 0.0,
     )
 
 

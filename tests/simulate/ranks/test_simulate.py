@@ -61,6 +61,11 @@ def methods(of: Job) -> tuple[Method, ...]:
         topo(bins),
         topo(bins, synchronized=True),
         scp_topo(own, bins, own),
+        *(
+            dataclasses.replace(method, rest=rest)
+            for method in (ORIGINAL, nbcs(50e-6), scp(own), topo(bins, synchronized=True))
+            for rest in (0.002, 0.05)
+        ),
     )
 
 
@@ -226,6 +231,17 @@ def test_a_rank_that_oversleeps_keeps_all_others_spinning() -> None:
     assert global_sleep.background < 0.1
     calm = dataclasses.replace(one, wake=constant(0.0), wake_busy=constant(0.0))
     assert simulate(calm, ORIGINAL, steps=200, seed=3).background < 0.1
+
+
+def test_a_thread_that_rests_wakes_for_tensors_and_is_not_late() -> None:
+    calm = job()
+    for method in (ORIGINAL, topo(fused(calm), synchronized=True)):
+        plain = simulate(calm, method, steps=20, seed=1)
+        rested = simulate(calm, dataclasses.replace(method, rest=0.05), steps=20, seed=1)
+        assert rested.cycles < 0.6 * plain.cycles
+        assert rested.batches == plain.batches
+        # a tensor that ends the rest of a long cycle travels one synchronisation later
+        assert rested.seconds <= plain.seconds + rested.batches / 20 * 50e-6
 
 
 def test_spinning_slows_computing_and_own_cores_or_tests_end_that() -> None:
