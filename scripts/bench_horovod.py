@@ -59,6 +59,7 @@ ENVIRONMENT = {
     "HOROVOD_GLOO_TIMEOUT_SECONDS": "3600",
     "HOROVOD_STALL_CHECK_DISABLE": "1",
 }
+OTHER = "while True: pass"
 ONE_THREAD = ["--intra", "1", "--inter", "1"]
 
 
@@ -119,6 +120,11 @@ def settings(controller: Controller) -> list[Setting]:
             Setting(
                 "SCP-NBCS-yield-TOPO-knobs", sections=(*scp, "sleeps", "yield", "orders", "knobs")
             ),
+            Setting("SCP-rest-TOPO", sections=(*scp, "rest", "orders")),
+            Setting("SCP-rest-yield-TOPO", sections=(*scp, "rest", "yield", "orders")),
+            Setting("SCP-rest-NBCS-TOPO", sections=(*scp, "rest", "sleeps", "orders")),
+            Setting("NBCS-rest, bound to a core", sections=("threads", "sleeps", "rest")),
+            Setting("rest-yield, bound to a core", sections=("threads", "yield", "rest")),
             Setting("SCP-NBCS", sections=(*scp, "sleeps")),
             Setting("SCP-NBCS-TOPO", sections=(*scp, "sleeps", "orders")),
             Setting("SCP-NBCS-TOPO, nice", sections=(*scp, "sleeps", "orders"), nice=19),
@@ -141,7 +147,11 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
             cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
             threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
             orders=(order(blocks, bins),) if "orders" in sections else None,
-            sleeps=Sleeps(30e-6, None) if "sleeps" in sections else None,
+            sleeps=Sleeps(
+                30e-6 if "sleeps" in sections else None, None, 50e-3 if "rest" in sections else None
+            )
+            if {"sleeps", "rest"} & set(sections)
+            else None,
             knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
             yield_when_idle="yield" in sections,
             predictions=(),
@@ -295,6 +305,10 @@ def measure(
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         jobs = []
+        for _ in range(options.beside):
+            other = subprocess.Popen([sys.executable, "-c", OTHER])
+            stack.callback(other.wait)
+            stack.callback(other.kill)
         for number, setting in enumerate(chosen):
             path = folder / f"plan{number}.json"
             made = plan(options.controller, setting.sections, options.blocks, options.bins)
@@ -369,6 +383,7 @@ def main() -> None:
         action="store_true",
         help="the script asks for intra 4, inter 4 and has two busy input threads",
     )
+    parser.add_argument("--beside", type=int, default=0, help="so many other programs that compute")
     parser.add_argument("--settings", help="names of these only, the first is compared with")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()

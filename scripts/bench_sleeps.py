@@ -1,7 +1,7 @@
-"""Horovod's background thread over MPI: plain against NBCS, GS, both, and Open MPI's own yielding.
+"""Horovod's background thread over MPI: plain against NBCS, GS, rests, and Open MPI's own yielding.
 
-    python scripts/bench_sleeps.py plain nbcs=30e-6 gs=1 nbcs=30e-6,gs=1 yield [--bind core] \\
-        [--rounds 10] [--turn 2] -- python scripts/train_horovod.py --batch 16
+    python scripts/bench_sleeps.py plain nbcs=30e-6 gs=1 nbcs=30e-6,rest=50e-3 yield \\
+        [--bind core] [--rounds 10] [--turn 2] -- python scripts/train_horovod.py --batch 16
 
 Starts a job of two ranks for each setting and lets them take turns: one runs, the ranks of the
 others are stopped. The job must take train_horovod.py's --record. Prints for each setting the time
@@ -43,15 +43,16 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Of "plain", "yield", "nbcs=SECONDS" and "gs=CYCLES", joined by commas."""
+        """Of "plain", "yield", "nbcs=SECONDS", "gs=CYCLES" and "rest=SECONDS", joined by commas."""
         given = dict(part.partition("=")[::2] for part in text.split(","))
-        if unknown := given.keys() - {"plain", "yield", "nbcs", "gs"}:
+        if unknown := given.keys() - {"plain", "yield", "nbcs", "gs", "rest"}:
             raise argparse.ArgumentTypeError(f"unknown setting {', '.join(sorted(unknown))}")
         return cls(
             text,
             Sleeps(
                 float(given["nbcs"]) if "nbcs" in given else None,
                 int(given["gs"]) if "gs" in given else None,
+                float(given["rest"]) if "rest" in given else None,
             ),
             "yield" in given,
         )

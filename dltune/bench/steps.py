@@ -44,9 +44,7 @@ class StepFinder:
     ) -> None:
         self._records = records
         self._known = known
-        self._discovery = Discovery(
-            records, xla=True, seconds=LONG_SECONDS, least=LONG_LEAST
-        )
+        self._discovery = Discovery(records, xla=True, seconds=LONG_SECONDS, least=LONG_LEAST)
         self._names: dict[tuple[int, int], frozenset[str]] = {}
 
     def find(self) -> StepGraphs | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dltune.horovod.plan.calls import Call
 
 # as in dltune.horovod.plan, which is imported only when it is called
-METHODS = ("scp", "topo", "nbcs", "gs", "yield", "knobs")
+METHODS = ("scp", "topo", "nbcs", "gs", "yield", "rest", "knobs")
 FORMATS = ("horovodrun-yaml", "rankfile", "env")
 
 

@@ -58,8 +58,9 @@ def methods(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     report = synthetic_ranks.report(MACHINE)
     done = dltune(profiled(tmp_path), reported(tmp_path, report))
-    assert methods(done)[:8] == [
-        *("original", "scp", "topo", "nbcs", "gs", "nbcs-gs", "yield", "knobs")
+    assert methods(done)[:11] == [
+        *("original", "scp", "topo", "nbcs", "gs", "nbcs-gs", "yield", "rest", "nbcs-rest"),
+        *("yield-rest", "knobs"),
     ]
     assert done.stdout.splitlines()[0] == "predicted step of the job"
     assert sum(line.endswith("planned") for line in done.stdout.splitlines()) == 1
@@ -255,7 +256,7 @@ def test_gloo_has_nothing_to_sleep_through(tmp_path: Path) -> None:
     ranks = [synthetic_ranks.rank(k, controller="gloo") for k in range(2)]
     report = reported(tmp_path, synthetic_ranks.report(MACHINE, ranks))
     profile = profiled(tmp_path)
-    for method in ("nbcs", "gs", "yield"):
+    for method in ("nbcs", "gs", "yield", "rest"):
         refused(dltune(profile, report, "--methods", f"scp,{method}"), "already block in poll()")
     done = dltune(profile, report)
     assert done.returncode == 0

@@ -248,6 +248,37 @@ def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Don
         assert not any("not enforced" in line for line in said), said
 
 
+SETS = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+hvd.init(process_sets=[hvd.ProcessSet([1])])
+for _ in range(20):
+    hvd.allreduce(tf.ones([8]), name="t")
+"""
+
+
+def test_ranks_of_a_script_with_process_sets_do_not_rest(tmp_path: Path, machine: Machine) -> None:
+    require("mpi")
+    sleeps = Sleeps(30e-6, None, 50e-3)
+    path = written(tmp_path / "plan.json", machine, "mpi", sleeps=sleeps)
+    script = tmp_path / "sets.py"
+    script.write_text(SETS)
+    command = ["mpirun", "-np", "2", "--oversubscribe", PYTHON, script]
+    ended = subprocess.run(
+        [*dltune("run", "--plan", path), "--", *command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for rank in (0, 1):
+        assert f"rank {rank}: NBCS: sleeps of 30 us between tests; " in ended.stderr
+        why = "the script has process sets, whose members would wait for it"
+        said = f"rank {rank}: not enforced: rests of up to 50 ms while there is nothing to send: "
+        assert said + why in ended.stderr
+
+
 def test_every_rank_transfers_the_bins_in_the_order_of_the_plan(
     tmp_path: Path, machine: Machine
 ) -> None:

@@ -10,7 +10,12 @@ from typing import Any
 import msgspec
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan_allreduce import AllreducePlan, MethodPrediction, RankThreads
+from dltune.documents.plan_allreduce import (
+    AllreducePlan,
+    MethodPrediction,
+    RankThreads,
+    Sleeps,
+)
 from dltune.errors import UsageError
 from dltune.horovod.plan import waiting
 from dltune.horovod.plan.bins import Cost
@@ -190,7 +195,7 @@ class Planner:
                 way.names,
                 setting=way.setting,
                 method=way.method,
-                parts={"yield_when_idle": True} if way.sleeps is None else {"sleeps": way.sleeps},
+                parts={"yield_when_idle": "yield" in way.names, "sleeps": way.sleeps},
                 reasons=(_waits(way, state),),
             )
             for way in found
@@ -290,19 +295,19 @@ def _left(name: str, state: State, way: State) -> str:
 
 
 def _waits(way: waiting.Way, state: State) -> str:
-    sleeps = way.sleeps
-    if sleeps is None:
-        what = "yield: Open MPI gives the core away at each look (mpi_yield_when_idle)"
-    else:
-        parts = []
-        if sleeps.between_tests is not None:
-            parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests")
-        if sleeps.agree_every is not None:
-            every = "cycle" if sleeps.agree_every == 1 else f"{sleeps.agree_every} cycles"
-            parts.append(f"agrees with all ranks on the least sleep every {every}")
-        what = f"{'-'.join(way.names)}: the background thread {' and '.join(parts)}"
+    sleeps = way.sleeps or Sleeps(None, None)
+    parts = []
+    if sleeps.between_tests is not None:
+        parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests")
+    if sleeps.agree_every is not None:
+        every = "cycle" if sleeps.agree_every == 1 else f"{sleeps.agree_every} cycles"
+        parts.append(f"agrees with all ranks on the least sleep every {every}")
+    if "yield" in way.names:
+        parts.append("gives its core away at each look (Open MPI's mpi_yield_when_idle)")
+    if sleeps.rest is not None:
+        parts.append(f"rests up to {sleeps.rest * 1e3:g} ms while there is nothing to send")
     return (
-        f"{what}: {way.outcome.background:.1%} of a core instead of "
-        f"{state.outcome.background:.1%}, a step of {way.outcome.seconds * 1e3:.1f} ms instead of "
-        f"{state.outcome.seconds * 1e3:.1f} ms"
+        f"{'-'.join(way.names)}: the background thread {' and '.join(parts)}: "
+        f"{way.outcome.background:.1%} of a core instead of {state.outcome.background:.1%}, a step "
+        f"of {way.outcome.seconds * 1e3:.1f} ms instead of {state.outcome.seconds * 1e3:.1f} ms"
     )

@@ -9,7 +9,7 @@ from dltune.documents.plan_allreduce import Sleeps
 from dltune.horovod.plan.calls import calls
 from dltune.horovod.plan.model import Model, Setting
 from dltune.horovod.plan.observed import YIELDING, unobserved
-from dltune.horovod.plan.waiting import NAMES, ways
+from dltune.horovod.plan.waiting import NAMES, REST, ways
 from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 
@@ -30,10 +30,16 @@ def test_among_equals_the_sleep_that_was_best_when_tried() -> None:
         ("gs",): Sleeps(None, 1),
         ("nbcs", "gs"): Sleeps(30e-6, 1),
         ("yield",): None,
+        ("rest",): Sleeps(None, None, REST),
+        ("nbcs", "rest"): Sleeps(30e-6, None, REST),
+        ("yield", "rest"): Sleeps(None, None, REST),
     }
     (yielding,) = (way for way in found if way.names == ("yield",))
     assert yielding.setting.waiting == YIELDING
     assert yielding.method == ORIGINAL
+    (both,) = (way for way in found if way.names == ("yield", "rest"))
+    assert both.setting.waiting == YIELDING
+    assert both.method.rest == REST
 
 
 def test_the_shortest_step_decides() -> None:
