@@ -177,6 +177,8 @@ def _sleep_faults(section: AllreducePlan) -> Iterator[str]:
         yield f"{here}.between_tests: {sleeps.between_tests} is not within 0 to 1 s"
     if sleeps.agree_every is not None and sleeps.agree_every < 1:
         yield f"{here}.agree_every: {sleeps.agree_every} is below 1"
+    if sleeps.rest is not None and sleeps.agree_every is not None:
+        yield f"{here}: ranks that agree on the least sleep (agree_every) do not rest (rest)"
     if sleeps.rest is not None and not (_is_time(sleeps.rest) and 0 < sleeps.rest <= 1):
         yield f"{here}.rest: {sleeps.rest} is not within 0 to 1 s"
 

@@ -82,12 +82,12 @@ class Ranks:
     def environment(self, command: Sequence[str], folder: Path) -> dict[str, str]:
         """What the launcher and its ranks need from their start; they may write to `folder`.
 
-        Raises DltuneError when the library for NBCS and GS cannot be built.
+        Raises DltuneError when the library for NBCS, GS and rests cannot be built.
         """
         if self.section.sleeps is None:
             return {}
         built = library.build(
-            _mpirun(command), lambda: self._say("building the library for NBCS and GS, once")
+            _mpirun(command), lambda: self._say("building the library for NBCS, GS and rests, once")
         )
         self._counts = folder
         return library.variables(built, self.section.sleeps, os.environ, folder)

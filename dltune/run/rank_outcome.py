@@ -27,7 +27,7 @@ class RankOutcome(msgspec.Struct, frozen=True):
 @dataclass
 class Heard:
     """What one rank has told. `moved`: threads of tf.data that were put onto their cores;
-    `unmoved`: why none could be. `counts`: what NBCS and GS did."""
+    `unmoved`: why none could be. `counts`: what NBCS, GS and rests did."""
 
     init: messages.Horovod
     reductions: list[messages.Reduction] = field(default_factory=list)
@@ -99,6 +99,12 @@ def settings(section: AllreducePlan) -> dict[str, str]:
 
 
 _Told = Iterator[tuple[bool, str]]
+
+
+_NO_REST = (
+    "it never did, as where a timeline is written, names of tensors change, or training ends "
+    "within seconds"
+)
 
 
 def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
@@ -193,11 +199,11 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
     if sleeps.rest is not None:
         told = _rest(sleeps.rest)
         if REST in heard.init.overridden:
-            yield False, f"{told}: the script has process sets, whose members would wait for it"
+            yield False, f"{told}: there may be process sets, whose members would wait for it"
         elif counts and counts.rests:
             yield True, f"{told}; {counts.rests} times, {counts.cycles} cycles in all"
         else:
-            yield False, f"{told}: {none if counts is None else 'it never did'}"
+            yield False, f"{told}: {none if counts is None else _NO_REST}"
 
 
 def _nbcs(between_tests: float) -> str:

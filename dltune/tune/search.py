@@ -197,18 +197,14 @@ class Search:
         )
 
     def _affordable(self, batch: list[Candidate]) -> list[Candidate]:
-        """Those for which there is time beside the final rounds; while no gain was found, one at
-        least that leaves time for a few of them."""
+        """Those for which there is time beside the final rounds; while no gain was found, beside a
+        few of them."""
         new = [c for c in batch if not self._past.get((c, self.incumbent))]
         known = [c for c in batch if c not in new]
-        most = len(new)
-        for rounds in (FINAL, LEAST_FINAL) if self.incumbent == AS_GIVEN else (FINAL,):
-            time = self.arena.left() - self._reserve(rounds)
-            fit = next((n for n in range(most, 0, -1) if self._expected(new[:n]) <= time), 0)
-            if fit or known:
-                return [c for c in batch if c in known or c in new[:fit]]
-            most = 1
-        return []
+        rounds = LEAST_FINAL if self.incumbent == AS_GIVEN else FINAL
+        time = self.arena.left() - self._reserve(rounds)
+        fit = next((n for n in range(len(new), 0, -1) if self._expected(new[:n]) <= time), 0)
+        return [c for c in batch if c in known or c in new[:fit]]
 
     def _wanted(self) -> list[Candidate]:
         found = list(wanted(self.incumbent, self.options, self.trials))

@@ -241,6 +241,7 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     refused(dltune(profile, "--ranks", "2", "--controller", "mpi", "--methods", "scp"), "scp: ")
     refused(dltune(profile, report, "--methods", "topology"), "'topology' is none of")
     refused(dltune(profile, report, "--methods", "nbcs,yield"), "another way to wait")
+    refused(dltune(profile, report, "--methods", "gs,rest"), "gs and rest contradict each other")
     refused(dltune(profile, report, "-o", profile), "what the plan is made from")
     refused(dltune(profile, report, "-o", "a", "--into", "b"), "both name where")
     refused(dltune(profile, report, "--methods", "topo", "--emit", "rankfile"), "leaves cores")

@@ -269,6 +269,12 @@ def applicable(
             "to give away",
             remedy="leave one of them out of --methods",
         )
+    if {"gs", "rest"} <= asked:
+        raise UsageError(
+            "gs and rest contradict each other: one makes all ranks take the least sleep, the "
+            "other lets each sleep until it has something to send",
+            remedy="leave one of them out of --methods",
+        )
     chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
     return chosen, () if methods else tuple(dict.fromkeys(cannot.values()))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from dltune.documents.horovod import Horovod
 from dltune.documents.machine import Machine
-from dltune.documents.plan_allreduce import AllreducePlan, Controller, Knobs, RankCores
+from dltune.documents.plan_allreduce import AllreducePlan, Controller, Knobs, RankCores, Sleeps
 from dltune.errors import UsageError
 from dltune.horovod.plan.observed import knobs, yields
 
@@ -76,14 +76,19 @@ def settled(
     """The section with the fastest measured setting in place of what was predicted for it.
 
     `methods`: those that the plan may decide. Sleeps that were predicted to help give way to what
-    was measured, and so do cores where ranks were measured both bound and not.
+    was measured (rests stay beside yielding), and so do cores where ranks were measured both
+    bound and not.
     """
     best = found[0]
     parts: dict[str, Any] = {"reasons": (*section.reasons, _told(found, section.controller))}
     if "knobs" in methods:
         parts["knobs"] = best.knobs
     if "yield" in methods:
-        parts |= {"yield_when_idle": best.yields, "sleeps": None}
+        rest = best.yields and section.sleeps and section.sleeps.rest
+        parts |= {
+            "yield_when_idle": best.yields,
+            "sleeps": Sleeps(None, None, rest) if rest else None,
+        }
     if "scp" in methods and len({one.bound is None for one in found}) == 2:
         parts["cores"] = best.bound and tuple(_cores(cpus, machine) for cpus in best.bound)
     return msgspec.structs.replace(section, **parts)

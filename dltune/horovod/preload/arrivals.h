@@ -38,12 +38,15 @@ class Arrivals {
     __atomic_sub_fetch(&resting_, 1, __ATOMIC_SEQ_CST);
   }
 
+  // In a forked child, where nobody rests.
+  static void forget() { resting_ = 0; }
+
  private:
   inline static unsigned count_ = 0, resting_ = 0;
 };
 
 // Lets the object that holds `within` call `replacement` where it calls pthread_mutex_unlock.
-// False when it has no slot for that.
+// False when it has no slot for that, or one that cannot be replaced.
 class Slot {
  public:
   Slot(const void* within, int (*replacement)(pthread_mutex_t*))
@@ -55,7 +58,7 @@ class Slot {
           return static_cast<Slot*>(self)->visit(*object) ? 1 : 0;
         },
         this);
-    return replaced_;
+    return replaced_ && !failed_;
   }
 
  private:
@@ -114,10 +117,15 @@ class Slot {
   // What was made read-only when the object had been loaded is made so again.
   void put(ElfW(Addr) base, ElfW(Addr) slot, const ElfW(Phdr)* sealed) {
     const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
-    void* const start = reinterpret_cast<void*>(slot & ~(page - 1));
-    const bool closed = sealed && slot >= base + sealed->p_vaddr &&
-                        slot < base + sealed->p_vaddr + sealed->p_memsz;
-    if (closed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) return;
+    const auto down = [page](ElfW(Addr) a) { return a & ~(page - 1); };
+    void* const start = reinterpret_cast<void*>(down(slot));
+    // whole pages only, as the loader has it
+    const bool closed = sealed && slot >= down(base + sealed->p_vaddr) &&
+                        slot < down(base + sealed->p_vaddr + sealed->p_memsz);
+    if (closed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
+      failed_ = true;
+      return;
+    }
     __atomic_store_n(reinterpret_cast<void**>(slot), reinterpret_cast<void*>(replacement_),
                      __ATOMIC_RELEASE);
     if (closed) mprotect(start, page, PROT_READ);
@@ -126,7 +134,7 @@ class Slot {
 
   const ElfW(Addr) within_;
   int (*const replacement_)(pthread_mutex_t*);
-  bool replaced_ = false;
+  bool replaced_ = false, failed_ = false;
 };
 
 }  // namespace dltune

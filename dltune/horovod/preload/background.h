@@ -30,6 +30,9 @@ constexpr double kPatience = 5;
 
 // So long after a negotiation by name cycles are as Horovod's own. Our choice.
 constexpr double kNamed = 1;
+// A sleep of less is none of a cycle: where the data of a tensor may come later than the tensor,
+// Horovod looks for it every 100 ns.
+constexpr double kShort = 1e-6;
 
 struct Settings {
   double pause = 0;  // NBCS: least seconds between two tests; 0: off
@@ -48,13 +51,14 @@ class Background {
     mpi_.Comm_size(comm, &size_);
     if (!same_everywhere()) {
       if (rank_ == 0)
-        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS is not the same number on all ranks: both are off\n",
+        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS is not the same number on all ranks, or one of them "
+              "or DLTUNE_REST is no number: all are off\n",
               stderr);
-      settings_.pause = settings_.every = 0;
+      settings_.pause = settings_.every = settings_.rest = 0;
     }
     if (settings_.every && mpi_.Comm_dup(comm, &own_) != MPI_SUCCESS) settings_.every = 0;
     if (settings_.pause > 0 || settings_.every || settings_.rest > 0) sleep_precisely();
-    start_ = now();
+    start_ = named_ = now();
     cpu_ = now(CLOCK_THREAD_CPUTIME_ID);
     waited_ = run_queue_wait();
   }
@@ -82,9 +86,9 @@ class Background {
   // `words`: what this rank has to say of its queue, until the ranks' answer takes its place.
   int before_synchronisation(const long long* words, int count) {
     if (settings_.rest > 0) {
-      keep(words, count);
       if (!slept_) rest_late(words, count);
       slept_ = false;
+      keep(words, count);
     }
     return due_ ? agree(0) : MPI_SUCCESS;
   }
@@ -117,6 +121,8 @@ class Background {
     for (double t = now(); t < end; t = now()) doze(end - t);
     return true;
   }
+
+  void release() { free(sent_); }
 
   // Nobody is left waiting for this rank's part in the last agreement.
   void settle() {
@@ -159,12 +165,14 @@ class Background {
   }
 
   // As long as Horovod asked for; then on, while this rank has nothing to send. Without a tensor
-  // of this rank the others can send none either.
+  // of this rank the others can send none either, unless it has joined.
   bool rest(double wish) {
+    if (wish < kShort) return false;
     for (double end = now() + wish, t = now(); t < end; t = now()) doze(end - t);
     if (idle_) rest_from(seen_);
     seen_ = Arrivals::count();
     slept_ = true;
+    idle_ = false;
     return true;
   }
 
@@ -204,12 +212,17 @@ class Background {
   // In the words a bit is set for each tensor of this rank that the cache knows, and for each of
   // three states that do not hold: shutting down, a tensor that the cache does not know, one that
   // it knows otherwise (Horovod's CacheCoordinator). The ranks' answer is what they have in common:
-  // where it is less than what was sent, a tensor waits for others.
+  // where it is less than what was sent, a tensor waits for others. Of a rank that has joined all
+  // bits are set though nothing has arrived in it.
   bool nothing_left(const long long* words, int count) {
     if (!count || count > room_) return false;
     // such tensors are negotiated by name, and may wait without a bit that tells of it
     if ((words[0] & kStates) != kStates) named_ = now();
-    return memcmp(words, sent_, count * sizeof *words) == 0;
+    if (memcmp(words, sent_, count * sizeof *words) != 0) return false;
+    if (empty(words, count)) return true;
+    const bool own = Arrivals::count() != served_;
+    served_ = seen_;
+    return own;
   }
 
   // False on an error, which the next collective of this communicator will meet as well.
@@ -252,6 +265,7 @@ class Background {
   bool slept_ = false;      // the cycle that runs began with a sleep
   unsigned seen_ = 0;       // arrivals that the cycle that runs has taken out
   unsigned settled_ = 0;    // those before the last synchronisation was over
+  unsigned served_ = 0;     // those before the last one after which nothing was left
   double named_ = 0;        // when a tensor was last negotiated by name
   long long* sent_ = nullptr;
   int room_ = 0;            // words in `sent_`

@@ -18,11 +18,12 @@ from dltune.native.build import library as built
 SOURCE = Path(__file__).with_name("preload.cc")
 # no C++ runtime: it would be loaded into the launcher and every shell of the job
 FLAGS = ("-fno-exceptions", "-fno-rtti", "-pthread", "-Wl,--as-needed", "-ldl")
-# tells how long a background thread rests; a rank takes it out of its environment when it must not
+# how long a background thread rests; the bootstrap takes it out of a rank's environment, and the
+# rests out of the library, where they might harm
 REST = "DLTUNE_REST"
 SCOPE = (
-    "NBCS and GS are for Horovod over MPI, which spins while it waits; gloo blocks and needs "
-    "neither"
+    "NBCS, GS and rests are for Horovod over MPI, which spins while it waits; gloo blocks and has "
+    "no use for them"
 )
 
 
@@ -38,7 +39,7 @@ def build(launcher: Path | None = None, on_build: Callable[[], None] | None = No
     try:
         return built("sleeps", [SOURCE], (*flags, *FLAGS), _header_digest(flags), on_build)
     except BuildError as error:
-        raise DltuneError(f"the library for NBCS and GS: {error}") from None
+        raise DltuneError(f"the library for NBCS, GS and rests: {error}") from None
 
 
 def variables(
@@ -70,15 +71,15 @@ def _mpicc(launcher: Path | None) -> list[str]:
             if found := shutil.which("mpicc", path=str(beside)):
                 return [found]
         raise DltuneError(
-            f"{launcher} has no mpicc beside it, and the library for NBCS and GS is built "
+            f"{launcher} has no mpicc beside it, and the library for NBCS, GS and rests is built "
             "against the MPI of the job",
             remedy=f"Install that MPI's development files, or set MPICC. {SCOPE}.",
         )
     if found := shutil.which("mpicc"):
         return [found]
     raise DltuneError(
-        "there is no mpicc on PATH, and the library for NBCS and GS is built against the MPI of "
-        "the job",
+        "there is no mpicc on PATH, and the library for NBCS, GS and rests is built against the "
+        "MPI of the job",
         remedy=f"Install MPI's development files, or set MPICC. {SCOPE}.",
     )
 

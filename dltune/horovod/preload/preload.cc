@@ -5,7 +5,7 @@
 // MPI_Allreduce of MPI_LONG_LONG with MPI_BAND. That one call is the same on all ranks, so that they
 // all change to non-blocking collectives, which do not match blocking ones, at the same moment; who
 // initialised MPI, and from which thread, does not matter. What a thread does is kept by that
-// thread alone: nothing is shared, and nothing needs a lock.
+// thread alone; what all share is a count of tensors that arrived.
 #include <new>
 
 #include "background.h"
@@ -37,6 +37,7 @@ void forget(bool settle) {
   pthread_setspecific(at_exit, nullptr);
   if (settle) ending->settle();
   ending->write();
+  ending->release();
   // MPI may still write the result of an agreement that another rank left alone
   if (!ending->agreeing()) free(ending);
 }
@@ -46,7 +47,9 @@ __attribute__((constructor)) void begin() {
   const double every = number("DLTUNE_GS", 1e9);
   settings.pause = pause > 0 ? pause : 0;
   settings.every = every > 0 ? static_cast<int>(every) : 0;
-  settings.invalid = pause < 0 || every < 0;
+  const double rest = number("DLTUNE_REST", 1);
+  settings.rest = rest > 0 ? rest : 0;
+  settings.invalid = pause < 0 || every < 0 || rest < 0;
   settings.folder = getenv("DLTUNE_SLEEPS");
   if (settings.folder) settings.folder = strdup(settings.folder);
   // a thread that ends without freeing its communicators still tells what it did
@@ -54,7 +57,10 @@ __attribute__((constructor)) void begin() {
     if (mine) forget(false);
   });
   // a forked child has no part in the parent's MPI
-  pthread_atfork(nullptr, nullptr, [] { mine = nullptr; });
+  pthread_atfork(nullptr, nullptr, [] {
+    mine = nullptr;
+    Arrivals::forget();
+  });
 }
 
 int unlocked(pthread_mutex_t* mutex) {
@@ -70,9 +76,8 @@ Background* synchronising(const Pmpi& mpi, MPI_Comm comm, void* caller) {
   if (!mine && !on_main_thread()) {
     if (void* place = malloc(sizeof(Background))) {
       Settings own = settings;
-      // read now: a rank that is to have process sets has taken it out of its environment
-      const double rest = number("DLTUNE_REST", 1);
-      if (rest > 0 && Slot(caller, unlocked).replace()) own.rest = rest;
+      // who agrees on sleeps has no use for longer ones
+      if (own.every || (own.rest > 0 && !Slot(caller, unlocked).replace())) own.rest = 0;
       mine = new (place) Background(mpi, comm, own);
       pthread_setspecific(at_exit, mine);
     }
@@ -104,6 +109,10 @@ int collective(Block block, Start start) {
 }  // namespace dltune
 
 using namespace dltune;
+
+// The bootstrap's, before hvd.init(): the job may have process sets, whose members would wait for
+// ranks that rest.
+EXPORT void dltune_no_rests() { settings.rest = 0; }
 
 EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
                          MPI_Comm comm) {

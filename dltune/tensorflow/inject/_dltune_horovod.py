@@ -54,7 +54,8 @@ class Rank:
                 return init(hvd, *arguments, **options)
             overridden = self._set_environment()
             if _REST in os.environ and _process_sets(*arguments, **options):
-                # members would wait for ranks that rest; it is read when the first cycle runs
+                # members would wait for ranks that rest
+                ctypes.CDLL(None).dltune_no_rests()
                 overridden[_REST] = os.environ.pop(_REST)
             before = _threads()
             with self._on_background_cores():

@@ -2,7 +2,8 @@
 // a sleep only where the last cycle was short, then the cache synchronisation, then transfers. The
 // main thread submits one tensor after the other and waits for each, as training does.
 // Arguments: tensors (up to 50), time between them (us), and what else there is: "sets" for a second
-// synchronisation in each cycle, "names" for tensors that the cache does not know.
+// synchronisation in each cycle, "names" for tensors that the cache does not know, "joins" for a last
+// rank that submits half of them and takes part in the others' with all bits set.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { CYCLE_US = 1000, STATES = 3 };
 static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static long long queued, finished;
-static int begun, stops, names, sets, rank, size;
+static int begun, stops, names, sets, joins, joined, rank, size;
 
 static double now(void) {
   struct timespec t;
@@ -50,10 +51,10 @@ static void* background(void* unused) {
     pthread_mutex_lock(&queue);
     const long long new = queued;
     queued = 0;
-    const int stop = stops;
+    const int stop = stops, all_bits = joined;
     pthread_mutex_unlock(&queue);
     pending |= new;
-    word = (pending << STATES) | 7;
+    word = all_bits ? -1 : (pending << STATES) | 7;
     if (stop) word &= ~1LL;
     if (new && names) word &= ~2LL;
     MPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_LONG_LONG_INT, MPI_BAND, all);
@@ -84,12 +85,14 @@ int main(int argc, char** argv) {
   for (int i = 3; i < argc; ++i) {
     names |= strcmp(argv[i], "names") == 0;
     sets |= strcmp(argv[i], "sets") == 0;
+    joins |= strcmp(argv[i], "joins") == 0;
   }
   pthread_t thread;
   pthread_create(&thread, NULL, background, NULL);
   pthread_mutex_lock(&queue);
   while (!begun) pthread_cond_wait(&changed, &queue);
-  for (int i = 0; i < tensors; ++i) {
+  const int last = joins && rank == size - 1 ? tensors / 2 : tensors;
+  for (int i = 0; i < last; ++i) {
     pthread_mutex_unlock(&queue);
     // every other tensor comes later on every other rank
     usleep(between * (1 + (rank + i) % 2));
@@ -99,6 +102,11 @@ int main(int argc, char** argv) {
     pthread_mutex_lock(&queue);
     while (!(finished & 1LL << i)) pthread_cond_wait(&changed, &queue);
   }
+  joined = last < tensors;
+  pthread_mutex_unlock(&queue);
+  pthread_mutex_lock(&queue);
+  while (finished != (1LL << tensors) - 1) pthread_cond_wait(&changed, &queue);
+  joined = 0;
   stops = 1;
   pthread_mutex_unlock(&queue);
   pthread_join(thread, NULL);

@@ -78,7 +78,7 @@ def test_no_mpicc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         library.build(tmp_path / "mpirun")
 
     assert caught.value.remedy is not None
-    assert "gloo blocks and needs neither" in caught.value.remedy
+    assert "gloo blocks and has no use for them" in caught.value.remedy
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DltuneError, match="no mpicc on PATH"):
         library.build()
@@ -103,7 +103,7 @@ def test_another_mpi_is_another_library(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mpi.h").write_text("#error not a whole MPI\n")
 
     with pytest.raises(
-        DltuneError, match=r"NBCS and GS: .* ended with 1 while building sleeps"
+        DltuneError, match=r"NBCS, GS and rests: .* ended with 1 while building sleeps"
     ) as one:
         library.build(tmp_path / "mpirun")
     (tmp_path / "mpi.h").write_text("#error not a whole MPI, version 2\n")

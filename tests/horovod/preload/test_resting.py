@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-TENSORS, BETWEEN = 20, 20_000  # microseconds
+# microseconds; of the first second nothing is rested
+TENSORS, BETWEEN = 50, 50_000
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -21,7 +22,7 @@ def test_tensors_end_rests(mpi: Callable[..., Any], ranks: int, nbcs: str | None
     assert rested.code == 0, rested.stderr
     for before, after in zip(plain.counts, rested.counts, strict=True):
         assert before.rests == 0
-        assert after.rests >= TENSORS / 2
+        assert after.rests >= TENSORS / 3
         # of a second each, if nothing ended them
         assert after.rested < after.rests / 2
         assert after.cycles < before.cycles
@@ -32,6 +33,17 @@ def test_a_rest_has_its_end(mpi: Callable[..., Any]) -> None:
     assert ended.code == 0, ended.stderr
     for told in ended.counts:
         assert told.rests > 20
+
+
+def test_a_rank_that_has_joined_does_not_rest(mpi: Callable[..., Any]) -> None:
+    """Nothing arrives in it that could wake it, and the others need it."""
+    ended = mpi("resting", TENSORS, BETWEEN, "joins", nbcs="3e-5", rest="1")
+    assert ended.code == 0, ended.stderr
+    worker, joined = ended.counts
+    assert worker.rests >= TENSORS / 3
+    assert joined.rests < worker.rests
+    # one of a second for each of the other half, if it did
+    assert joined.rested < TENSORS / 2 / 2
 
 
 @pytest.mark.parametrize(("what", "most"), [("sets", 1), ("names", 1)])
