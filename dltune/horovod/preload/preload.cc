@@ -37,9 +37,10 @@ void forget(bool settle) {
   pthread_setspecific(at_exit, nullptr);
   if (settle) ending->settle();
   ending->write();
-  ending->release();
   // MPI may still write the result of an agreement that another rank left alone
-  if (!ending->agreeing()) free(ending);
+  if (ending->agreeing()) return;
+  ending->~Background();
+  free(ending);
 }
 
 __attribute__((constructor)) void begin() {

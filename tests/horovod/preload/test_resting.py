@@ -29,7 +29,7 @@ def test_tensors_end_rests(mpi: Callable[..., Any], ranks: int, nbcs: str | None
 
 
 def test_a_rest_has_its_end(mpi: Callable[..., Any]) -> None:
-    ended = mpi("resting", 3, 300_000, rest="0.01")
+    ended = mpi("resting", 3, 700_000, rest="0.01")
     assert ended.code == 0, ended.stderr
     for told in ended.counts:
         assert told.rests > 20
