@@ -19,6 +19,8 @@ from dltune.documents.plan_allreduce import (
     Sleeps,
 )
 from dltune.errors import JobFailed, UsageError
+from dltune.horovod.preload.counts import Counts
+from dltune.horovod.preload.library import REST
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.run.horovod import Ranks
@@ -235,6 +237,30 @@ def test_what_the_plan_replaced_is_told() -> None:
     assert "HOROVOD_CYCLE_TIME=2.5 (was 1)" in told
     assert "HOROVOD_THREAD_AFFINITY (was 0) gave way to the plan's cores" in told
     assert "intra-op 1, inter-op 2 (the script asked for 4 and 4)" in told
+
+
+def counted(rests: int) -> Counts:
+    counts = dict.fromkeys((*Counts.__struct_fields__,), 0) | {"rests": rests, "cycles": 300}
+    return msgspec.convert(counts, Counts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "enforced", "told"),
+    [
+        ({"counts": counted(7)}, True, "; 7 times, 300 cycles in all"),
+        ({"counts": counted(0)}, False, ": it never did, as where a timeline is written"),
+        ({"counts": None}, False, ": the preloaded library left no count of it"),
+        ({"init": init(overridden={REST: "0.05"})}, False, ": there may be process sets"),
+    ],
+)
+def test_rests_are_told(changes: dict[str, object], enforced: bool, told: str) -> None:
+    sleeps = Sleeps(None, None, 0.05)
+    section = msgspec.structs.replace(SECTION, controller="mpi", sleeps=sleeps)
+    came_of_it = came(section, **changes)
+    whole = "rests of up to 50 ms while there is nothing to send"
+    sentences = came_of_it.enforced if enforced else came_of_it.left
+    assert any(sentence.startswith(whole + told) for sentence in sentences), came_of_it
+    assert whole in intent(section, MACHINE)
 
 
 def test_a_slice_is_told() -> None:
