@@ -95,8 +95,8 @@ def _cycle_time(timeline: Timeline, cycles: Cycles) -> Iterator[tuple[float, Fin
                 f"{cycles.empty:.0%} of cycles transfer nothing",
                 f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} ms, "
                 "and each asks every rank what it has",
-                "make cycles longer: HOROVOD_CYCLE_TIME in milliseconds (dltune plan allreduce "
-                "says how long)",
+                "let dltune plan allreduce say how long cycles should be (HOROVOD_CYCLE_TIME), or, "
+                "over MPI, let the thread rest until there is something to send",
             ),
         )
     if (
