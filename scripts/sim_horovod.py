@@ -32,6 +32,7 @@ from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
 from dltune.simulate.ranks.simulate import simulate
 
 SEED = 6
+REST = 50e-3  # seconds, as in a plan
 HERE = 1e-3  # seconds of a cycle where the records were made
 
 
@@ -314,6 +315,8 @@ def summit_methods(job: Job) -> tuple[Method, ...]:
         scp(1.0, CORES - 2),
         topo(bins),
         scp_topo(1.0, bins, CORES - 2),
+        Method("rest", rest=REST),
+        Method("nbcs-rest", between_tests=TESTS, rest=REST),
     )
 
 
