@@ -45,8 +45,8 @@ class Background {
     mpi_.Comm_size(comm, &size_);
     if (!same_everywhere()) {
       if (rank_ == 0)
-        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS is not the same number on all ranks, or one of them "
-              "or DLTUNE_REST is no number: all are off\n",
+        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS is not the same number on all ranks, or DLTUNE_REST "
+              "is none: all are off\n",
               stderr);
       settings_.pause = settings_.every = 0;
       rest_.off();
