@@ -38,6 +38,7 @@ from dltune.documents.plan_allreduce import (
     RankThreads,
     Sleeps,
 )
+from dltune.horovod.plan.waiting import REST, SLEEPS
 from dltune.machine import topology
 from dltune.statistics import median, ratio_interval
 
@@ -136,6 +137,8 @@ def settings(controller: Controller) -> list[Setting]:
 def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: int) -> plans.Plan:
     """By hand, for train_horovod.py on this node: a part of the cores for each rank."""
     machine = topology.local()
+    pause = SLEEPS[0] if "sleeps" in sections else None
+    rest = REST if "rest" in sections else None
     parts = [tuple(range(len(machine.cores)))[rank::RANKS] for rank in range(RANKS)]
     return msgspec.structs.replace(
         plans.bare(machine),
@@ -147,11 +150,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
             cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
             threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
             orders=(order(blocks, bins),) if "orders" in sections else None,
-            sleeps=Sleeps(
-                30e-6 if "sleeps" in sections else None, None, 50e-3 if "rest" in sections else None
-            )
-            if {"sleeps", "rest"} & set(sections)
-            else None,
+            sleeps=Sleeps(pause, None, rest) if pause or rest else None,
             knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
             yield_when_idle="yield" in sections,
             predictions=(),

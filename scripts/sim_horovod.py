@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dltune.horovod import timeline
+from dltune.horovod.plan.waiting import REST
 from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, phases
 from dltune.simulate.ranks.method import ORIGINAL, Method, fused, gs, nbcs, scp, scp_topo, topo
 from dltune.simulate.ranks.network import Network
@@ -32,7 +33,6 @@ from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
 from dltune.simulate.ranks.simulate import simulate
 
 SEED = 6
-REST = 50e-3  # seconds, as in a plan
 HERE = 1e-3  # seconds of a cycle where the records were made
 
 
