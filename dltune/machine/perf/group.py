@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ READ_FORMAT = syscall.FORMAT_GROUP | syscall.FORMAT_ENABLED | syscall.FORMAT_RUN
 LARGEST = 16
 # the share below which a group has shared counters with another
 ALL_THE_TIME = 0.999
+# seconds that an inheriting thread may take to end, preempted halfway on a loaded machine
+ENDING = 5.0
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,23 @@ class Group:
         fcntl.ioctl(self._leader, RESET, WHOLE_GROUP)
 
     def read(self) -> Reading:
-        """What was counted until now. Raises DltuneError when the kernel took the counters."""
-        return decode(os.read(self._leader, 8 * (3 + len(self.events))), len(self.events))
+        """What was counted until now. Raises DltuneError when the kernel took the counters.
+
+        The kernel reads nothing (ECHILD) while an inheriting thread or process is just ending.
+        """
+        until = time.monotonic() + ENDING
+        while True:
+            try:
+                data = os.read(self._leader, 8 * (3 + len(self.events)))
+            except ChildProcessError:
+                if time.monotonic() > until:
+                    raise DltuneError(
+                        f"events inherited by others could not be read for {ENDING:g} s: "
+                        "the kernel has not inherited all of them"
+                    ) from None
+                os.sched_yield()
+            else:
+                return decode(data, len(self.events))
 
     def close(self) -> None:
         while self._handles:

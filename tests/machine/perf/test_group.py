@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import subprocess
@@ -195,6 +196,30 @@ def test_what_it_starts_is_counted_when_inherited():
     assert with_thread - alone >= PAGES
     assert alone < PAGES
     assert with_process > with_thread
+
+
+@counting
+@pytest.mark.parametrize("refused", [0, 3, 10**9])
+def test_inherited_events_are_read_again_while_a_thread_that_has_them_ends(monkeypatch, refused):
+    """The kernel refuses to read a group for the moment in which a thread that inherited it ends:
+    too rare (one read in 300 to 30,000) to wait for."""
+    reads = iter(range(10**9))
+
+    def read(handle: int, size: int) -> bytes:
+        if next(reads) < refused:
+            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+        return real(handle, size)
+
+    real = os.read
+    monkeypatch.setattr(group_module, "ENDING", 5.0 if refused < 10**9 else 0.0)
+    with Group([parse("page-faults"), parse("task-clock")], inherit=True) as group:
+        group.enable()
+        monkeypatch.setattr(group_module.os, "read", read)
+        if refused < 10**9:
+            assert group.read().values[1] > 0
+        else:
+            with pytest.raises(DltuneError, match="could not be read for 0 s"):
+                group.read()
 
 
 @counting
