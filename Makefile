@@ -12,13 +12,17 @@ TF_KERAS = version=$$($(VENV)/bin/python -c 'import importlib.metadata as m; \
     $(VENV)/bin/python $(PIP) install --no-deps "tf_keras==$$version.*" || \
     echo "no tf_keras for this TensorFlow: the test that uses it is skipped"
 
+# each start of dltune would compile it anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv horovod demo test lint gate clean
+.PHONY: help venv horovod demo test proof lint gate clean
 
 help:
 	@echo "make demo    install into $(VENV), then profile, plan and compare a bundled ResNet-50"
 	@echo "make test    install, then the linters and the whole test suite"
+	@echo "make proof   the long matrices of tests, hours; goes on where it was interrupted"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make gate    has the last commit made dltune itself slower? (BASE=REF: since another one)"
 	@echo "make venv    the environment alone ($(VENV))"
@@ -65,8 +69,12 @@ lint: venv
 	$(VENV)/bin/ruff format --no-cache --check $(PYTHON_FILES)
 	$(VENV)/bin/mypy dltune
 
+# jobs wait for their processes half of the time: two files of tests at a time
 test: lint $(TF216) horovod
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n 2 --dist loadfile
+
+proof: $(TF216) horovod
+	$(VENV)/bin/python scripts/prove.py
 
 # commits only; BASE is the one to compare HEAD with
 BASE ?= HEAD~1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,16 +11,72 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 sys.path.append(str(Path(__file__).parent))
+
+import two_ranks
+
+# jobs import TensorFlow faster, and with the same kernels on every machine: some CPUs have oneDNN's
+# by default, others Eigen's
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent / "interpreter"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # no deadlines: machines are shared; the same examples in every run, so that a failure comes again
 settings.register_profile("dltune", deadline=None, derandomize=True)
 settings.load_profile("dltune")
 
+
+class ByFile(LoadFileScheduling):
+    """A file's tests share its jobs, in one worker. Two jobs of several ranks at a time would be
+    more ranks than cores: all their files are as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "horovod" if "horovod" in file else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    config.option.loadscopereorder = False  # in the order of the collection
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Proofs only where they are asked for. Those that start real jobs come first, so that the last
+    tests of the workers end together."""
+    if "proof" not in config.option.markexpr:
+        proofs = [item for item in items if item.get_closest_marker("proof")]
+        config.hook.pytest_deselected(items=proofs)
+        items[:] = [item for item in items if item not in proofs]
+    items.sort(key=lambda item: item.get_closest_marker("tensorflow") is None)
+
+
 # a suite started in the background ignores these and hands that on; the jobs here must hear them
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def plain_ranks(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[two_ranks.Controller], two_ranks.Trained]:
+    """`plain_ranks("gloo")`: ONE_THREAD on stock Horovod, with its timeline, run once."""
+    ended: dict[two_ranks.Controller, two_ranks.Trained] = {}
+
+    def get(controller: two_ranks.Controller) -> two_ranks.Trained:
+        if reason := two_ranks.missing(controller):
+            pytest.skip(reason)
+        if controller not in ended:
+            folder = tmp_path_factory.mktemp(controller)
+            env = {"HOROVOD_TIMELINE": str(folder / "timeline.json")}
+            with two_ranks.job(folder, controller, two_ranks.ONE_THREAD, env=env) as running:
+                ended[controller] = two_ranks.trained(running)
+        return ended[controller]
+
+    return get
 
 
 @pytest.fixture

@@ -23,6 +23,9 @@ LAUNCHERS: dict[Controller, tuple[str, ...]] = {
 }
 # seconds after which a job is ended: a start takes some 15 on an idle machine
 WAIT = 240.0
+# that job which several tests compare with others: one thread, whose kernels sum in one order
+STEPS, BLOCKS = 30, 3
+ONE_THREAD = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)
 
 
 def missing(controller: Controller) -> str | None:
@@ -98,6 +101,21 @@ def recorded(path: Path) -> Recorded:
         tuple(float(loss) for _, loss in steps),
         digests[0] if digests else None,
     )
+
+
+@dataclass
+class Trained:
+    """A job of train_horovod.py that has ended well."""
+
+    said: str
+    folder: Path
+    ranks: tuple[Recorded, Recorded]
+
+
+def trained(running: Running) -> Trained:
+    """Waits for the job's end."""
+    assert running.wait() == 0, running.stdout + running.stderr
+    return Trained(running.stderr, running.folder, (running.rank(0), running.rank(1)))
 
 
 def dltune(*arguments: object) -> tuple[str, ...]:

@@ -7,16 +7,16 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from profiled_jobs import Done
 
 from dltune.documents import bench as benches
 from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
-from dltune.job.launch import Job
-from dltune.job.messages import Graph, Key
-from dltune.job.orders import Orders
+from dltune.documents.profile import Profile
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
@@ -47,19 +47,10 @@ def running(argument: Path) -> list[str]:
     return found
 
 
-def step_of(command: list[str], largest: int) -> tuple[tuple[str, ...], set[str]]:
-    """The signatures of a job's largest graphs, and the keys of the convolutions it ran."""
-    graphs: dict[str, Graph] = {}
-    keys: set[str] = set()
-    first = Orders(1, discover=True).lines()
-    with Job([*command, "--steps", "5"], greet=lambda _: first, stdout=2) as job:
-        for event in job.events(1.0):
-            if event and isinstance(event.message, Graph):
-                graphs[event.message.signature] = event.message
-            elif event and isinstance(event.message, Key) and "Conv2D" in event.message.op:
-                keys.add(event.message.key)
-    found = sorted(graphs.values(), key=lambda graph: -len(graph.nodes))
-    return tuple(graph.signature for graph in found[:largest]), keys
+def step_of(profile: Profile) -> tuple[tuple[str, ...], set[str]]:
+    """The signatures of a profile's steps, and the keys of its convolutions."""
+    signatures = tuple(step.signature for step in profile.steps)
+    return signatures, {op.key for op in profile.ops if "Conv2D" in op.key}
 
 
 def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozenset()) -> Path:
@@ -93,11 +84,11 @@ def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozens
     return path
 
 
-@pytest.fixture(scope="module")
-def tape_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    signatures, keys = step_of(TAPE, 1)
+@pytest.fixture
+def tape_plan(profiled: Callable[[str], Done], tmp_path: Path) -> Path:
+    signatures, keys = step_of(profiled("gradient_tape").profile)
     assert keys
-    return write_plan(tmp_path_factory.mktemp("tape") / "plan.json", signatures, keys)
+    return write_plan(tmp_path / "plan.json", signatures, keys)
 
 
 def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
@@ -129,8 +120,8 @@ def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
     assert not running(losses)
 
 
-def test_a_gan_s_step_holds_both_graphs(tmp_path: Path) -> None:
-    signatures, _ = step_of(GAN, 2)
+def test_a_gan_s_step_holds_both_graphs(profiled: Callable[[str], Done], tmp_path: Path) -> None:
+    signatures, _ = step_of(profiled("gan").profile)
     plan = write_plan(tmp_path / "plan.json", signatures)
     output = tmp_path / "bench.json"
     done = dltune(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from profiled_jobs import Done
 
 from dltune.documents import profile as documents
 from dltune.documents.profile import Profile
@@ -28,7 +30,7 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def profiled(folder: Path, counters: str, script: str) -> Profile:
+def counting(folder: Path, counters: str, script: str) -> Profile:
     path = folder / "profile.json"
     done = dltune(
         *("profile", "--steps", 4, "--counters", counters, "-o", path, "--"),
@@ -43,7 +45,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     """Context switches can be counted only with the privilege for it."""
     if events.parse("minor-faults").exclude_kernel:
         pytest.skip("this process may not count what happens in the kernel")
-    return profiled(tmp_path_factory.mktemp("counted"), "software", "gradient_tape.py")
+    return counting(tmp_path_factory.mktemp("counted"), "software", "gradient_tape.py")
 
 
 def test_every_op_is_counted_at_every_case(counted: Profile) -> None:
@@ -102,8 +104,8 @@ def test_the_parts_of_a_step_add_up(counted: Profile) -> None:
     assert sum(part.seconds for part in step.parts) == pytest.approx(step.wall.median, rel=0.2)
 
 
-def test_auto_says_what_can_be_counted_here(tmp_path: Path) -> None:
-    found = profiled(tmp_path, "auto", "gradient_tape.py").counters
+def test_auto_says_what_can_be_counted_here(profiled: Callable[[str], Done]) -> None:
+    found = profiled("gradient_tape").profile.counters
     assert found is not None
     assert found.asked == "auto"
     assert found.why.strip().count("\n") == 0
@@ -111,15 +113,13 @@ def test_auto_says_what_can_be_counted_here(tmp_path: Path) -> None:
     assert all(group for group in found.groups)
 
 
-def test_none_counts_nothing(tmp_path: Path) -> None:
-    found = profiled(tmp_path, "none", "gradient_tape.py")
+def test_a_slow_input_and_its_line_are_named_where_nothing_is_counted(
+    tmp_path: Path,
+) -> None:
+    """The tape's loop draws its batches in Python: it is that line, or input, that takes time."""
+    found = counting(tmp_path, "none", "slow_python.py")
     assert found.counters is None
     assert not any(time.counts for op in found.ops for time in op.times)
-
-
-def test_a_slow_input_pipeline_and_its_line_are_named(tmp_path: Path) -> None:
-    """The tape's loop draws its batches in Python: it is that line, or input, that takes time."""
-    found = profiled(tmp_path, "none", "slow_python.py")
     (step,) = found.steps
     parts = {part.name: part.seconds for part in step.parts}
     assert parts["python"] > parts["executor"]
@@ -129,7 +129,7 @@ def test_a_slow_input_pipeline_and_its_line_are_named(tmp_path: Path) -> None:
 
 
 def test_a_job_that_can_open_no_counters_is_profiled_without_them(tmp_path: Path) -> None:
-    found = profiled(tmp_path, "software", "few_files.py")
+    found = counting(tmp_path, "software", "few_files.py")
     assert found.partial is None
     assert any("counters stopped" in note and "open files" in note for note in found.notes)
     timed = [time for op in found.ops for time in op.times]

@@ -42,7 +42,9 @@ def interrupted(running: Running, come: Callable[[], bool]) -> tuple[int, list[p
     ("controller", "how", "shown"),
     [
         ("mpi", "between", "its Python has done nothing for"),
-        ("gloo", "within", "an op of its step has stood in Python"),
+        pytest.param(
+            *("gloo", "within", "an op of its step has stood in Python"), marks=pytest.mark.proof
+        ),
         ("gloo", "stopped", "its process is stopped by a signal"),
     ],
 )
@@ -68,7 +70,9 @@ def test_the_report_names_the_rank_that_hangs(
 @pytest.mark.parametrize(
     ("controller", "how", "shown"),
     [
-        ("gloo", "stopped", "its process is stopped by a signal"),
+        pytest.param(
+            *("gloo", "stopped", "its process is stopped by a signal"), marks=pytest.mark.proof
+        ),
         ("mpi", "within", "an op of its step has stood in Python"),
     ],
 )

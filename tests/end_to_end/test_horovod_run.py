@@ -9,22 +9,27 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from allreduce_plans import written
 from two_ranks import (
+    BLOCKS,
+    ONE_THREAD,
     PYTHON,
+    STEPS,
     TRAIN,
     Controller,
     Recorded,
     Running,
+    Trained,
     dltune,
     environment,
     job,
     missing,
+    trained,
 )
 
 from dltune.documents import plan as plans
@@ -44,8 +49,6 @@ pytestmark = pytest.mark.tensorflow
 
 ODD = Path(__file__).parent.parent / "jobs" / "horovod_odd.py"
 RECORDER = ODD.with_name("allreduces.c")
-STEPS, BLOCKS = 30, 3
-ARGUMENTS = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)
 
 
 def shapes(blocks: int) -> tuple[tuple[int, ...], ...]:
@@ -78,41 +81,22 @@ def require(controller: Controller) -> None:
         pytest.skip(reason)
 
 
-@dataclass
-class Done:
-    """A job that has ended."""
-
-    code: int
-    said: str
-    folder: Path
-    ranks: tuple[Recorded, Recorded]
-
-    @property
-    def batches(self) -> list[list[timeline.Batch]]:
-        """Of each step, from Horovod's own record."""
-        return timeline.steps(timeline.recording(self.folder / "timeline.json").batches)
-
-
-def done(running: Running) -> Done:
-    code = running.wait()
-    assert code == 0, running.stdout + running.stderr
-    return Done(code, running.stderr, running.folder, (running.rank(0), running.rank(1)))
+def batches(folder: Path) -> list[list[timeline.Batch]]:
+    """Of each step, from Horovod's own record in a job's folder."""
+    return timeline.steps(timeline.recording(folder / "timeline.json").batches)
 
 
 def recording(folder: Path) -> dict[str, str]:
     return {"HOROVOD_TIMELINE": str(folder / "timeline.json")}
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Done:
+@pytest.fixture
+def plain(plain_ranks: Callable[[Controller], Trained]) -> Trained:
     """Stock Horovod over gloo, on one thread."""
-    require("gloo")
-    folder = tmp_path_factory.mktemp("plain")
-    with job(folder, "gloo", ARGUMENTS, env=recording(folder)) as running:
-        return done(running)
+    return plain_ranks("gloo")
 
 
-ONE_THREAD = plans.Threads(
+ON_ONE_THREAD = plans.Threads(
     strategy="uniform 1x1",
     uniform=plans.Uniform(1, 1),
     corun=False,
@@ -125,7 +109,7 @@ BINS = ((13, 12, 11, 10, 9, 8), (7, 6, 5), (4, 3, 2, 1, 0))
 
 
 @dataclass
-class Planned(Done):
+class Planned(Trained):
     """`allowed`: the CPUs of each rank's first thread and of those that hvd.init() added."""
 
     allowed: tuple[list[set[int]], list[set[int]]]
@@ -142,19 +126,19 @@ def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Plann
         folder / "plan.json",
         machine,
         "gloo",
-        ONE_THREAD,
+        ON_ONE_THREAD,
         cores=(RankCores((1,), (1,), (0,), (1,)), RankCores((0,), (0,), (1,), (0,))),
         threads=RankThreads(1, 1),
         orders=(order(shapes(BLOCKS), BINS),),
         knobs=Knobs(0.002, 1 << 26, 1024),
     )
     under = dltune("run", "--plan", path, "--json", folder / "outcome.json")
-    with job(folder, "gloo", ARGUMENTS, under=under, env=recording(folder)) as running:
+    with job(folder, "gloo", ONE_THREAD, under=under, env=recording(folder)) as running:
         began(running)
         allowed = (cpus(running.rank(0)), cpus(running.rank(1)))
-        ended = done(running)
+        ended = trained(running)
     outcome = json.loads((folder / "outcome.json").read_text())
-    return Planned(ended.code, ended.said, folder, ended.ranks, allowed, outcome)
+    return Planned(ended.said, folder, ended.ranks, allowed, outcome)
 
 
 def began(running: Running) -> None:
@@ -176,19 +160,21 @@ def cpus(rank: Recorded) -> list[set[int]]:
 
 
 def test_each_step_has_the_bins_of_the_plan_in_its_order(planned: Planned) -> None:
-    assert len(planned.batches) == STEPS
-    first = [batch.tensors for batch in planned.batches[0]]
+    assert len(batches(planned.folder)) == STEPS
+    first = [batch.tensors for batch in batches(planned.folder)[0]]
     assert [len(tensors) for tensors in first] == [len(bin_) for bin_ in BINS]
-    for step in planned.batches:
+    for step in batches(planned.folder):
         assert [batch.tensors for batch in step] == first
 
 
-def test_plain_horovod_has_other_batches(plain: Done) -> None:
+def test_plain_horovod_has_other_batches(plain: Trained) -> None:
     """Else the plan would change nothing."""
-    assert any({len(b.tensors) for b in step} != set(map(len, BINS)) for step in plain.batches)
+    assert any(
+        {len(b.tensors) for b in step} != set(map(len, BINS)) for step in batches(plain.folder)
+    )
 
 
-def test_losses_are_those_of_plain_horovod(planned: Planned, plain: Done) -> None:
+def test_losses_are_those_of_plain_horovod(planned: Planned, plain: Trained) -> None:
     for mine, theirs in zip(planned.ranks, plain.ranks, strict=True):
         assert mine.losses == pytest.approx(theirs.losses, rel=1e-3)
 
@@ -222,7 +208,7 @@ def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
     assert {process["rank"] for process in planned.outcome["processes"]} == {0, 1}
 
 
-def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Done) -> None:
+def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Trained) -> None:
     require("mpi")
     path = written(
         tmp_path / "plan.json",
@@ -235,8 +221,8 @@ def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Don
         yield_when_idle=True,
     )
     under = dltune("run", "--plan", path)
-    with job(tmp_path, "mpi", ARGUMENTS, under=under) as running:
-        ended = done(running)
+    with job(tmp_path, "mpi", ONE_THREAD, under=under) as running:
+        ended = trained(running)
     for mine, theirs in zip(ended.ranks, plain.ranks, strict=True):
         assert mine.losses == pytest.approx(theirs.losses, rel=1e-3)
     assert ended.ranks[0].parameters == ended.ranks[1].parameters
@@ -298,8 +284,8 @@ def test_every_rank_transfers_the_bins_in_the_order_of_the_plan(
     subprocess.run([mpicc, "-shared", "-fPIC", "-o", recorder, RECORDER], check=True, env=environ)
     env = {"LD_PRELOAD": str(recorder), "ALLREDUCES": str(tmp_path)}
     under = dltune("run", "--plan", path)
-    with job(tmp_path, "mpi", ARGUMENTS, under=under, env=env) as running:
-        done(running)
+    with job(tmp_path, "mpi", ONE_THREAD, under=under, env=env) as running:
+        trained(running)
     first, second = ((tmp_path / f"rank{rank}").read_text().split() for rank in (0, 1))
     assert first == second
     floats = [sum(math.prod(shapes(BLOCKS)[place]) for place in members) for members in BINS]

@@ -33,11 +33,13 @@ VARIABLES = {"TF_ENABLE_ONEDNN_OPTS": "1", "TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "
 
 
 def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Its environment leaves oneDNN to the plan."""
     return subprocess.run(
         [sys.executable, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
+        env={name: value for name, value in os.environ.items() if name not in VARIABLES},
     )
 
 

@@ -15,7 +15,6 @@ from dltune.documents.profile import Profile
 pytestmark = pytest.mark.tensorflow
 
 NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
-JOB = Path(__file__).parent.parent / "jobs" / "gradient_tape.py"
 
 
 def profile(output: Path, *arguments: object) -> Profile:
@@ -25,10 +24,11 @@ def profile(output: Path, *arguments: object) -> Profile:
     return documents.load(output)
 
 
-def test_ops_come_back_under_their_keys_and_at_another_batch_size(tmp_path):
-    whole = profile(tmp_path / "whole.json", "--", sys.executable, JOB)
+def test_ops_come_back_under_their_keys_and_at_another_batch_size(profiled, tmp_path):
+    source = profiled("gradient_tape").output
+    whole = documents.load(source)
     measured = {op.key for op in whole.ops if op.times and op.type not in NOTHING}
-    again = profile(tmp_path / "again.json", "--ops-of", tmp_path / "whole.json")
+    again = profile(tmp_path / "again.json", "--ops-of", source)
     ran = {op.key for op in again.ops if op.times}
     heavy = {
         op.key
@@ -41,7 +41,7 @@ def test_ops_come_back_under_their_keys_and_at_another_batch_size(tmp_path):
     assert any(f"of {len(measured)} ops ran standalone" in note for note in again.notes)
     assert all(op.count == 1 for op in again.ops if op.key in heavy)
 
-    larger = profile(tmp_path / "larger.json", "--ops-of", tmp_path / "whole.json", "--batch", "48")
+    larger = profile(tmp_path / "larger.json", "--ops-of", source, "--batch", "48")
     firsts = {
         opkey.parse(op.key).inputs[0].shape[0]
         for op in larger.ops

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from two_ranks import TRAIN, Running
+from two_ranks import ONE_THREAD, STEPS, TRAIN, Controller, Running, Trained, job, trained
 
 from dltune.documents.plan_allreduce import Sleeps
 from dltune.horovod.preload import counts, library
@@ -14,51 +14,64 @@ from dltune.horovod.preload import counts, library
 pytestmark = pytest.mark.tensorflow
 
 BOTH = Sleeps(between_tests=3e-5, agree_every=2)
+# gradients are negotiated by name in the first step; a second later rests begin
+MANY_STEPS = (TRAIN, "--steps", 400, "--blocks", 3, "--intra", 1, "--inter", 1)
 
 
 def test_training_gives_the_same_losses_and_parameters(
-    ranks: Callable[..., Running], preloaded: Path, tmp_path: Path
+    ranks: Callable[..., Running],
+    plain_ranks: Callable[[Controller], Trained],
+    preloaded: Path,
+    tmp_path: Path,
 ) -> None:
-    # its own splits would make kernels sum in an order of the moment
-    script = (TRAIN, "--steps", 12, "--blocks", 3, "--intra", 1, "--inter", 1)
-    plain = ranks("mpi", script)
-    assert plain.wait() == 0, plain.stderr
+    plain = plain_ranks("mpi")
+    environment = library.variables(preloaded, BOTH, {}, tmp_path)
 
-    asleep = ranks("mpi", script, env=library.variables(preloaded, BOTH, {}, tmp_path))
+    asleep = trained(ranks("mpi", ONE_THREAD, env=environment))
 
-    assert asleep.wait() == 0, asleep.stderr
-    for rank in range(2):
-        assert asleep.rank(rank).losses == plain.rank(rank).losses
-        assert asleep.rank(rank).parameters == plain.rank(rank).parameters
+    for mine, theirs in zip(asleep.ranks, plain.ranks, strict=True):
+        assert mine.losses == theirs.losses
+        assert mine.parameters == theirs.parameters
     first, second = counts.read(tmp_path)
     assert (first.rank, second.rank) == (0, 1)
     assert first.cycles == second.cycles
-    for told, rank in ((first, asleep.rank(0)), (second, asleep.rank(1))):
+    for told, rank in zip((first, second), asleep.ranks, strict=True):
         assert (told.pid, told.tid) == (rank.pid, rank.threads[0])
-        assert told.collectives >= told.cycles > 12
+        assert told.collectives >= told.cycles > STEPS
         assert told.agreements == told.cycles // 2
         assert told.sleeps > 0
 
 
+@pytest.fixture(scope="module")
+def every_cycle(
+    preloaded: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Trained, list[counts.Counts]]:
+    """MANY_STEPS with a cycle every millisecond, and what was counted of them."""
+    folder = tmp_path_factory.mktemp("every")
+    environment = library.variables(preloaded, None, {}, folder)
+    with job(folder, "mpi", MANY_STEPS, env=environment) as running:
+        return trained(running), counts.read(folder)
+
+
 @pytest.mark.parametrize("between_tests", [None, 3e-5])
 def test_training_with_cycles_on_demand(
-    ranks: Callable[..., Running], preloaded: Path, tmp_path: Path, between_tests: float | None
+    ranks: Callable[..., Running],
+    every_cycle: tuple[Trained, list[counts.Counts]],
+    preloaded: Path,
+    tmp_path: Path,
+    between_tests: float | None,
 ) -> None:
-    # gradients are negotiated by name in the first step; a second later rests begin
-    script = (TRAIN, "--steps", 400, "--blocks", 3, "--intra", 1, "--inter", 1)
-    every = ranks("mpi", script, env=library.variables(preloaded, None, {}, tmp_path))
-    assert every.wait() == 0, every.stderr
-    before = counts.read(tmp_path)
+    every, before = every_cycle
     sleeps = Sleeps(between_tests, None, 0.05)
-    (again := tmp_path / "again").mkdir()
 
-    demand = ranks("mpi", script, env=library.variables(preloaded, sleeps, {}, again))
+    demand = trained(
+        ranks("mpi", MANY_STEPS, env=library.variables(preloaded, sleeps, {}, tmp_path))
+    )
 
-    assert demand.wait() == 0, demand.stderr
-    for rank in range(2):
-        assert demand.rank(rank).losses == every.rank(rank).losses
-        assert demand.rank(rank).parameters == every.rank(rank).parameters
-    for plain, told in zip(before, counts.read(again), strict=True):
+    for mine, theirs in zip(demand.ranks, every.ranks, strict=True):
+        assert mine.losses == theirs.losses
+        assert mine.parameters == theirs.parameters
+    for plain, told in zip(before, counts.read(tmp_path), strict=True):
         assert told.rests > 20
         assert told.cycles < plain.cycles
 

@@ -1,0 +1,195 @@
+"""The proofs: matrices of tests that are too long for `make test`, and gates by the hour.
+
+    python scripts/prove.py [--list] [NAME...]
+
+Each proof that these sources have not passed yet is run, the named ones alone if some are. What it
+showed is kept at once in docs/proofs.json, so that an interrupted call goes on where it stopped;
+docs/proofs.md is the table of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+
+from dltune.documents import files
+from dltune.machine import topology
+
+ROOT = Path(__file__).parent.parent
+KEPT, TABLE = ROOT / "docs" / "proofs.json", ROOT / "docs" / "proofs.md"
+# between the oldest, which `make test` has in another environment, and its own
+TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
+GATES = 20
+
+
+class Shown(msgspec.Struct):
+    """What a proof showed. `sources`: a digest of the code; `seconds`: how long it took."""
+
+    passed: bool
+    figures: list[str]
+    seconds: float
+    machine: str
+    date: str
+    sources: str
+
+
+@dataclass
+class Proof:
+    """A command, run in the environment here with some variables set.
+
+    Of pytest its results are the figures, of another command the lines that it prints.
+    """
+
+    name: str
+    command: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    prepare: Callable[[], None] = lambda: None
+
+
+def proofs() -> Iterator[Proof]:
+    """The shortest first."""
+    for file in matrices():
+        name = f"matrix: {file.removeprefix('tests/').removesuffix('.py')}"
+        yield Proof(name, pytest("-m", "proof", file))
+    for version in TENSORFLOWS:
+        python = ROOT / f".venv-tf{version}" / "bin" / "python"
+        yield Proof(
+            f"TensorFlow {version}",
+            pytest("-m", "tensorflow", "-k", "other_environment or other] or older_tensorflow"),
+            {"DLTUNE_TEST_OTHER_PYTHON": str(python)},
+            lambda version=version, python=python: install(version, python),
+        )
+    yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
+    for kind in ("whole", "steps"):
+        command = [sys.executable, "scripts/gate_live.py", "--gates", "1", "--kind", kind]
+        for number in range(1, GATES + 1):
+            yield Proof(f"gate of {kind}, {number} of {GATES}", [*command, "--seconds", "1200"])
+
+
+def pytest(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+
+
+def matrices() -> list[str]:
+    """The files with tests that are marked as proofs."""
+    command = pytest("--collect-only", "-m", "proof", "tests")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return sorted({line.split("::")[0] for line in done.stdout.splitlines() if "::" in line})
+
+
+def install(version: str, python: Path) -> None:
+    """An environment with that TensorFlow, kept for the next time."""
+    if (python.parent.parent / ".installed").exists():
+        return
+    subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
+    pip = [python, "-m", "pip", "--quiet", "install"]
+    subprocess.run([*pip, f"tensorflow-cpu=={version}"], check=True)
+    (python.parent.parent / ".installed").touch()
+
+
+def show(proof: Proof, sources: str) -> Shown:
+    proof.prepare()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.xml"
+        tests = "pytest" in proof.command
+        done = subprocess.run(
+            [*proof.command, f"--junitxml={results}"] if tests else proof.command,
+            cwd=ROOT,
+            env=os.environ | proof.variables,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        figures = list(results_of(results)) if tests else done.stdout.splitlines()
+    seconds = round(time.monotonic() - began, 1)
+    machine = topology.local().name
+    return Shown(done.returncode == 0, figures, seconds, machine, date.today().isoformat(), sources)
+
+
+def results_of(junit: Path) -> Iterator[str]:
+    """A line on all, one on each test that failed, and what tests recorded of themselves."""
+    (suite,) = ElementTree.parse(junit).getroot().iter("testsuite")
+    total, skipped = int(suite.attrib["tests"]), int(suite.attrib["skipped"])
+    failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+    yield f"{total - skipped - failed} passed, {failed} failed, {skipped} skipped"
+    for case in suite.iter("testcase"):
+        name = f"{case.attrib['classname']}.{case.attrib['name']}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            yield f"failed: {name}"
+        for one in case.iter("property"):
+            yield f"{name}: {one.attrib['name']} {one.attrib['value']}"
+
+
+def digest() -> str:
+    """Of the code that is proved: the package and its tests, as they are here."""
+    command = ["git", "ls-files", "-z", "dltune", "tests", "scripts"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    total = hashlib.sha256()
+    for name in sorted(filter(None, names.split(b"\0"))):
+        path = ROOT / os.fsdecode(name)
+        total.update(name + b"\0" + (path.read_bytes() if path.is_file() else b"gone"))
+    return total.hexdigest()[:12]
+
+
+def keep(shown: dict[str, Shown]) -> None:
+    with files.claim(KEPT, overwrite=True) as output:
+        output.write_bytes(msgspec.json.format(msgspec.json.encode(shown), indent=1) + b"\n")
+    lines = [
+        "# Proofs",
+        "",
+        "What `make proof` showed, each when it was last run. `sources` is a digest of the code.",
+        "",
+        "| proof | passed | figures | took | on | sources |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in shown.items():
+        figures = "<br>".join(line.replace("|", "\\|") for line in one.figures)
+        lines.append(
+            f"| {name} | {'yes' if one.passed else 'no'} | {figures} | {one.seconds:.0f} s | "
+            f"{one.machine}, {one.date} | {one.sources} |"
+        )
+    with files.claim(TABLE, overwrite=True) as output:
+        output.write_bytes("\n".join([*lines, ""]).encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a proof, or how its name begins")
+    parser.add_argument("--list", action="store_true", help="tell the proofs, and what has passed")
+    args = parser.parse_args()
+    shown = msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Shown]) if KEPT.exists() else {}
+    sources = digest()
+    chosen = [p for p in proofs() if not args.names or p.name.startswith(tuple(args.names))]
+    if not chosen:
+        parser.error(f"no proof is named {' or '.join(args.names)}: --list names them")
+    for proof in chosen:
+        last = shown.get(proof.name)
+        if args.list:
+            state = "not shown yet" if last is None else "passed" if last.passed else "failed"
+            older = " by other sources" if last and last.sources != sources else ""
+            print(f"{proof.name}: {state}{older}")
+        elif last is None or not last.passed or last.sources != sources:
+            print(f"{proof.name} ...", flush=True)
+            shown[proof.name] = show(proof, sources)
+            print(*shown[proof.name].figures, sep="\n", flush=True)
+            keep(shown)
+    if not args.list:
+        sys.exit(not all(shown[proof.name].passed for proof in chosen))
+
+
+if __name__ == "__main__":
+    main()
