@@ -14,6 +14,8 @@ TF_KERAS = version=$$($(VENV)/bin/python -c 'import importlib.metadata as m; \
 
 # each start of dltune would compile it anew
 unexport PYTHONDONTWRITEBYTECODE
+# of environments, Horovod and the linters, two at a time
+MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from running import MARK, with_mark
 from tensorflows import OTHER_PYTHON, ROOT
 
 from dltune.documents import profile as documents
@@ -17,7 +18,6 @@ from dltune.documents.profile import Profile
 
 JOBS = ROOT / "tests" / "jobs"
 PYTHON = sys.executable
-MARK = "DLTUNE_TEST_MARK"
 
 JOBS_THAT_WORK: dict[str, list[object]] = {
     "keras_fit": [PYTHON, JOBS / "keras_fit.py"],
@@ -83,19 +83,6 @@ def profile(
         cwd=cwd,
         env={**os.environ, MARK: mark, **env},
     )
-    assert not list(with_mark(mark))
+    assert not with_mark(mark)
     assert not list(output.parent.glob(".*")), "a claim or half a profile is left"
     return Done(done.returncode, done.stdout, done.stderr, output)
-
-
-def with_mark(mark: str) -> Iterator[int]:
-    """Processes that were started with `mark` in their environment and still run."""
-    for entry in Path("/proc").iterdir():
-        try:
-            if (
-                entry.name.isdigit()
-                and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes()
-            ):
-                yield int(entry.name)
-        except OSError:
-            continue

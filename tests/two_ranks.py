@@ -24,7 +24,7 @@ LAUNCHERS: dict[Controller, tuple[str, ...]] = {
 # seconds after which a job is ended: a start takes some 15 on an idle machine
 WAIT = 240.0
 # that job which several tests compare with others: one thread, whose kernels sum in one order
-STEPS, BLOCKS = 30, 3
+STEPS, BLOCKS = 12, 3
 ONE_THREAD = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from profiled_jobs import Done
+from running import with_argument
 
 from dltune.documents import bench as benches
 from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
@@ -33,18 +34,6 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=240,
     )
-
-
-def running(argument: Path) -> list[str]:
-    """Processes that were started with this argument."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if str(argument).encode() in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
-        except OSError:
-            continue
-    return found
 
 
 def step_of(profile: Profile) -> tuple[tuple[str, ...], set[str]]:
@@ -117,7 +106,7 @@ def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
     assert by_name["1core"].summary
     assert by_name["1core"].summary.efficiency == pytest.approx(1 / len(made.machine.cores))
     assert raw.exists()
-    assert not running(losses)
+    assert not with_argument(losses)
 
 
 def test_a_gan_s_step_holds_both_graphs(profiled: Callable[[str], Done], tmp_path: Path) -> None:
@@ -153,7 +142,7 @@ def test_ranks_take_their_turns_together_each_on_its_share(tape_plan: Path, tmp_
         assert setting.predicted is None
         assert [len(turn.steps) >= 3 for turn in setting.turns] == [True, True]
     for rank in (0, 1):
-        assert not running(Path(f"{losses}{rank}"))
+        assert not with_argument(Path(f"{losses}{rank}"))
 
 
 @pytest.mark.skipif(len(topology.local().cores) < 2, reason="needs two cores")
@@ -195,7 +184,7 @@ def test_a_job_that_dies_keeps_the_rounds_before(tape_plan: Path, tmp_path: Path
     assert made.partial.startswith("the job under recommended ended (exit code 1) in round")
     assert f"this comparison is partial: {made.partial}" in done.stdout
     assert all(setting.turns for setting in made.settings)
-    assert not running(tmp_path / "losses")
+    assert not with_argument(tmp_path / "losses")
 
 
 def test_a_job_of_other_graphs_is_refused(tmp_path: Path) -> None:
@@ -228,4 +217,4 @@ def test_an_interrupt_keeps_what_was_measured(tape_plan: Path, tmp_path: Path) -
     made = benches.load(output)
     assert made.partial is not None
     assert made.partial.startswith("interrupted in round")
-    assert not running(losses)
+    assert not with_argument(losses)

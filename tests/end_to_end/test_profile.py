@@ -18,13 +18,12 @@ import pytest
 from profiled_jobs import (
     JOBS,
     JOBS_THAT_WORK,
-    MARK,
     PYTHON,
     Done,
     command,
     profile,
-    with_mark,
 )
+from running import MARK, with_mark
 from tensorflows import OTHER_PYTHON
 
 from dltune.documents import files
@@ -160,7 +159,7 @@ class TestJobsThatDie:
         running = start(output, mark, "climbing", job)
         (folder / "enough").touch()
         running.wait(timeout=120)
-        assert not list(with_mark(mark))
+        assert not with_mark(mark)
         assert not list(folder.glob(".*")), "a claim or half a profile is left"
         return Done(
             running.returncode,
@@ -354,7 +353,7 @@ class TestEnding:
         assert running.returncode == 128 + number
         assert f"ended by {signal.Signals(number).name}" in said
         assert "Traceback" not in said
-        assert not list(with_mark(mark))
+        assert not with_mark(mark)
         assert not list(tmp_path.glob(".*"))
         if kept:
             assert documents.load(output).partial == "interrupted"
@@ -375,7 +374,7 @@ class TestEnding:
             time.sleep(0.2)
         enough.touch()
         until = time.monotonic() + 120
-        while list(with_mark(mark)):
+        while with_mark(mark):
             assert time.monotonic() < until
             time.sleep(0.2)
         assert "trained" in (tmp_path / "said").read_text()

@@ -8,16 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
+from settings_plans import written
 from tensorflows import PYTHONS
-from two_ranks import environment, missing
 
 from dltune.documents import bench as benches
 from dltune.documents import plan as plans
 from dltune.documents import profile as profiles
-from dltune.documents.plan_settings import Choice, SettingsPlan
-from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
 
@@ -43,18 +40,9 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def written(path: Path, *chosen: tuple[str, str]) -> Path:
-    """A plan of settings alone, as `dltune tune` writes it."""
-    choices = tuple(Choice(*item) for item in chosen)
-    section = SettingsPlan(JOB, choices, "rounding", None, None, (), (), 1.0, None)
-    made = msgspec.structs.replace(plans.bare(topology.local()), settings=section)
-    path.write_bytes(msgspec.json.encode(made))
-    return path
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    return written(tmp_path / "plan.json", *CHOSEN.items())
+    return written(tmp_path / "plan.json", JOB, *CHOSEN.items())
 
 
 def plain(*job: str) -> dict:
@@ -134,47 +122,6 @@ def test_a_plan_of_settings_alone_is_benched(plan: Path, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert [len(setting.turns) for setting in benches.load(bench).settings] == [2, 2]
-
-
-RANK = """
-import json, os, sys
-import tensorflow
-import horovod.tensorflow as hvd
-hvd.init()
-found = [hvd.size(), sys.argv[2], sorted(os.sched_getaffinity(0)), os.environ["GLIBC_TUNABLES"]]
-with open(f"{sys.argv[1]}/rank{hvd.rank()}", "w") as file:
-    json.dump([*found, bool(hvd.gloo_enabled())], file)
-"""
-
-
-def test_more_ranks_train_on_the_same_batch_each_on_its_own_cores(tmp_path: Path) -> None:
-    if reason := missing("gloo"):
-        pytest.skip(reason)
-    machine = topology.local()
-    if len(machine.cores) < 2:
-        pytest.skip("two ranks need two cores")
-    job = ("horovodrun", "-np", "{ranks:1}", sys.executable, "-c", RANK, tmp_path, "{batch:64}")
-    chosen = (("ranks", "2"), ("horovod", "gloo"), ("allocator", "glibc-keep"))
-    plan = written(tmp_path / "ranks.json", *chosen)
-    with open(tmp_path / "out", "wb") as out:
-        done = subprocess.run(
-            [sys.executable, "-m", "dltune", "run", "--plan", plan, "--", *map(str, job)],
-            stdout=out,
-            stderr=out,
-            timeout=240,
-            env=environment(),
-        )
-    assert done.returncode == 0, (tmp_path / "out").read_text()
-    ranks = [json.loads((tmp_path / f"rank{rank}").read_text()) for rank in (0, 1)]
-    for size, batch, _, tunables, gloo in ranks:
-        assert (size, batch, gloo) == (2, "32", True)
-        assert "mmap_threshold" in tunables
-    mine, others = (set(rank[2]) for rank in ranks)
-    assert mine | others == {cpu for core in machine.cores for cpu in core.cpus}
-    assert not mine & others
-    said = (tmp_path / "out").read_text()
-    assert "settings: ranks=2, horovod=gloo" in said
-    assert "not in force" not in said
 
 
 def test_apply_says_that_it_cannot(plan: Path) -> None:

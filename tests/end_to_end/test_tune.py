@@ -6,16 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from two_ranks import TRAIN, Controller, environment, missing
+from running import with_argument
+from settings_plans import section
 
-from dltune.documents import plan as plans
 from dltune.documents.plan_settings import Choice, Effect, SettingsPlan
-from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
 
@@ -42,26 +39,6 @@ def tune(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def running(argument: Path) -> list[str]:
-    """Processes that were started with this argument."""
-    return [pid for pid, line in _commands() if str(argument).encode() in line]
-
-
-def _commands() -> Iterator[tuple[str, bytes]]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                yield entry.name, (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-
-
-def section(path: Path) -> SettingsPlan:
-    found = plans.load(path).settings
-    assert found is not None
-    return found
-
-
 def effect(found: SettingsPlan, setting: str) -> Effect:
     return next(e for e in found.effects if e.choices[0].setting == setting)
 
@@ -84,7 +61,7 @@ def test_what_helps_is_chosen_and_what_crashes_or_hangs_costs_its_round(tmp_path
     assert "without news" in hung.why
     assert "chosen: onednn_primitives=kept" in out
     assert made.partial is None
-    assert running(tmp_path) == []
+    assert with_argument(tmp_path) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moody.py", "plan.json"]
 
 
@@ -98,7 +75,7 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
             break
     out, err = found.communicate(timeout=120)
     assert found.returncode == 128 + signal.SIGINT, err
-    assert running(tmp_path) == []
+    assert with_argument(tmp_path) == []
     made = section(tmp_path / "plan.json")
     assert made.partial == "interrupted"
     assert made.chosen == (KEPT,)
@@ -114,53 +91,6 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
     assert made.chosen == (KEPT,)
     assert made.whole is not None
     assert not (tmp_path / "plan.tune.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("controller", "options", "tried"),
-    [
-        ("mpi", ("--only", "mpi_yield"), Choice("mpi_yield", "on")),
-        ("gloo", ("--only", "ranks", "--allow", "lossy"), Choice("ranks", "1")),
-    ],
-)
-def test_ranks(
-    controller: Controller, options: tuple[str, ...], tried: Choice, tmp_path: Path
-) -> None:
-    """Under MPI all ranks are stopped between turns, gloo's go on; after the first trial the search
-    is interrupted, and nothing of them is left."""
-    if reason := missing(controller):
-        pytest.skip(reason)
-    if len(topology.local().cores) < 2:
-        pytest.skip("two ranks need two cores")
-    launcher = ("horovodrun", "-np", "{ranks:2}", f"--{controller}")
-    train = (sys.executable, TRAIN, "--blocks", 2, "--batch", "{batch:16}", "--record", tmp_path)
-    dltune = (sys.executable, "-m", "dltune", "tune", *options, "--budget", "30m", "--")
-    out, err = tmp_path / "out", tmp_path / "err"
-    with open(out, "wb") as to_out, open(err, "wb") as to_err:
-        found = subprocess.Popen(
-            [*dltune, *map(str, (*launcher, *train))],
-            stdin=subprocess.DEVNULL,
-            stdout=to_out,
-            stderr=to_err,
-            cwd=tmp_path,
-            env=environment(),
-        )
-    try:
-        until = time.monotonic() + 480
-        while f"{tried} beside the job as given: " not in err.read_text():
-            assert found.poll() is None, err.read_text()
-            assert time.monotonic() < until, err.read_text()
-            time.sleep(0.5)
-        found.send_signal(signal.SIGINT)
-        assert found.wait(90) == 128 + signal.SIGINT, err.read_text()
-    finally:
-        found.kill()
-        found.wait()
-    (first, *_) = section(tmp_path / "plan.json").effects
-    assert first.choices == (tried,)
-    assert first.verdict not in ("failed", "no effect"), first
-    assert first.measured is not None
-    assert running(tmp_path) == []
 
 
 def test_a_job_that_ends_too_early(tmp_path: Path) -> None:
@@ -181,4 +111,4 @@ def test_a_budget_too_small_for_one_trial(tmp_path: Path) -> None:
     assert "too small for one trial" in err
     assert "--budget" in err
     assert out == ""
-    assert running(tmp_path) == []
+    assert with_argument(tmp_path) == []

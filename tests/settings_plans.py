@@ -1,0 +1,27 @@
+"""Plans of settings alone, as `dltune tune` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import plan as plans
+from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.machine import topology
+
+
+def written(path: Path, job: Sequence[str], *chosen: tuple[str, str]) -> Path:
+    choices = tuple(Choice(*item) for item in chosen)
+    section = SettingsPlan(tuple(job), choices, "rounding", None, None, (), (), 1.0, None)
+    made = msgspec.structs.replace(plans.bare(topology.local()), settings=section)
+    path.write_bytes(msgspec.json.encode(made))
+    return path
+
+
+def section(path: Path) -> SettingsPlan:
+    """Of a plan that has one."""
+    found = plans.load(path).settings
+    assert found is not None
+    return found
