@@ -10,16 +10,16 @@ PAGES, TURNS = 1024, 7
 
 
 def seconds() -> float:
-    """Seconds that the first write to a fresh page takes more than the second; the least of TURNS,
-    because other work only ever adds to it. Pages are of the usual size, not huge."""
-    return max(0.0, min(_turn() for _ in range(TURNS)))
+    """Seconds that the first write to a fresh page takes more than the second; of each the least
+    of TURNS, because other work only ever adds to it. Pages are of the usual size, not huge."""
+    first, again = map(min, zip(*(_turn() for _ in range(TURNS)), strict=True))
+    return max(0.0, first - again) / PAGES
 
 
-def _turn() -> float:
+def _turn() -> tuple[float, float]:
     with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
-        first = _touch(memory)
-        return (first - _touch(memory)) / PAGES
+        return _touch(memory), _touch(memory)
 
 
 def _touch(memory: mmap.mmap) -> float:

@@ -1,10 +1,29 @@
 from __future__ import annotations
 
+import itertools
+
+import pytest
+
 from dltune.machine import page_fault
 
 
-def test_a_fault_takes_some_time_and_no_eternity() -> None:
-    assert 0 < page_fault.seconds() < 1e-3
+def test_a_fault_takes_some_time() -> None:
+    assert page_fault.seconds() > 0
+
+
+@pytest.mark.parametrize("interrupted", range(2 * page_fault.TURNS))
+def test_other_work_in_one_of_the_turns_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, interrupted: int
+) -> None:
+    """In the first writes or in the second ones of a turn, whichever they are."""
+    touches = itertools.count()
+
+    def touch(_: object) -> float:
+        number = next(touches)
+        return (number == interrupted) + (2e-3, 1e-3)[number % 2]
+
+    monkeypatch.setattr(page_fault, "_touch", touch)
+    assert page_fault.seconds() == pytest.approx(1e-3 / page_fault.PAGES)
 
 
 def test_every_page_faults_once() -> None:
