@@ -7,13 +7,12 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from known_work import touch, untouched
+from known_work import open_events, sleep_off_the_cpu, thread_counts, touch, untouched
 
 from dltune.errors import DltuneError, UsageError
 from dltune.machine.perf import group as group_module
@@ -95,19 +94,22 @@ def test_a_difference_undoes_a_sum(pairs, enabled, running):
 
 @counting
 def test_page_faults_are_the_pages_touched():
-    with untouched(2 * PAGES) as memory, Group([parse("page-faults"), parse("minor-faults")]) as g:
+    events = [parse(name) for name in ("page-faults", "minor-faults", "major-faults")]
+    with untouched(2 * PAGES) as memory, Group(events) as g:
+        before = thread_counts().faults
         g.enable()
         touch(memory, PAGES)
         g.disable()
+        after = thread_counts().faults
         first = g.read()
         touch(memory + PAGES * os.sysconf("SC_PAGESIZE"), PAGES)  # not while disabled
         assert g.read().values == first.values
-        assert first.values[0] == first.values[1]
-        assert PAGES <= first.values[0] <= PAGES + 20  # Python's own between the calls
+        assert first.values[0] == first.values[1] + first.values[2]
+        assert PAGES <= first.values[0] <= after - before
         assert first.share == 1
         assert first.enabled > 0
         g.reset()
-        assert g.read().values == (0, 0)
+        assert g.read().values == (0, 0, 0)
 
 
 @counting
@@ -123,8 +125,7 @@ def test_the_kernel_s_page_faults_count_too_unless_left_out():
         g.disable()
         assert got == PAGES * os.sysconf("SC_PAGESIZE")
         everywhere, in_user_space = g.read().values
-    assert everywhere >= PAGES
-    assert in_user_space <= 20
+    assert everywhere - in_user_space >= PAGES
 
 
 def _bytes_at(address: int, pages: int):
@@ -135,15 +136,16 @@ def _bytes_at(address: int, pages: int):
 
 @counting
 @of_the_kernel
-def test_sleeps_are_context_switches():
+def test_context_switches_are_those_of_the_kernel_s_own_account():
     with Group([parse("context-switches"), parse("task-clock")]) as g:
+        outside = thread_counts().switches
         g.enable()
-        for _ in range(30):
-            time.sleep(0.001)
+        inside = thread_counts().switches
+        slept = sleep_off_the_cpu(15) - inside
         g.disable()
         switches, clock = g.read().values
-    # one that ends before the scheduler has taken the core away is none
-    assert switches >= 15
+        outside = thread_counts().switches - outside
+    assert 15 <= slept <= switches <= outside
     assert clock / 1e9 > 0
 
 
@@ -151,16 +153,21 @@ def test_sleeps_are_context_switches():
 @of_the_kernel
 def test_another_thread_by_its_number():
     """Only the other thread's faults and switches are counted."""
-    ready, go = threading.Event(), threading.Event()
-    number = []
+    ready, go, worked, read = (threading.Event() for _ in range(4))
+    number, outside, inside = [], [], []
 
     def work() -> None:
         number.append(threading.get_native_id())
+        outside.append(thread_counts())
         ready.set()
         go.wait()
+        inside.append(thread_counts())
         touch(memory, PAGES)
-        for _ in range(10):
-            time.sleep(0.001)
+        sleep_off_the_cpu(10)
+        inside.append(thread_counts())
+        worked.set()
+        read.wait()
+        outside.append(thread_counts())
 
     with untouched(2 * PAGES) as memory:
         thread = threading.Thread(target=work)
@@ -170,10 +177,13 @@ def test_another_thread_by_its_number():
             g.enable()
             touch(memory + PAGES * os.sysconf("SC_PAGESIZE"), PAGES)
             go.set()
-            thread.join()
+            worked.wait()
             faults, switches = g.read().values
-    assert PAGES <= faults <= PAGES + 50
-    assert switches >= 5
+            read.set()
+            thread.join()
+    least, most = (end.since(start) for start, end in (inside, outside))
+    assert PAGES <= least.faults <= faults <= most.faults
+    assert 10 <= least.switches <= switches <= most.switches
 
 
 @counting
@@ -189,8 +199,8 @@ def test_what_it_starts_is_counted_when_inherited():
         thread = threading.Thread(target=touch, args=(memory, PAGES))
         thread.start()
         thread.join()
+        alone = own.read().values[0]  # first: what is read later has counted no less
         with_thread = all_of_it.read().values[0]
-        alone = own.read().values[0]
         subprocess.run(["true"], check=True)
         with_process = all_of_it.read().values[0]
     assert with_thread - alone >= PAGES
@@ -272,11 +282,11 @@ def test_a_thread_that_has_ended():
 
 @counting
 def test_nothing_stays_open_when_an_event_is_refused():
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_events()
     with pytest.raises(UsageError, match="nonsense cannot be counted"):
         Group([parse("task-clock"), Event("nonsense", syscall.TYPE_SOFTWARE, 10**6)])
     Group([parse("task-clock")]).close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_events() == before
 
 
 # splitting
@@ -363,7 +373,7 @@ def test_on_a_real_pmu_each_group_counts_all_the_time():
 
 
 TRACE = """
-import ctypes, os, sys, time
+import ctypes, os, resource, sys, time
 from pathlib import Path
 # a mount of its own, which nobody else sees and which ends with the process
 libc = ctypes.CDLL(None)
@@ -377,7 +387,8 @@ from dltune.machine.perf.events import parse
 from dltune.machine.perf.group import Group
 with Group([parse("sched:sched_switch"), parse("context-switches")]) as group:
     group.enable()
-    for _ in range(20):
+    own = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    while resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw < own + 10:
         time.sleep(0.001)
     group.disable()
     print(*group.read().values)
@@ -393,4 +404,4 @@ def test_a_tracepoint_counts_what_the_software_event_counts():
         pytest.skip("tracepoints cannot be mounted here")
     assert done.returncode == 0, done.stderr
     tracepoint, switches = map(int, done.stdout.split())
-    assert tracepoint == switches >= 10  # of 20, as above
+    assert tracepoint == switches >= 10

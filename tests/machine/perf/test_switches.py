@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import subprocess
 import sys
 import time
@@ -43,18 +42,20 @@ def test_sleeps_tell_how_long_they_were_to_be(sleeper):
     with switches:
         began = time.monotonic()
         switches.start()
-        found = []
-        while len(found) < 20 and time.monotonic() < began + 60:
+        found, sleeps, whole = [], [], []
+        # one that was held up after it had asked leaves late: it is whole for the kernel alone
+        while len(whole) < 10 and time.monotonic() < began + 120:
             time.sleep(0.05)
             found += switches.drain()
+            sleeps = [off for off in found if off.timespec is not None and not off.preempted]
+            whole = [off for off in sleeps if off.back - off.left >= 3e-3 - 1e-4]
         switches.stop()
     ended = time.monotonic()
-    sleeps = [off for off in found if off.timespec is not None and not off.preempted]
-    assert len(sleeps) >= 10
+    assert len(whole) >= 10
     assert {off.timespec for off in sleeps} == {3e-3}
-    # each left a moment after it asked, unless it was held up in between
-    assert statistics.median(off.back - off.left for off in sleeps) >= 3e-3 - 1e-4
     assert all(began <= off.left < off.back <= ended for off in sleeps)
+    for one, other in itertools.pairwise(sleeps):
+        assert other.back - one.back >= 3e-3 - 1e-6
     for one, other in itertools.pairwise(found):
         assert one.back <= other.left
 
@@ -68,13 +69,12 @@ def test_what_is_not_recorded_is_counted(sleeper, monkeypatch):
         pytest.skip(str(error))
     with switches:
         switches.start()
-        lost = 0
-        until = time.monotonic() + 60
-        while not lost and time.monotonic() < until:
-            time.sleep(0.2)
+        for pause in (0.2, 0.5, 1, 2, 5, 10, 20, 40):  # the slower the machine, the later
+            time.sleep(pause)
             switches.drain()
-            lost = switches.lost
-    assert lost
+            if switches.lost:
+                break
+    assert switches.lost
 
 
 def test_no_such_thread():
