@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
+# functions take what they say, by a clock that nothing else moves
 TESTS = """
 import time
+
+import pytest
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(time, "sleep", sleep)
 
 def test_fast(dltune_gate):
     assert dltune_gate.within(0.5, lambda: None).outcome == "pass"
@@ -40,7 +53,7 @@ def run(tmp_path: Path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=500,
         )
 
     return call

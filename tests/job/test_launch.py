@@ -125,7 +125,8 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(tmp_path, monkeypa
     assert job.exit_code == 128 + signal.SIGKILL
 
 
-def test_a_job_that_handles_sigterm_has_the_time_to(tmp_path):
+def test_a_job_that_handles_sigterm_has_the_time_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 120.0)
     ready, saved = tmp_path / "ready", tmp_path / "saved"
     code = (
         "import signal, sys, time, pathlib\n"
@@ -167,7 +168,8 @@ def test_what_a_job_left_behind_on_its_own_stays(tmp_path):
     outer = (
         "import os, subprocess, sys, time\n"
         f"subprocess.Popen([sys.executable, '-c', {code!r}])\n"
-        f"while not os.path.exists({str(pids)!r}):\n    time.sleep(0.02)\n"
+        f"while not os.path.exists({str(pids)!r}) or not os.path.getsize({str(pids)!r}):\n"
+        "    time.sleep(0.02)\n"
     )
     with Job(python(outer), stdout=subprocess.DEVNULL) as job:
         left = int(wait_for(pids, job))
@@ -210,7 +212,7 @@ def test_a_message_without_an_end_is_not_kept(monkeypatch):
 
 def test_a_plugin_gets_its_first_orders_and_later_ones():
     orders = []
-    with Job(python("import time; time.sleep(1)"), greet=lambda process: ["first"]) as job:
+    with Job(python("import time; time.sleep(600)"), greet=lambda process: ["first"]) as job:
         with socket.socket(socket.AF_UNIX) as plugin:
             plugin.connect(str(job._folder / "socket"))
             hello = b'{"type":"plugin","pid":1,"version":"2","git":"","python":"3"}\n'
@@ -226,12 +228,12 @@ def test_a_plugin_gets_its_first_orders_and_later_ones():
                     orders = plugin.makefile("rb").read(len("first\nready\nsecond\nthird\n"))
                     break
         assert orders == b"first\nready\nsecond\nthird\n"
-        drain(job)
 
 
-def test_a_process_that_has_ended_does_not_mind_orders():
-    process = None
-    with Job(python("import time; time.sleep(0.5)")) as job:
+def test_a_process_that_has_ended_does_not_mind_orders(tmp_path):
+    process, heard = None, tmp_path / "heard"
+    waits = f"import os, time\nwhile not os.path.exists({str(heard)!r}): time.sleep(0.02)"
+    with Job(python(waits)) as job:
         with socket.socket(socket.AF_UNIX) as plugin:
             plugin.connect(str(job._folder / "socket"))
             plugin.sendall(b'{"type":"plugin","pid":1,"version":"2","git":"","python":"3"}\n')
@@ -239,6 +241,7 @@ def test_a_process_that_has_ended_does_not_mind_orders():
                 if event is not None and event.process is not None:
                     process = event.process
                     break
+        heard.touch()
         drain(job)
         assert process is not None
         process.order(["too late"])

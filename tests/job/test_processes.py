@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from known_work import sleep_off_the_cpu
 
 from dltune.errors import UsageError
 from dltune.job import processes
@@ -73,13 +74,14 @@ def test_names_with_parentheses():
 def test_counts_of_a_thread_are_the_kernels():
     import resource
 
-    stop = threading.Event()
-    for _ in range(20):
-        stop.wait(0.001)
+    def switches() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+    sleep_off_the_cpu(20)
+    before = switches()
     found = processes.counts(os.getpid(), threading.get_native_id())
-    used = resource.getrusage(resource.RUSAGE_THREAD)
     assert found is not None
-    assert 20 <= found.voluntary <= used.ru_nvcsw
+    assert 0 < before <= found.voluntary <= switches()
     assert found.stat.minor > 0
     assert found.queued is not None
     assert found.queued >= 0

@@ -22,7 +22,7 @@ def tree(request, monkeypatch):
     """A session of two sleeping processes, parent and child, and a fake of who has what."""
     code = f"{request.param}; time.sleep(600)"
     parent = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not (children := _children(parent.pid)):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -52,7 +52,7 @@ def test_who_has_it_and_did_not_report_is_found(tree):
 def test_a_python_of_its_own_is_found(tree):
     parent, child, loaded = tree
     loaded.add(child)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while unreported(parent, {parent}) != child:  # before it has become another program
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -18,7 +18,7 @@ def states(session: int) -> set[str]:
 
 
 def soon(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not holds() and time.monotonic() < until:
         time.sleep(0.02)
     return holds()

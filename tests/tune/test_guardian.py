@@ -32,7 +32,7 @@ def test_all_of_a_job_stands_still_and_goes_on(started: Started) -> None:
     thaw(job.pid)
     assert soon(lambda: "T" not in states(job.pid))
     end(job.pid)
-    assert job.wait(20) == -signal.SIGKILL
+    assert job.wait(120) == -signal.SIGKILL
     assert soon(lambda: not usage.members(job.pid))
 
 
@@ -60,7 +60,7 @@ def test_killed(started: Started, number: int) -> None:
     )
     dltune = started(code, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
     dltune.send_signal(number)
-    assert job.wait(20) == -signal.SIGKILL
+    assert job.wait(120) == -signal.SIGKILL
     assert soon(lambda: not usage.members(job.pid))
 
 
