@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dltune.job import stacks
@@ -78,27 +79,31 @@ JOB = """
 import time
 
 def nap():
-    while True:
-        time.sleep(0.01)  # line 6
+    print("ready", flush=True)
+    time.sleep(600)  # line 6
 
-print("ready", flush=True)
 nap()
 """
 
 
 @pytest.fixture
-def job(tmp_path):
+def job(tmp_path, monkeypatch):
     """A process that sleeps in a known line, until the test ends."""
+    monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 120.0)
     script = tmp_path / "job.py"
     script.write_text(JOB)
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         started.stdout.readline()
+        until = time.monotonic() + 120
+        while psutil.Process(started.pid).status() != psutil.STATUS_SLEEPING:
+            assert time.monotonic() < until
+            time.sleep(0.01)
         yield started
         started.kill()
 
 
-def finished(looking: PythonLines, patience: float = 60.0) -> PythonLines:
+def finished(looking: PythonLines, patience: float = 120.0) -> PythonLines:
     until = time.monotonic() + patience
     while not looking.poll():
         assert time.monotonic() < until
@@ -120,7 +125,7 @@ def test_the_line_that_a_job_sleeps_in(job):
 def test_a_job_that_is_killed_meanwhile_keeps_what_was_seen(job):
     looking = PythonLines(job.pid, looks=1000, seconds=50)
     looking.start()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not looking.lines():
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -151,7 +156,7 @@ def test_a_process_that_is_no_python():
 
 @needs_py_spy
 def test_stopping_ends_the_looks(job):
-    looking = PythonLines(job.pid, looks=1000, seconds=10_000)
+    looking = PythonLines(job.pid, looks=1000, seconds=1_000_000)
     looking.start()
     assert not looking.poll()
     looking.stop()

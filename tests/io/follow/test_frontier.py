@@ -73,12 +73,14 @@ def test_members_of_a_job() -> None:
     script = "import subprocess, sys; subprocess.run(['sleep', '60'], start_new_session=True)"
     job = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
     found: set[int] = set()
+    until = time.monotonic() + 120
     try:
-        while len(found := descendants(job.pid)) < 2:
+        # the child has a session of its own, a moment after it has begun
+        while len(found := descendants(job.pid)) < 2 or session(job.pid) != {job.pid}:
+            assert time.monotonic() < until
             time.sleep(0.02)
         assert job.pid in found
         assert os.getpid() not in found
-        assert session(job.pid) == {job.pid}  # the child has a session of its own
     finally:
         for pid in found - {job.pid}:
             os.kill(pid, 9)

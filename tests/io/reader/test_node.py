@@ -125,30 +125,38 @@ def one_step(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def traces() -> set[str]:
-    """What a reader could leave behind: files of shared memory, and sockets with a name."""
+def traces(pid: int) -> set[Path]:
+    """What a process would leave behind in shared memory if it were killed: not what others do."""
+    mapped = Path(f"/proc/{pid}/maps").read_text().split()
+    opened = [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]  # noqa: PTH115
+    return {Path(name) for name in (*mapped, *opened) if name.startswith("/dev/shm/")}
+
+
+def named_sockets(path: Path, job: str) -> list[str]:
+    """Sockets by which the ranks of a job meet."""
+    name = node.meeting_name({"DLTUNE_IO_JOB": f"{job}-{os.getpid()}"}, path / "data.mdb", 0)
     sockets = Path("/proc/net/unix").read_text().splitlines()
-    return {str(p) for p in Path("/dev/shm").iterdir()} | {
-        line.split()[-1] for line in sockets if "dltune-io" in line
-    }
+    return [line for line in sockets if line.endswith(" @" + name[1:].decode())]
 
 
 def test_a_killed_reader_is_told_and_leaves_nothing(path: Path) -> None:
-    before = traces()
     with ranks(path, 3, "killed", asks=True, iterations=None) as processes:
         for process in processes:
             assert one_step(process).startswith("[[")
         reader = processes[0]
+        assert named_sockets(path, "killed")
+        shared = {trace for process in processes for trace in traces(process.pid)}
         os.kill(reader.pid, signal.SIGKILL)
         reader.wait()
         for process in processes[1:]:
             for _ in range(200):  # what had been read is still to be had
                 if not one_step_or_end(process):
                     break
-            _, error = process.communicate(timeout=60)
+            _, error = process.communicate(timeout=120)
             assert process.returncode != 0
             assert "the process that reads for this node has ended" in error
-    assert traces() == before
+    assert not [trace for trace in shared if trace.exists()]
+    assert not named_sockets(path, "killed")
 
 
 def one_step_or_end(process: subprocess.Popen[str]) -> str:
@@ -173,7 +181,7 @@ def test_a_killed_rank_does_not_stop_the_others(path: Path) -> None:
 def test_an_error_reaches_every_rank(path: Path) -> None:
     with ranks(path, 2, "error", options={"memory": 16384}) as processes:
         for process in processes:
-            _, error = process.communicate(timeout=60)
+            _, error = process.communicate(timeout=120)
             assert process.returncode != 0
             assert "UsageError: one iteration of this node takes" in error
 
@@ -236,7 +244,7 @@ def test_a_token_is_waited_for_and_freed_even_by_death(
     thread.start()
     assert not got.wait(0.3)
     end(holder)
-    assert got.wait(60)
+    assert got.wait(120)
     thread.join()
     mine.close()
     holder.communicate()

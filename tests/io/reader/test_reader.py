@@ -136,7 +136,7 @@ def test_hints_bring_records_into_the_page_cache(tmp_path: Path) -> None:
         assert before is not None
         assert before.now < 1 << 20
         next(iter(hinted))
-        for _ in range(200):
+        for _ in range(2400):
             after = cached(file.fileno())
             assert after is not None
             if after.now >= 4_000_000:
@@ -202,7 +202,7 @@ def remains(path: Path) -> list[str]:
 
 def require_nothing_remains(path: Path) -> None:
     gc.collect()
-    for _ in range(200):
+    for _ in range(2400):
         if not remains(path):
             return
         time.sleep(0.05)

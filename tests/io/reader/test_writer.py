@@ -60,10 +60,10 @@ def require_committed(key: bytes, value: bytes) -> int:
 @pytest.mark.parametrize("pause", [0.02, 0.2])
 def test_every_record_of_a_reader_was_committed(tmp_path: Path, direct: bool, pause: float) -> None:
     commits: set[int] = set()
-    overtaken, told = 0, set()
+    told = set()
     with writing(tmp_path, pause):
-        until = time.monotonic() + 3
-        while time.monotonic() < until:
+        until = time.monotonic() + 240
+        while len(commits) < 8 and time.monotonic() < until:
             options = Options(direct=direct, memory=1 << 20)
             with Reader(tmp_path, batch=5, options=options) as reader:
                 try:
@@ -72,25 +72,23 @@ def test_every_record_of_a_reader_was_committed(tmp_path: Path, direct: bool, pa
                             assert key == b"%06d" % ((at * 5 + place) % COUNT)
                             commits.add(require_committed(key, value))
                 except UsageError as error:  # allowed: no answer. Never: a wrong one
-                    overtaken += 1
                     told.add("written" in str(error))
     assert told <= {True}
-    assert len(commits) > 2
-    assert overtaken < 50
+    assert len(commits) >= 8
 
 
 def test_every_record_of_a_sampler_was_committed(tmp_path: Path) -> None:
     commits: set[int] = set()
     with writing(tmp_path, 0.05), Records(tmp_path) as records:
-        until = time.monotonic() + 3
-        while time.monotonic() < until:
+        until = time.monotonic() + 240
+        while len(commits) < 8 and time.monotonic() < until:
             wanted = [7, 100, 3, 7, 55]
             got = records.read(wanted)
             assert [key for key, _ in got] == [b"%06d" % at for at in wanted]
             # one read is of one snapshot
             assert len({require_committed(key, value) for key, value in got}) == 1
             commits.add(require_committed(*got[0]))
-    assert len(commits) > 2
+    assert len(commits) >= 8
 
 
 def test_py_lmdb_under_hints_is_never_wrong(tmp_path: Path) -> None:
