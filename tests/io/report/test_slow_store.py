@@ -77,7 +77,7 @@ def test_a_job_on_it(started, store, way):
             seen = assemble(watch, "job", None).watch
             return seen is not None and any(file.storage_bytes for file in seen.files)
 
-        watch.run(30.0, enough, lambda: None)
+        watch.run(240.0, enough, lambda: None)
         document = assemble(watch, "job", None)
     # whoever holds the file when the store goes would wait for it
     job.kill()
