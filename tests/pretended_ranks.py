@@ -21,6 +21,13 @@ SOURCE = r"""
 static std::atomic<int> tid{0};
 static std::atomic<int> helper{0};
 static std::atomic<int> writer{0};
+static std::atomic<int> wanted{0};
+
+static long long cpu_ms() {
+  timespec used;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return used.tv_sec * 1000LL + used.tv_nsec / 1000000;
+}
 
 namespace horovod { namespace common { namespace {
 // `spin` ms of work, then what is left of a cycle of `cycle` ms asleep
@@ -30,6 +37,11 @@ __attribute__((noinline)) void BackgroundThreadLoop(int cycle, int spin) {
   while (tid) {
     auto left = last + std::chrono::milliseconds(cycle) - std::chrono::steady_clock::now();
     if (left.count() > 0) std::this_thread::sleep_for(left);
+    if (wanted) {
+      const long long end = cpu_ms() + wanted + 1;
+      while (cpu_ms() < end) {}
+      wanted = 0;
+    }
     last = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - last < std::chrono::milliseconds(spin)) {}
   }
@@ -61,13 +73,21 @@ extern "C" int start(int cycle, int spin) {
   while (!tid || !helper) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return tid;
 }
+// lets the background thread use so many ms of CPU time, and comes back when it has
+extern "C" void work(int ms) {
+  wanted = ms;
+  while (wanted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 extern "C" int background_thread() { return tid; }
 extern "C" int helper_thread() { return helper; }
 """
 
-# prints "ready TID HELPER", then runs the test's own lines with `lib` at hand
+# prints "ready TID HELPER", then runs the test's own lines with `lib` and `until` at hand
 RANK = r"""
 import ctypes, os, signal, sys, threading, time
+def until(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
 lib = ctypes.CDLL(sys.argv[1])
 background = lib.start(int(sys.argv[2]), int(sys.argv[3]))
 os.write(1, b"ready %d %d\n" % (background, lib.helper_thread()))  # whole, whoever else writes

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
 import pretended_ranks
 import pytest
 from pretended_ranks import started
+from terminal import on_a_terminal
 
 from dltune.documents import horovod
 
@@ -78,8 +78,22 @@ def test_tables_for_people(library):
     assert "watching took" in done.stdout
 
 
-def test_the_jobs_exit_code_is_passed_on_with_who_failed_first(library):
-    done = dltune(*job(library, "time.sleep(3)\nsys.exit(1)", "time.sleep(2)\nsys.exit(7)"))
+def test_the_jobs_exit_code_is_passed_on_with_who_failed_first(library, tmp_path):
+    # the second one ends a second after the first has, which rank 1 is
+    mark = str(tmp_path / "fails")
+    fails = f"""
+time.sleep(2)
+open({mark!r} + "~", "w").write(str(os.getpid()))
+os.rename({mark!r} + "~", {mark!r})
+sys.exit(7)"""
+    follows = f"""
+until({mark!r})
+stat = "/proc/" + open({mark!r}).read() + "/stat"
+while os.path.exists(stat) and open(stat).read().rpartition(")")[2].split()[0] != "Z":
+    time.sleep(0.01)
+time.sleep(1)
+sys.exit(1)"""
+    done = dltune(*job(library, follows, fails))
     assert done.returncode == 1
     assert "the job ended with exit code 1; the report stands" in done.stderr
     assert "rank 1 failed first, the others followed" in done.stdout
@@ -119,23 +133,12 @@ def test_a_job_whose_horovod_cannot_be_imported(tmp_path):
 
 
 def test_a_watch_that_is_interrupted_reports_what_it_saw(library):
-    watching = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dltune", "horovod-report", "--json"),
-            *job(library, "time.sleep(120)"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stderr is not None
-    seen = 0
-    while seen < 2:
-        seen += watching.stderr.readline().startswith("ready")
-    time.sleep(3.0)
-    watching.send_signal(signal.SIGINT)
-    out, error = watching.communicate(timeout=120)
-    assert watching.returncode == 0, error
+    command = (sys.executable, "-m", "dltune", "horovod-report", "--json")
+    with on_a_terminal([*command, *job(library, "time.sleep(600)")]) as view:
+        view.until(b"2 background threads found")
+        view.process.send_signal(signal.SIGINT)
+        out, _ = view.rest()
+    assert view.process.returncode == 0
     report = msgspec.json.decode(out, type=horovod.Horovod)
     assert report.partial
     assert len(report.ranks) == 2
@@ -253,7 +256,7 @@ def test_another_users_rank(library):
     )
     with started(library, rank=0, size=1) as rank:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(rank.pid)], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", code, str(rank.pid)], capture_output=True, text=True, timeout=240
         )
     assert done.returncode == 2
     assert f"pid {rank.pid} belongs to root" in done.stderr
@@ -261,29 +264,13 @@ def test_another_users_rank(library):
 
 
 def test_the_live_view_on_a_terminal(library):
-    import pty
-
-    leader, follower = pty.openpty()
     with started(library, rank=0, size=1) as rank:
-        watching = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "dltune", "horovod-report"),
-                *("--pid", str(rank.pid), "--seconds", "4", "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=follower,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-        )
-        os.close(follower)
-        shown = b""
-        try:
-            while part := os.read(leader, 1 << 16):
-                shown += part
-        except OSError:  # the other side is closed
-            pass
-        out, _ = watching.communicate(timeout=120)
-        os.close(leader)
-    assert watching.returncode == 0
+        command = (sys.executable, "-m", "dltune", "horovod-report", "--pid", str(rank.pid))
+        with on_a_terminal([*command, "--seconds", "600", "--json"]) as view:
+            view.until(b"1 background thread found")
+            view.process.send_signal(signal.SIGINT)
+            out, shown = view.rest()
+    assert view.process.returncode == 0
     assert b"background" in shown
     assert str(rank.background).encode() in shown
     assert json.loads(out)["ranks"][0]["background"] == rank.background

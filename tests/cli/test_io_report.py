@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
+from terminal import on_a_terminal
 
 from dltune.documents import io
 
@@ -63,8 +63,10 @@ def test_a_job_is_watched_to_its_end(file, tmp_path):
     assert "a line of the job's own" in done.stderr
 
 
-def test_tables_for_people(file):
-    done = dltune("--seconds", 1, *job(file, 60.0))
+def test_tables_for_people(file, started):
+    reads = JOB.replace("a line of the job's own", "ready")
+    reading = started(reads, file, 600, 0)
+    done = dltune("--pid", reading.pid, "--seconds", 1)
     assert done.returncode == 0, done.stderr
     assert "shard.bin" in done.stdout
     assert "what follows" in done.stdout
@@ -85,25 +87,6 @@ def test_a_process_that_runs(file):
         other.kill()
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["subject"] == f"pid {other.pid}"
-
-
-def test_a_watch_that_is_interrupted_reports_what_it_saw(file):
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "dltune", "io-report", "--json", *job(file, 120.0)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stderr is not None
-    while "a line of the job's own" not in watching.stderr.readline():
-        pass
-    time.sleep(1.0)
-    watching.send_signal(signal.SIGINT)
-    out, error = watching.communicate(timeout=120)
-    assert watching.returncode == 0, error
-    document = msgspec.json.decode(out, type=io.Io)
-    assert document.partial is not None
-    assert document.partial.startswith("ended by SIGINT")
 
 
 def test_a_file_without_a_job(file):
@@ -150,26 +133,15 @@ def test_an_output_that_exists_is_refused_before_the_job_starts(file, tmp_path):
     assert (tmp_path / "io.json").read_text() == "mine"
 
 
-def test_the_live_view_on_a_terminal(file):
-    import pty
-
-    leader, follower = pty.openpty()
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "dltune", "io-report", "--seconds", "4", "--json", *job(file, 60.0)],
-        stdout=subprocess.PIPE,
-        stderr=follower,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-    )
-    os.close(follower)
-    shown = b""
-    try:
-        while part := os.read(leader, 1 << 16):
-            shown += part
-    except OSError:  # the other side is closed
-        pass
-    out, _ = watching.communicate(timeout=120)
-    os.close(leader)
-    assert watching.returncode == 0
-    assert b"data files" in shown
+def test_a_live_view_on_a_terminal_and_a_report_when_it_is_interrupted(file):
+    command = [sys.executable, "-m", "dltune", "io-report", "--json", *job(file, 600.0)]
+    with on_a_terminal(command) as view:
+        view.until(b"data files")  # after the first looks
+        view.process.send_signal(signal.SIGINT)
+        out, shown = view.rest()
+    assert view.process.returncode == 0
     assert b"shard.bin" in shown
-    assert msgspec.json.decode(out, type=io.Io).watch is not None
+    document = msgspec.json.decode(out, type=io.Io)
+    assert document.watch is not None
+    assert document.partial is not None
+    assert document.partial.startswith("ended by SIGINT")

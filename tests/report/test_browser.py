@@ -70,6 +70,7 @@ class Opened:
         self.context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
+        self.context.set_default_timeout(240_000)  # milliseconds: the machine may be busy
         self.page = self.context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []

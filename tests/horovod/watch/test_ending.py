@@ -13,7 +13,8 @@ from dltune.horovod.watch.ending import Ending
 
 PARENT = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+code = "import sys; sys.stdin.read(); " + sys.argv[1]  # until it may go
+child = subprocess.Popen([sys.executable, "-c", code])
 print(child.pid, flush=True)
 child.wait()
 time.sleep(60)
@@ -23,20 +24,25 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("code", "ended"),
     [
-        ("import time; time.sleep(0.5); raise SystemExit(7)", 7),
-        ("import time; time.sleep(0.5)", 0),
-        ("import os, time; time.sleep(0.5); os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+        ("raise SystemExit(7)", 7),
+        ("pass", 0),
+        ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
     ],
 )
 def test_of_another_processs_child(code, ended):
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, code], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as parent:
+        assert parent.stdin is not None
         assert parent.stdout is not None
         ending = Ending(int(parent.stdout.readline()), may_look=True)
         assert not ending.ended()
         assert ending.code is None
-        until = time.monotonic() + 60
+        parent.stdin.close()
+        until = time.monotonic() + 120
         while not (ending.ended() and ending.code is not None) and time.monotonic() < until:
             time.sleep(0.01)
         ending.close()
