@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dltune.cli.progress import Line
+
 if TYPE_CHECKING:
     from rich.table import Table
-
-QUIET_SECONDS = 15.0
 
 
 @contextlib.contextmanager
@@ -20,16 +19,9 @@ def live(
 ) -> Iterator[Callable[[], None]]:
     """Shows `summary`, and on a terminal `tables` below it, whenever the function is called."""
     if not sys.stderr.isatty():
-        told = time.monotonic()
-
-        def line() -> None:
-            nonlocal told
-            if time.monotonic() - told >= QUIET_SECONDS:
-                told = time.monotonic()
-                print(f"dltune: {summary()}", file=sys.stderr, flush=True)
-
-        print(f"dltune: {subject}", file=sys.stderr, flush=True)
-        yield line
+        line = Line(None)
+        line.show(subject, ())
+        yield lambda: line.show(summary(), ())
         return
     from rich.console import Console, Group
     from rich.live import Live

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
 
     from dltune.profile.session import Progress
 
-# without a terminal, the same phase is told again after so many seconds
+# without a terminal, what has changed within a phase is told after so many seconds
 QUIET_SECONDS = 15.0
 
 
 class Line:
     def __init__(self, status: Status | None) -> None:
         self._status = status
-        self._told: tuple[object, ...] = ()
-        self._when = 0.0
+        self._told: set[str] = set()
+        self._same: tuple[object, ...] = ()
+        self._when = -math.inf
 
     def tell(self, progress: Progress) -> None:
         """Show where a profiling session is."""
@@ -38,13 +40,15 @@ class Line:
         self.show(text, (progress.phase, progress.case))
 
     def show(self, text: str, same: tuple[object, ...]) -> None:
-        """Show `text`; elsewhere than on a terminal only when `same` has changed or time passed."""
+        """Show `text`; elsewhere than on a terminal only when `same` has changed or time passed,
+        and never a line that stands there already: it would tell nothing."""
         if self._status is not None:
             self._status.update(text)
             return
         now = time.monotonic()
-        if same != self._told or now - self._when >= QUIET_SECONDS:
-            self._told, self._when = same, now
+        if text not in self._told and (same != self._same or now - self._when >= QUIET_SECONDS):
+            self._told.add(text)
+            self._same, self._when = same, now
             self.say(text)
 
     def say(self, text: str) -> None:

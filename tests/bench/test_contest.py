@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import pytest
 import synthetic
@@ -10,7 +11,10 @@ from pretended import Clock, PretendedJob, plan, setting
 
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
+from dltune.cli import progress
 from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.job import messages
+from dltune.job.launch import Event
 
 MACHINE = synthetic.machine(2)
 NAMES = ("default", "recommended", "plan")
@@ -21,11 +25,12 @@ class Trial:
 
     def __init__(
         self,
-        jobs: dict[str, PretendedJob],
+        jobs: Mapping[str, PretendedJob],
         *,
         rounds: int = 6,
         seconds: float = 0.05,
         signatures: tuple[str, ...] = ("step",),
+        patience: float = 0.0,
     ) -> None:
         self.told: list[Progress] = []
         self.kept: list[int] = []
@@ -38,7 +43,7 @@ class Trial:
             self.runners,
             rounds=rounds,
             seconds=seconds,
-            patience=0.0,
+            patience=patience,
             tell=self.told.append,
             keep=lambda: self.kept.append(sum(map(len, self.contest.turns.values()))),
         )
@@ -138,6 +143,51 @@ def test_a_job_that_tells_nothing_is_refused_with_the_reason(clock: Clock) -> No
     jobs["plan"].queue.clear()
     with pytest.raises(DltuneError, match=r"under plan .* without news.*: .*no Python"):
         trial.contest.run()
+
+
+class SlowJob(PretendedJob):
+    """Tells `first` before it comes to its first step; None: nothing for a while."""
+
+    def __init__(self, clock: Clock, *first: messages.Message | None) -> None:
+        super().__init__(clock)
+        self._first = iter(first)
+        self._runner: Runner | None = None
+
+    def boot(self, runner: Runner) -> PretendedJob:
+        self._runner = runner
+        runner.begin(self)
+        return self
+
+    def events(self, tick: float) -> Iterator[Event | None]:
+        for message in self._first:
+            yield Event(None, message) if message else None
+        if self._runner:
+            super().boot(self._runner)
+            self._runner = None
+        yield from super().events(tick)
+
+
+def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job gives the build up, and another begins it anew."""
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    builds, fails = messages.Building(1, "2.21.0"), messages.Failed(1, "2.21.0", "no space left")
+    jobs = {
+        "default": SlowJob(clock, None, builds, None, None, fails, None, None),
+        "recommended": SlowJob(clock, *[None] * 7),
+        "plan": SlowJob(clock, *[None] * 8, builds, None, None),
+    }
+    trial = Trial(jobs, rounds=1, patience=60.0)
+    line = progress.Line(None)
+    trial.contest._tell = lambda told: line.show(told.phase, (told.phase,))
+    trial.contest.run()
+    told = capsys.readouterr().err.splitlines()
+    assert told[:2] == [
+        "dltune: waiting for the jobs' first steps, 0 of 3 ready",
+        "dltune: building the plugin for the job's TensorFlow",
+    ]
+    assert len(set(told)) == len(told)
 
 
 def test_interrupted_says_where(clock: Clock) -> None:

@@ -11,6 +11,7 @@ import pytest
 from synthetic import machine, node, op, profile
 
 from dltune.cli import interrupts
+from dltune.cli.live import live
 from dltune.cli.progress import Line
 from dltune.cli.tables import show_profile, table
 from dltune.documents.profile import Memory
@@ -92,12 +93,38 @@ class TestProgress:
             "dltune: climbing, step 24, 2 threads shared, 7 ops climbing, about 4 s left",
         ]
 
-    def test_the_same_is_told_again_after_a_while(self, capsys, monkeypatch):
+    def test_how_far_a_phase_has_come_is_told_after_a_while(self, capsys, monkeypatch):
         monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
         line = Line(None)
         line.tell(Progress("finding the training step", 1))
         line.tell(Progress("finding the training step", 2))
         assert len(capsys.readouterr().err.splitlines()) == 2
+
+    def test_no_line_is_told_twice_however_long_it_is_true(self, capsys, monkeypatch):
+        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        line = Line(None)
+        for phase in ("waiting", "building", "building", "waiting", "building", "waiting"):
+            line.tell(Progress(phase))
+        assert capsys.readouterr().err.splitlines() == ["dltune: waiting", "dltune: building"]
+
+    def test_of_a_live_view_without_a_terminal(self, capsys, monkeypatch):
+        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        seen = iter(["starting", "starting", "3 rounds", "starting"])
+        with live("tuning train.py", lambda: next(seen), list) as refresh:
+            for _ in range(4):
+                refresh()
+        assert capsys.readouterr().err.splitlines() == [
+            "dltune: tuning train.py",
+            "dltune: starting",
+            "dltune: 3 rounds",
+        ]
+
+    def test_of_a_live_view_little_is_told(self, capsys):
+        seen = map(str, range(100))
+        with live("tuning train.py", lambda: next(seen), list) as refresh:
+            for _ in range(100):
+                refresh()
+        assert capsys.readouterr().err == "dltune: tuning train.py\n"
 
 
 class TestInterrupts:
