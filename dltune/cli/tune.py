@@ -143,7 +143,7 @@ def command(
             patience=wait,
             verbose=verbose,
             tensorflow=past.tensorflow if past else "",
-            tell=view.phase,
+            tell=view.waits_for,
         )
         search = Search(
             arena,

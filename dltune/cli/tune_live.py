@@ -28,17 +28,19 @@ class View:
     def __init__(self) -> None:
         self.refresh: Callable[[], None] = lambda: None
         self._progress: Progress | None = None
-        self._phase = "starting the job as given"
+        self._waits_for = ""
         self._trials: list[Trial] = []
 
     def progress(self, progress: Progress) -> None:
         self._progress = progress
-        self._phase = progress.phase
+        self._waits_for = ""
         self.refresh()
 
-    def phase(self, text: str) -> None:
-        self._phase = text
-        self.refresh()
+    def waits_for(self, what: str) -> None:
+        """What a start waits for; empty: it just takes its time."""
+        if what or self._waits_for:
+            self._waits_for = what
+            self.refresh()
 
     def trial(self, trial: Trial) -> None:
         self._trials.append(trial)
@@ -49,8 +51,11 @@ class View:
 
     def summary(self) -> str:
         if self._progress is None:
-            return self._phase
-        parts = [self._phase, f"best so far: {told(self._progress.incumbent)}"]
+            return self._waits_for or "starting the job as given"
+        parts = [
+            self._waits_for or self._progress.phase,
+            f"best so far: {told(self._progress.incumbent)}",
+        ]
         if not sys.stderr.isatty():  # there are no tables
             for candidate, ratios in self._progress.racing.items():
                 parts.append(f"{told(candidate)}: {_median(ratios)}, {len(ratios)} rounds")

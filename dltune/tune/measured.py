@@ -78,7 +78,7 @@ class Measured:
     ) -> None:
         """`budget`: seconds from now on. `patience`: for how long the job as given may tell nothing
         before its first step. `tensorflow`: the version that it must have (empty: any). `tell` is
-        given what a start waits for."""
+        given what a start waits for (empty: the job's first step)."""
         self.error: DltuneError | None = None  # why the job as given cannot be measured
         self.tensorflow = tensorflow
         self._here = here
@@ -185,8 +185,8 @@ class Measured:
             silence = min(silence, max(LEAST_PATIENCE, PATIENCE * self._first_start) * several)
             longest = 2 * silence
         while waited := [one for one in self._starting.values() if not one.ready]:
-            if any(one.building for one in waited):
-                self._tell("building the plugin for the job's TensorFlow")
+            building = any(one.building for one in waited)
+            self._tell("building the plugin for the job's TensorFlow" if building else "")
             for one in waited:
                 one.look(silence, longest)
             self._hear()

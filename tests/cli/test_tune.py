@@ -11,11 +11,13 @@ import pytest
 
 from dltune.cli import tune_tables
 from dltune.cli.duration import written
+from dltune.cli.tune_live import View
 from dltune.documents import plan as plans
 from dltune.documents import tune
 from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial, Tune
 from dltune.machine import topology
+from dltune.tune.search import Progress
 
 JOB = ("--", sys.executable, "-c", "raise SystemExit(7)")
 FUSED = (Choice("batch_norm", "fused"),)
@@ -201,3 +203,21 @@ def test_what_explain_adds() -> None:
     assert any(line.startswith("batch_norm (rounding): ") for line in told)
     assert any("[0.800 0.810]" in line for line in told)
     assert any("precision was not tried: it is lossy" in line for line in told)
+
+
+def test_what_a_start_waits_for_is_told_while_it_does() -> None:
+    view = View()
+    refreshed = []
+    view.refresh = lambda: refreshed.append(view.summary().split("; ")[0])
+    view.progress(Progress("starting the job as given", (), {}, 60.0))
+    for what in ("", "building the plugin", "", ""):
+        view.waits_for(what)
+    view.waits_for("building the plugin")
+    view.progress(Progress("beside the job as given", (), {}, 50.0))
+    assert refreshed == [
+        "starting the job as given",
+        "building the plugin",
+        "starting the job as given",
+        "building the plugin",
+        "beside the job as given",
+    ]
