@@ -12,10 +12,9 @@ from pathlib import Path
 from dltune.bench.contest import Contest
 from dltune.bench.runner import Runner
 from dltune.errors import DltuneError
+from dltune.job.last_words import last_words
 from dltune.job.launch import Job
 
-# of the output of a job that died
-LAST_LINES = 15
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -84,17 +83,9 @@ def all_ended() -> Iterator[contextlib.ExitStack]:
             signal.signal(number, handler)
 
 
-def last_lines(log: Path) -> list[str]:
-    """The last that a job wrote."""
-    with open(log, "rb") as file:
-        file.seek(max(0, log.stat().st_size - (1 << 16)))
-        return file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-
-
 def _say_last_words(contest: Contest, logs: dict[Runner, Path], say: Callable[[str], None]) -> None:
     for runner in contest.runners:
         if not (runner.ended and runner.exit_code):
             continue
-        if lines := last_lines(logs[runner]):
-            shown = "\n  ".join(lines)
-            say(f"the last lines of the job under {runner.setting.name}:\n  {shown}")
+        if words := last_words(logs[runner], f"the job under {runner.setting.name}"):
+            say(words)

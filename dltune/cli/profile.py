@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     help="Run the job under the settings of this plan (dltune tune).",
 )
 @click.option("--keep-running", is_flag=True, help="Let the job go on when all is measured.")
+@click.option("--verbose", is_flag=True, help="Let the job's own output through, to stderr.")
 @click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Ops shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
@@ -80,6 +81,7 @@ def command(
     batch: str | None,
     plan_path: Path | None,
     keep_running: bool,
+    verbose: bool,
     top: int,
     as_json: bool,
     job: tuple[str, ...],
@@ -89,10 +91,13 @@ def command(
     The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
     the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
     """
+    import tempfile
+
     from dltune.cli import interrupts, progress
     from dltune.cli.tables import show_profile
     from dltune.documents.files import claim
     from dltune.documents.plan import bare
+    from dltune.job.last_words import last_words
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.machine.placement import default_interval
@@ -125,6 +130,7 @@ def command(
         claim(output, overwrite=overwrite) as file,
         progress.line() as line,
         _standalone(ops_of, batch) as standalone,
+        tempfile.NamedTemporaryFile(prefix="dltune-profile-") as log,
     ):
         job = standalone.command if standalone else job
         session = Session(
@@ -140,21 +146,27 @@ def command(
         settings = Settings(around, machine, line.say)
         for sentence in around.left:
             line.say(f"setting not applied: {sentence}")
+        # results have stdout for themselves
+        to = 2 if verbose or keep_running else log.fileno()
         try:
-            # the job's own output goes to stderr: results have stdout for themselves
             with Job(
                 around.command(job),
                 answer=lambda python: settings.answer(python, lambda _: {}),
                 greet=session.greet,
                 heard=settings.hear,
                 environment=around.environment(os.environ),
-                stdout=2,
+                stdout=to,
+                stderr=to,
             ) as running:
                 try:
                     profile = session.run(running)
                 except interrupts.Ended:
                     session.interrupted()
                     raise
+                finally:  # before the job is ended, which has an exit code too
+                    failed = session.profile is None or running.exit_code
+                    if failed and (words := last_words(Path(log.name))):
+                        line.say(words)
                 if keep_running and running.exit_code is None:
                     line.say("all is measured; the job goes on")
                     for _ in running.events(1.0):

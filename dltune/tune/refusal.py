@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dltune.bench.jobs import last_lines
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.job.last_words import last_lines
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import Candidate
 from dltune.tune.tried import Tried

@@ -34,13 +34,15 @@ from dltune.machine.placement import ladder
 pytestmark = pytest.mark.tensorflow
 
 
-def start(output: Path, mark: str, phase: str, job: Sequence[object]) -> subprocess.Popen[bytes]:
+def start(
+    output: Path, mark: str, phase: str, job: Sequence[object], *options: object
+) -> subprocess.Popen[bytes]:
     """A dltune that has just said that it is in `phase`. What it says and prints is in the files
     `said` and `printed` beside its output."""
     said = output.parent / "said"
     with open(said, "wb") as file, open(output.parent / "printed", "wb") as printed:
         running = subprocess.Popen(
-            command(output, job),
+            command(output, job, *options),
             stdout=printed,
             stderr=file,
             env={**os.environ, MARK: mark},
@@ -77,7 +79,9 @@ def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
     assert found.memory is not None
     assert 0 < found.memory.live < found.memory.peak
     assert f"written to {done.output}" in done.stdout
-    assert "Traceback" not in done.stderr
+    told = done.stderr.splitlines()
+    assert all(line.startswith("dltune: ") for line in told), "the job's output is out of sight"
+    assert len(set(told)) == len(told)
 
 
 def test_keras_fit_is_one_step_without_its_validation(profiled):
@@ -144,6 +148,7 @@ def test_losses_are_those_of_a_plain_run(plain, tmp_path):
     assert json.loads(done.stdout) == json.loads(done.output.read_text())
     expected, found = plain()[:30], list(map(float, measured.read_text().split()))
     assert len(found) == 30, "--keep-running lets the job go on to its end"
+    assert "trained" in done.stderr
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     assert found[-1] == pytest.approx(expected[-1], rel=0.05)
 
@@ -173,6 +178,8 @@ class TestJobsThatDie:
         assert done.code == 1
         kept = documents.load(done.output)
         assert kept.partial == "the job ended (exit code 1) before all was measured"
+        assert "dltune: the last lines of the job:\n  " in done.stderr
+        assert "RuntimeError" in done.stderr
         assert kept.steps
         assert kept.steps[0].nodes
         assert "what was measured is in" in done.said
@@ -221,6 +228,7 @@ class TestJobsInWhichItCannotWork:
     def test_scripts(self, tmp_path, job, code, text):
         done = profile(tmp_path, [PYTHON, JOBS / job[0], *job[1:]])
         self.refused(done, code, text)
+        assert job[0] != "early_exit.py" or "nothing to train" in done.stderr, "its last lines"
 
     @pytest.mark.parametrize(
         ("job", "text"),
@@ -364,7 +372,7 @@ class TestEnding:
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
         losses, enough, mark = tmp_path / "losses", tmp_path / "enough", str(uuid.uuid4())
         job = (*self.JOB, "--losses", losses, "--until", enough)
-        running = start(tmp_path / "profile.json", mark, "climbing", job)
+        running = start(tmp_path / "profile.json", mark, "climbing", job, "--verbose")
         running.kill()
         running.wait(timeout=120)
         before = len(losses.read_text().split())

@@ -1,0 +1,28 @@
+"""What is told of a job's output that was kept aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dltune.job.last_words import LINES, last_words
+
+
+def test_the_end_of_a_long_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f"step {n}\n" for n in range(100_000)))
+    first, *lines = last_words(log, "the job under plan").splitlines()
+    assert first == "the last lines of the job under plan:"
+    assert len(lines) == LINES
+    assert lines[-1] == "  step 99999"
+
+
+def test_what_is_no_text(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\xff\xfe and then\n")
+    assert last_words(log).endswith(" and then")
+
+
+def test_a_job_that_wrote_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    assert last_words(log) == ""
