@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from dltune.documents import files
 from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan
@@ -26,15 +28,20 @@ def profiles_of(plan: Plan, context: Context) -> list[Profile]:
 
 
 def bench_of(plan: Plan, context: Context) -> Bench | None:
-    """The comparison that measured the plan."""
+    """The comparison that measured the plan; else the one before settings were put into it."""
     benches = [d for d in context.of("dltune.bench") if isinstance(d, Bench)]
-    digest = files.digest(plan) if benches else ""
-    return next((bench for bench in benches if bench.plan == digest), None)
+    digests = _digests(plan) if benches else ()
+    return next((bench for d in digests for bench in benches if bench.plan == d), None)
 
 
 def plan_behind(bench: Bench, context: Context) -> Plan | None:
-    """The plan that the comparison measured."""
-    return next((plan for plan in _plans(context) if files.digest(plan) == bench.plan), None)
+    """The plan that the comparison measured, maybe before settings were put into it."""
+    return next((plan for plan in _plans(context) if bench.plan in _digests(plan)), None)
+
+
+def _digests(plan: Plan) -> tuple[str, str]:
+    """Of the plan, and of what it was before `dltune tune --into`."""
+    return files.digest(plan), files.digest(msgspec.structs.replace(plan, settings=None))
 
 
 def _plans(context: Context) -> list[Plan]:

@@ -223,6 +223,21 @@ def test_a_profile_alone_and_one_without_anything() -> None:
     assert "no simulated timelines" in text.lower()
 
 
+def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
+    before = "before settings were put into the plan"
+    profile, plan, bench = everything()
+    tuned = msgspec.structs.replace(plan, settings=exhibits.settings())
+    text = page(context(profile, tuned, bench)).decode()
+    assert before in text
+    assert "another plan" not in text
+    rows = parsed(text.encode()).of("tr")
+    assert any("s1+s2+s3" in row.text and "41.0" in row.text for row in rows), "it was measured"
+    assert before not in page(context(profile, plan, bench)).decode()
+    other = everything("s1+s2")[1]
+    text = page(context(profile, msgspec.structs.replace(other, settings=None), bench)).decode()
+    assert "another plan" in text
+
+
 def test_a_bench_without_turns() -> None:
     _, _, bench = everything()
     settings = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 
+from dltune.documents import files
 from dltune.documents.bench import Bench, Setting, load
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.bars import legend
@@ -32,8 +33,11 @@ def show(loaded: Loaded, context: Context) -> Shown:
     remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
     if not _measured(bench):
         remarks.append("No setting was measured.")
-    if context.of("dltune.plan") and plan_behind(bench, context) is None:
+    plan = plan_behind(bench, context)
+    if plan is None and context.of("dltune.plan"):
         remarks.append("This comparison was of another plan than those on this page.")
+    if plan and files.digest(plan) != bench.plan:
+        remarks.append("This comparison was made before settings were put into the plan.")
     return Shown(
         title=f"Bench {loaded.path.name}",
         head=[
