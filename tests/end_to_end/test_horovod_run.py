@@ -293,41 +293,41 @@ def test_every_rank_transfers_the_bins_in_the_order_of_the_plan(
     assert steps == [floats] * STEPS
 
 
-def test_gradients_out_of_the_ordinary(tmp_path: Path, machine: Machine) -> None:
-    """Late on one rank, from a conditional branch, sparse, missing; a rank 2 s behind; the
-    script's own groups; a call that the plan does not know. It ends, and ranks agree."""
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Running:
+    """Gradients late on one rank, from a conditional branch, sparse, missing; a rank 2 s behind;
+    the script's own groups; a call that the plan does not know. At the end rank 1 fails."""
     require("gloo")
+    folder = tmp_path_factory.mktemp("odd")
     path = written(
-        tmp_path / "plan.json",
+        folder / "plan.json",
         machine,
         "gloo",
         orders=(order([(8, 8), (8,), (8, 4)], [[2, 1], [0]]),),
     )
-    env = recording(tmp_path)
+    env = {**recording(folder), "DIES": "1"}
     under = dltune("run", "--plan", path)
-    with job(tmp_path, "gloo", (ODD, tmp_path / "odd"), under=under, env=env) as running:
-        assert running.wait() == 0, running.stdout + running.stderr
-    first, second = ((tmp_path / "odd" / f"rank{rank}").read_text() for rank in (0, 1))
+    with job(folder, "gloo", (ODD, folder / "odd"), under=under, env=env) as running:
+        running.wait()
+    return running
+
+
+def test_gradients_out_of_the_ordinary(odd: Running) -> None:
+    """It comes to its end, and ranks agree."""
+    first, second = ((odd.folder / "odd" / f"rank{rank}").read_text() for rank in (0, 1))
     assert first.splitlines()[-1] == second.splitlines()[-1]
     assert first.splitlines()[-1].startswith("parameters")
-    said = running.stderr
-    assert "rank 0: 3 gradients are reduced in 2 bins" in said
-    assert "not enforced: bins of a call with 2 gradients: the script has groups" in said
-    assert "not enforced: bins of a call with 1 gradients: it reduces 1 dense" in said
-    found = timeline.recording(tmp_path / "timeline.json").batches
+    assert "rank 0: 3 gradients are reduced in 2 bins" in odd.stderr
+    assert "not enforced: bins of a call with 2 gradients: the script has groups" in odd.stderr
+    assert "not enforced: bins of a call with 1 gradients: it reduces 1 dense" in odd.stderr
+    found = timeline.recording(odd.folder / "timeline.json").batches
     twos = [b for b in found if len(b.tensors) == 2 and "cond/" in b.tensors[0]]
     assert len({b.tensors for b in twos}) <= 2  # the plan's bin of two, and the script's own group
 
 
-def test_a_rank_that_fails_is_told_apart(tmp_path: Path, machine: Machine) -> None:
-    require("gloo")
-    path = written(tmp_path / "plan.json", machine, "gloo", knobs=Knobs(0.001, 1 << 26, 1024))
-    under = dltune("run", "--plan", path)
-    env = {"DIES": "1,2"}
-    with job(tmp_path, "gloo", (ODD, tmp_path / "odd"), under=under, env=env) as running:
-        code = running.wait()
-    assert code == 1
-    last = running.stderr.splitlines()[-1]
+def test_a_rank_that_fails_is_told_apart(odd: Running) -> None:
+    assert odd.process.returncode == 1
+    last = odd.stderr.splitlines()[-1]
     assert "the job ended with exit code 1: rank 1 (pid " in last
     assert "failed first: ValueError: this rank has had enough; rank 0 (pid " in last
 
