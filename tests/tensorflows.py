@@ -19,3 +19,8 @@ PYTHONS = [
     pytest.param(sys.executable, id="this"),
     pytest.param(str(OTHER_PYTHON), id="other", marks=needs_other),
 ]
+# where the other has been tried with the same settings in another test
+THIS_AND_PROOF = [
+    PYTHONS[0],
+    pytest.param(str(OTHER_PYTHON), id="other", marks=[needs_other, pytest.mark.proof]),
+]

@@ -210,7 +210,7 @@ def test_an_interrupt_keeps_what_was_measured(tape_plan: Path, tmp_path: Path) -
         while child.poll() is None and not output.exists():
             time.sleep(0.2)
         child.terminate()
-        stdout, stderr = child.communicate(timeout=60)
+        stdout, stderr = child.communicate(timeout=240)
     assert child.returncode == 143, stderr
     assert "ended by SIGTERM; what was measured is kept" in stderr
     assert "this comparison is partial: interrupted in round" in stdout

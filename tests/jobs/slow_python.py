@@ -20,7 +20,7 @@ def step(images):
 
 def augment(images):
     total = 0.0
-    for _ in range(40_000):
+    for _ in range(400_000):
         total += 1.0
     return images + np.float32(total * 0)
 

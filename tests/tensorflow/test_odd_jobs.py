@@ -25,16 +25,19 @@ def losses(tmp_path: Path, name: str, settings: dict[str, str], **where: str):
     ("name", "layers", "left"),
     [
         ("subclassed", 3, ""),
-        ("synchronized", 2, ""),
-        ("axis_1", 2, ""),
+        pytest.param("synchronized", 2, "", marks=pytest.mark.proof),
+        pytest.param("axis_1", 2, "", marks=pytest.mark.proof),
         ("frozen", 1, "body, late: is frozen: it uses its moving statistics"),
         pytest.param(
             "keras_2",
             0,
             "tf_keras: uses the fused kernel by itself",
-            marks=pytest.mark.skipif(
-                importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-            ),
+            marks=[
+                pytest.mark.proof,
+                pytest.mark.skipif(
+                    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
+                ),
+            ],
         ),
     ],
 )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from hooked import JOBS, told
-from tensorflows import PYTHONS
+from tensorflows import PYTHONS, THIS_AND_PROOF
 
 pytestmark = pytest.mark.tensorflow
 
@@ -53,7 +53,7 @@ def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
     assert any("sets deterministic itself" in left for left in heard["input_order"].left)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", THIS_AND_PROOF)
 def test_xla_and_precision(python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {"jit_compile": "on", "precision": "mixed_bfloat16"}

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+CASES = [(2, None, "1"), (3, None, "1"), (2, "3e-5", "1"), (3, "3e-5", "2"), (4, "1e-4", "7")]
+
 
 @pytest.mark.parametrize(
-    ("ranks", "nbcs", "gs"),
-    [(2, None, "1"), (3, None, "1"), (2, "3e-5", "1"), (3, "3e-5", "2"), (4, "1e-4", "7")],
+    ("ranks", "nbcs", "gs", "sets", "seed"),
+    [
+        (2, None, "1", (), 0),
+        (3, "3e-5", "2", (), 1),
+        (3, "3e-5", "2", ("dynamic",), 3),
+        *(
+            pytest.param(*case, sets, seed, marks=pytest.mark.proof)
+            for case, sets, seed in itertools.product(CASES, [(), ("dynamic",)], range(4))
+        ),
+    ],
 )
-@pytest.mark.parametrize("sets", [(), ("dynamic",)])
 def test_ranks_delayed_at_random_end_after_the_same_cycles(
-    mpi: Callable[..., Any], ranks: int, nbcs: str | None, gs: str, sets: tuple[str, ...]
+    mpi: Callable[..., Any],
+    ranks: int,
+    nbcs: str | None,
+    gs: str,
+    sets: tuple[str, ...],
+    seed: int,
 ) -> None:
-    for seed in range(4):
-        # with a cycle time of a microsecond hardly anybody ever sleeps
-        ended = mpi("cycles", seed, (1000, 1)[seed == 3], 60, *sets, ranks=ranks, nbcs=nbcs, gs=gs)
+    # with a cycle time of a microsecond hardly anybody ever sleeps
+    ended = mpi("cycles", seed, (1000, 1)[seed == 3], 60, *sets, ranks=ranks, nbcs=nbcs, gs=gs)
 
-        assert ended.code == 0, ended.stderr
-        cycles = {told.cycles for told in ended.counts}
-        assert ended.stdout.split("\n")[:-1] == [f"cycles {min(cycles)}"] * ranks
-        for told in ended.counts:
-            # the last one is settled when the communicator is freed
-            assert told.agreements == told.cycles // int(gs)
-            assert told.shortened <= told.agreements
+    assert ended.code == 0, ended.stderr
+    cycles = {told.cycles for told in ended.counts}
+    assert ended.stdout.split("\n")[:-1] == [f"cycles {min(cycles)}"] * ranks
+    for told in ended.counts:
+        # the last one is settled when the communicator is freed
+        assert told.agreements == told.cycles // int(gs)
+        assert told.shortened <= told.agreements
 
 
 def test_a_rank_that_does_not_sleep_wakes_the_others(mpi: Callable[..., Any]) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 
 BOTH = Sleeps(between_tests=3e-5, agree_every=2)
 # gradients are negotiated by name in the first step; a second later rests begin
-MANY_STEPS = (TRAIN, "--steps", 200, "--blocks", 1, "--intra", 1, "--inter", 1)
+MANY_STEPS = (TRAIN, "--steps", 400, "--blocks", 1, "--intra", 1, "--inter", 1)
 
 
 def test_training_gives_the_same_losses_and_parameters(
@@ -53,7 +53,7 @@ def every_cycle(
         return trained(running), counts.read(folder)
 
 
-@pytest.mark.parametrize("between_tests", [None, 3e-5])
+@pytest.mark.parametrize("between_tests", [pytest.param(None, marks=pytest.mark.proof), 3e-5])
 def test_training_with_cycles_on_demand(
     ranks: Callable[..., Running],
     every_cycle: tuple[Trained, list[counts.Counts]],

@@ -11,8 +11,16 @@ import pytest
 TENSORS, BETWEEN = 50, 50_000
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("nbcs", [None, "3e-5"])
+@pytest.mark.parametrize(
+    ("ranks", "nbcs"),
+    [
+        (3, "3e-5"),
+        *(
+            pytest.param(*case, marks=pytest.mark.proof)
+            for case in [(2, None), (2, "3e-5"), (3, None)]
+        ),
+    ],
+)
 def test_tensors_end_rests(mpi: Callable[..., Any], ranks: int, nbcs: str | None) -> None:
     plain = mpi("resting", TENSORS, BETWEEN, ranks=ranks, nbcs=nbcs)
     assert plain.code == 0, plain.stderr
