@@ -24,8 +24,8 @@ class Runner(Turnstile):
     """The plan's `signatures` are the job's step graphs where it runs as planned.
 
     Settings around the ops change the graphs: a job without them finds its steps by itself, and so
-    does one whose plan names none. Of several ranks the first that has found them leads; the others
-    wait for it in their collectives, so it alone stands at the turnstile.
+    does one whose plan names none, or is for any graph. Of several ranks the first that has found
+    them leads; the others wait for it in their collectives, so it alone stands at the turnstile.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Runner(Turnstile):
     ) -> None:
         """`heard` is told each execution of the process that leads."""
         chosen = plan.settings.chosen if plan.settings else ()
-        as_planned = setting.name == "plan" or not chosen
+        as_planned = not chosen or (setting.name == "plan" and not plan.for_any_graph)
         known = plan.signatures if as_planned else ()
         super().__init__(known, heard)
         self.setting = setting

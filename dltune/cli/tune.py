@@ -209,9 +209,9 @@ def _existing(into: Path, machine: Machine) -> Plan:
 
     plan = documents.load(into)
     require_machine(plan, machine)
-    if plan.threads is not None:
+    if plan.threads is not None and plan.threads.ops:
         click.echo(
-            "dltune: the plan has a section on threads: where settings change the job's graph, "
+            "dltune: the plan has threads for single ops: where settings change the job's graph, "
             "plan them again under the new settings (dltune profile --plan)",
             err=True,
         )

@@ -106,6 +106,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allreduce: plan_allreduce.AllreducePlan | None = None
     settings: plan_settings.SettingsPlan | None = None
 
+    @property
+    def for_any_graph(self) -> bool:
+        """Whether it has settings around the ops, which may make other graphs of those it was made
+        for, and says nothing of single ops, which would be met in those alone."""
+        chosen = self.settings is not None and bool(self.settings.chosen)
+        return chosen and not (self.threads and self.threads.ops)
+
 
 def bare(
     machine: Machine, *, profile: str = "", tensorflow: str = "", signatures: tuple[str, ...] = ()

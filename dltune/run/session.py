@@ -177,7 +177,7 @@ class Session:
             return
         if not mine.record.trains(main) and mine.record.seconds[main] < UNTRAINED_SECONDS:
             return  # preparation and validation may come before the step
-        if not self.partial and not self._binned(mine):
+        if not self.partial and not self._changed_by_plan(mine):
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self.plan.signatures)}); "
                 f"this job's step is {mine.record.graphs[main].signature}",
@@ -187,9 +187,12 @@ class Session:
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
 
-    def _binned(self, mine: _Enforced) -> bool:
-        """Whether the plan itself has changed the step's graph since the profile."""
-        return self.ranks is not None and self.ranks.binned(mine.process.pid)
+    def _changed_by_plan(self, mine: _Enforced) -> str:
+        """By what of itself the plan has changed the step's graph since the profile; empty: by
+        nothing."""
+        if self.ranks is not None and self.ranks.binned(mine.process.pid):
+            return "with its bins"
+        return "under its settings" if self.plan.for_any_graph else ""
 
     def _enforce(self, mine: _Enforced, targets: tuple[str, ...]) -> None:
         if mine.targets:
@@ -207,8 +210,8 @@ class Session:
         planned = targets == tuple(self.plan.signatures)
         if planned:
             other = ""
-        elif self._binned(mine):
-            other = ", in the step's graph with its bins"
+        elif change := self._changed_by_plan(mine):
+            other = f", in the step's graph {change}"
         else:
             other = f", as far as it applies to other graphs ({', '.join(targets)})"
         self.say(f"{who}: the plan is enforced from here on{other}")

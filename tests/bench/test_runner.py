@@ -14,7 +14,7 @@ from pretended import Clock, PretendedJob, execution, plan, setting
 from dltune.bench import turnstile as module
 from dltune.bench.runner import Runner
 from dltune.bench.turnstile import JobEndedError
-from dltune.documents.plan import Uniform
+from dltune.documents.plan import OpPlan, Uniform
 from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.job import messages
@@ -74,8 +74,15 @@ def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
     assert "discover\t1" in first
     assert "turnstile\t1" not in first
     assert runner.graphs == 0
-    planned = Runner(setting("plan"), MACHINE, whole).greet(job)
+    of_ops = msgspec.structs.replace(
+        whole,
+        threads=msgspec.structs.replace(
+            whole.threads, ops=(OpPlan("Mul()", 1, "spread", 1e-3, 1e-3, None, ()),)
+        ),
+    )
+    planned = Runner(setting("plan"), MACHINE, of_ops).greet(job)
     assert {"turnstile\t1", "target\tstep"} <= set(planned)
+    assert "discover\t1" in Runner(setting("plan"), MACHINE, whole).greet(job), "of any graph"
 
 
 @settings(deadline=None, max_examples=40)

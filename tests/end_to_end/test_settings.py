@@ -124,6 +124,26 @@ def test_a_plan_of_settings_alone_is_benched(plan: Path, tmp_path: Path) -> None
     assert [len(setting.turns) for setting in benches.load(bench).settings] == [2, 2]
 
 
+def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
+    plan: Path, tmp_path: Path
+) -> None:
+    """As `dltune tune --into` leaves it: the settings make another graph than was planned for."""
+    one = plans.Prediction("uniform 2x1", 0.01, 1.0, 1.0)
+    section = plans.Threads(one.setting, plans.Uniform(2, 1), False, False, 0.0, (), (one,))
+    made = msgspec.structs.replace(plans.load(plan), threads=section, signatures=("before",))
+    plan.write_bytes(msgspec.json.encode(made))
+    done = dltune("run", "--plan", plan, "--", *JOB, "--steps", 40)
+    assert done.returncode == 0, done.stderr
+    assert "enforced from here on, in the step's graph under its settings" in done.stderr
+    bench = tmp_path / "bench.json"
+    done = dltune(
+        *("bench", "--plan", plan, "--against", "own,plan", "--no-one-core", "--rounds", 2),
+        *("--seconds-per-turn", 0.1, "-o", bench, "--", *JOB),
+    )
+    assert done.returncode == 0, done.stderr
+    assert [len(setting.turns) for setting in benches.load(bench).settings] == [2, 2]
+
+
 def test_apply_says_that_it_cannot(plan: Path) -> None:
     code = f"import dltune; dltune.apply({str(plan)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
