@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from settings_plans import written
 from tensorflows import THIS_AND_PROOF
