@@ -12,7 +12,8 @@ PAGES, TURNS = 1024, 7
 def seconds() -> float:
     """Seconds that the first write to a fresh page takes more than the second; of each the least
     of TURNS, because other work only ever adds to it. Pages are of the usual size, not huge."""
-    first, again = map(min, zip(*(_turn() for _ in range(TURNS)), strict=True))
+    turns = [_turn() for _ in range(TURNS)]
+    first, again = min(first for first, _ in turns), min(again for _, again in turns)
     return max(0.0, first - again) / PAGES
 
 

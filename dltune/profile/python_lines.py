@@ -13,8 +13,9 @@ from dltune.documents.profile import Line
 from dltune.job.stacks import Frame, NoStack, own_line, stacks
 from dltune.machine.checks.py_spy import executable, py_spy
 
-# looks at a job, and the seconds over which they are spread
-LOOKS, SECONDS = 30, 6.0
+# looks at a job; from one to the next some steps pass, in no less and no more than these seconds
+LOOKS = 30
+STEPS_BETWEEN, LEAST_BETWEEN, MOST_BETWEEN = 3, 0.05, 0.2
 # TensorFlow's Python from which a graph runs, eager and in sessions
 _RUNS_GRAPH = re.compile(r"/tensorflow/python/(eager/polymorphic_function/|client/session\.py)")
 _CALLS_RUNTIME = frozenset({"quick_execute", "call_function", "_call_tf_sessionrun"})
@@ -30,16 +31,17 @@ class PythonLines:
     def __init__(
         self,
         pid: int,
+        between: float,
         *,
         thread: int | None = None,
         looks: int = LOOKS,
-        seconds: float = SECONDS,
     ) -> None:
-        """`thread`: the kernel's number of the thread to look at, by default the main one."""
+        """`between`: mean seconds from one look to the next. `thread`: the kernel's number of the
+        thread to look at, by default the main one."""
         self._pid = pid
         self._thread = pid if thread is None else thread
         self._looks = looks
-        self._pause = seconds / looks
+        self._pause = between
         self._found: Counter[str | None] = Counter()  # None: no line of the job's
         self._inside = 0
         self._failure: str | None = None
@@ -108,6 +110,11 @@ class PythonLines:
             self._inside += 1
         else:
             self._found[own_line(stack)] += 1
+
+
+def between_looks(step: float) -> float:
+    """Seconds from one look to the next at a job whose step takes `step` seconds."""
+    return min(max(STEPS_BETWEEN * step, LEAST_BETWEEN), MOST_BETWEEN)
 
 
 def runs_graph(stack: Sequence[Frame]) -> bool:

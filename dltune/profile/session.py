@@ -22,7 +22,7 @@ from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
-from dltune.profile.python_lines import PythonLines
+from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
@@ -76,11 +76,12 @@ class Session:
         tell: Callable[[Progress], None],
         keep: Callable[[Profile], None],
         under: SettingsPlan | None = None,
-        look: Callable[[int], PythonLines] = PythonLines,
+        look: Callable[[int, float], PythonLines] = PythonLines,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
-        the ops that the job has been given. `look` looks at the Python of a process."""
+        the ops that the job has been given. `look` looks at the Python of a process, with so many
+        seconds from one look to the next."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -354,8 +355,9 @@ class Session:
             return False
         if self._lines is None:
             self._let_go()
-            self._lines = self._look(climbing.steps.pid)
             assert self.profile is not None
+            step = self.profile.steps[0].wall.median
+            self._lines = self._look(climbing.steps.pid, between_looks(step))
             if python_matters(self.profile.steps[0]):  # to look takes time from the job
                 self._lines.start()
         return self._lines.poll()

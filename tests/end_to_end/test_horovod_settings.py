@@ -64,7 +64,9 @@ def test_more_ranks_train_on_the_same_batch_each_on_its_own_cores(tmp_path: Path
 @pytest.mark.parametrize(
     ("controller", "options", "tried"),
     [
-        ("mpi", ("--only", "mpi_yield"), Choice("mpi_yield", "on")),
+        pytest.param(
+            *("mpi", ("--only", "mpi_yield"), Choice("mpi_yield", "on")), marks=pytest.mark.proof
+        ),
         ("gloo", ("--only", "ranks", "--allow", "lossy"), Choice("ranks", "1")),
     ],
 )

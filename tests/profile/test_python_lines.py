@@ -13,7 +13,7 @@ import pytest
 from dltune.job import stacks
 from dltune.job.stacks import Frame, own_line
 from dltune.machine.checks.py_spy import py_spy
-from dltune.profile.python_lines import PythonLines, runs_graph
+from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
 
 SITE = "/venv/lib/python3.11/site-packages"
 EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 53)
@@ -113,7 +113,7 @@ def finished(looking: PythonLines, patience: float = 120.0) -> PythonLines:
 
 @needs_py_spy
 def test_the_line_that_a_job_sleeps_in(job):
-    looking = PythonLines(job.pid, looks=5, seconds=0.25)
+    looking = PythonLines(job.pid, 0.05, looks=5)
     looking.start()
     (line,) = finished(looking).lines()
     assert (line.where, line.share) == ("job.py:6 (nap)", 1.0)
@@ -123,7 +123,7 @@ def test_the_line_that_a_job_sleeps_in(job):
 
 @needs_py_spy
 def test_a_job_that_is_killed_meanwhile_keeps_what_was_seen(job):
-    looking = PythonLines(job.pid, looks=1000, seconds=50)
+    looking = PythonLines(job.pid, 0.05, looks=1000)
     looking.start()
     until = time.monotonic() + 120
     while not looking.lines():
@@ -138,7 +138,7 @@ def test_a_job_that_is_killed_meanwhile_keeps_what_was_seen(job):
 def test_a_job_that_has_ended_already(job):
     job.kill()
     job.wait()
-    looking = PythonLines(job.pid, looks=3, seconds=0.03)
+    looking = PythonLines(job.pid, 0.01, looks=3)
     looking.start()
     assert finished(looking).lines() == ()
     assert looking.why == "the job's process ended before py-spy could look at it"
@@ -147,7 +147,7 @@ def test_a_job_that_has_ended_already(job):
 @needs_py_spy
 def test_a_process_that_is_no_python():
     with subprocess.Popen(["sleep", "600"]) as other:
-        looking = PythonLines(other.pid, looks=2, seconds=0.02)
+        looking = PythonLines(other.pid, 0.01, looks=2)
         looking.start()
         assert finished(looking).lines() == ()
         assert (looking.why or "").startswith("py-spy failed: ")
@@ -156,7 +156,7 @@ def test_a_process_that_is_no_python():
 
 @needs_py_spy
 def test_stopping_ends_the_looks(job):
-    looking = PythonLines(job.pid, looks=1000, seconds=1_000_000)
+    looking = PythonLines(job.pid, 1000, looks=1000)
     looking.start()
     assert not looking.poll()
     looking.stop()
@@ -166,7 +166,7 @@ def test_stopping_ends_the_looks(job):
 
 @needs_py_spy
 def test_a_thread_without_python(job):
-    looking = PythonLines(job.pid, thread=1, looks=2, seconds=0.02)
+    looking = PythonLines(job.pid, 0.01, thread=1, looks=2)
     looking.start()
     assert finished(looking).why == "py-spy did not find the main thread's Python stack"
 
@@ -174,7 +174,7 @@ def test_a_thread_without_python(job):
 def test_without_py_spy(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    looking = PythonLines(1)
+    looking = PythonLines(1, 0.01)
     looking.start()
     assert looking.poll()
     assert (looking.lines(), looking.why) == ((), "py-spy: not installed")
@@ -203,7 +203,12 @@ def test_a_py_spy_that_fails(job, tmp_path, monkeypatch, script, why):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     if "sleep" in script:
         monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.05)
-    looking = PythonLines(job.pid, looks=1, seconds=0.01)
+    looking = PythonLines(job.pid, 0.01, looks=1)
     looking.start()
     assert finished(looking).lines() == ()
     assert (looking.why or "").startswith(why)
+
+
+@pytest.mark.parametrize(("step", "between"), [(0.002, 0.05), (0.03, 0.09), (2.0, 0.2)])
+def test_some_steps_pass_between_looks_as_far_as_they_are_short(step, between):
+    assert between_looks(step) == pytest.approx(between)
