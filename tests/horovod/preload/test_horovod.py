@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 
 BOTH = Sleeps(between_tests=3e-5, agree_every=2)
 # gradients are negotiated by name in the first step; a second later rests begin
-MANY_STEPS = (TRAIN, "--steps", 400, "--blocks", 1, "--intra", 1, "--inter", 1)
+MANY_STEPS = (TRAIN, "--steps", 150, "--blocks", 1, "--intra", 1, "--inter", 1)
 
 
 def test_training_gives_the_same_losses_and_parameters(
