@@ -20,7 +20,7 @@ CONFIG = """
 rounds_per_launch = 2
 seconds_per_turn = 0.05
 confidence = 0.5
-budget = 90
+budget = 400
 [metrics]
 step_time = { ratio = 1.5 }
 step_mean = { ratio = 1.5 }
@@ -65,7 +65,7 @@ def gate(project: Path, *job: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "TMPDIR": str(project.parent / "temporary")},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=500,
     )  # fmt: skip
     assert not list((project.parent / "temporary").iterdir())
     assert git(project, "worktree", "list").count("\n") == 1

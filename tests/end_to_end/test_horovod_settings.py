@@ -80,7 +80,7 @@ def test_ranks(
     if len(topology.local().cores) < 2:
         pytest.skip("two ranks need two cores")
     launcher = ("horovodrun", "-np", "{ranks:2}", f"--{controller}")
-    train = (sys.executable, TRAIN, "--blocks", 2, "--batch", "{batch:16}", "--record", tmp_path)
+    train = (sys.executable, TRAIN, "--blocks", 1, "--batch", "{batch:16}", "--record", tmp_path)
     dltune = (sys.executable, "-m", "dltune", "tune", *options, "--budget", "30m", "--")
     out, err = tmp_path / "out", tmp_path / "err"
     with open(out, "wb") as to_out, open(err, "wb") as to_err:

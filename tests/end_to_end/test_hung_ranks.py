@@ -45,7 +45,9 @@ def interrupted(running: Running, come: Callable[[], bool]) -> tuple[int, list[p
         pytest.param(
             *("gloo", "within", "an op of its step has stood in Python"), marks=pytest.mark.proof
         ),
-        ("gloo", "stopped", "its process is stopped by a signal"),
+        pytest.param(
+            *("gloo", "stopped", "its process is stopped by a signal"), marks=pytest.mark.proof
+        ),
     ],
 )
 def test_the_report_names_the_rank_that_hangs(
