@@ -38,9 +38,12 @@ def show(bench: Bench) -> None:
     table(title, TIMES, [_times(setting, reference) for setting in measured])
     click.echo(f"ratios are over {bench.reference}: below 1 is faster\n")
     title = "CPU time and context switches are per step"
+    costs = [COSTS, *map(_costs, measured)]
     if any(setting.summary and setting.summary.efficiency for setting in measured):
         title = f"efficiency is T(1 core) / ({len(bench.machine.cores)} x T); {title}"
-    table(title, COSTS, [_costs(setting) for setting in measured])
+    else:  # one core was not measured
+        costs = [(name, *rest) for name, _, *rest in costs]
+    table(title, costs[0], costs[1:])
     click.echo("")
     levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
     if levels and min(levels) < 0.95:

@@ -152,6 +152,21 @@ def test_the_table_has_measured_beside_predicted(capsys: pytest.CaptureFixture[s
     assert "the same setting as uniform: what they differ by is noise" in lines[-1]
 
 
+def test_without_one_core_nothing_is_said_of_efficiency(capsys: pytest.CaptureFixture[str]) -> None:
+    made = bench()
+    kept = tuple(
+        msgspec.structs.replace(s, summary=msgspec.structs.replace(s.summary, efficiency=None))
+        for s in made.settings
+        if s.summary and s.name != "1core"
+    )
+    comparison.show(msgspec.structs.replace(made, settings=kept))
+    text = capsys.readouterr().out
+    assert "efficiency" not in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "setting CPU s voluntary involuntary" in lines
+    assert "plan 0.64 40 3" in lines
+
+
 def test_a_partial_comparison_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     comparison.show(bench(partial="interrupted in round 3 of 6"))
     assert capsys.readouterr().out.startswith("this comparison is partial: interrupted in round 3")
