@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import subprocess
 
 from dltune.horovod.watch import elf
 from dltune.horovod.watch.library import find
 from dltune.horovod.watch.memory import mappings
 
+# in a process of its own: this one would be taken for a rank by the tests that watch its children
+LOADS = """
+import ctypes, sys, time
+loaded = ctypes.CDLL(sys.argv[1])
+print("ready", ctypes.cast(loaded.start, ctypes.c_void_p).value, sep="\\n", flush=True)
+time.sleep(600)
+"""
 
-def test_functions_are_where_the_loader_puts_them(library):
+
+def test_functions_are_where_the_loader_puts_them(library, started):
     image = elf.read(str(library))
-    loaded = ctypes.CDLL(str(library))
+    loader = started(LOADS, library)
     (start,) = [symbol for symbol in image.exported if symbol.name == "start"]
-    at = ctypes.cast(loaded.start, ctypes.c_void_p).value
-    assert at is not None
-    base = min(m.start for m in mappings(os.getpid()) if m.path == str(library))
+    at = int(loader.stdout.readline())
+    base = min(m.start for m in mappings(loader.pid) if m.path == str(library))
     assert at - base == start.start
     assert start in image.local
     assert not [s for s in image.exported if "BackgroundThreadLoop" in s.name]
@@ -38,10 +43,10 @@ def test_another_kind_of_file_has_none(tmp_path):
     assert elf.read(str(file)) == elf.Image((), (), ())
 
 
-def test_which_library_a_process_has(library):
-    ctypes.CDLL(str(library))
-    found = find(os.getpid(), mappings(os.getpid()))
+def test_which_library_a_process_has(library, started):
+    loader = started(LOADS, library)
+    found = find(loader.pid, mappings(loader.pid))
     assert found is not None
     assert (found.path, found.framework, found.version) == (str(library), "tensorflow", "0.28.1")
     assert all(any(part.start in code for code in found.code) for part in found.loop)
-    assert find(os.getpid(), []) is None
+    assert find(loader.pid, []) is None
