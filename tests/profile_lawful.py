@@ -5,12 +5,19 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 import synthetic
 
 from dltune.documents.profile import Count, Op, Profile
+from dltune.model.regression.regressors import NAMES
 from dltune.model.scaling import Law
 
 MACHINE = synthetic.machine(4, tile=1)
+# for one test each; those that take long to train are proofs
+_SLOW = ("gradient boosting", "Theil-Sen", "MLP sgd", "MLP adam")
+REGRESSORS = [
+    pytest.param(name, marks=pytest.mark.proof if name in _SLOW else ()) for name in NAMES
+]
 
 
 def profile(ops: int = 60, seed: int = 0, *, events: tuple[str, ...] = ()) -> Profile:

@@ -16,7 +16,6 @@ from skops import io as skops
 from dltune.errors import UsageError
 from dltune.model.regression import file
 from dltune.model.regression.predictor import Regression
-from dltune.model.regression.regressors import NAMES
 from dltune.model.regression.train import train
 
 PROFILE = made.profile(seed=1)
@@ -41,7 +40,7 @@ def changed(path: Path, **changes: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("regressor", NAMES)
+@pytest.mark.parametrize("regressor", made.REGRESSORS)
 def test_what_is_written_predicts_the_same(tmp_path, regressor):
     trained = train([PROFILE], made.MACHINE, regressor=regressor, samples=2, logarithms=True)
     path = tmp_path / "model"

@@ -9,7 +9,6 @@ import pytest
 from dltune.errors import UsageError
 from dltune.model.regression.features import Layout
 from dltune.model.regression.predictor import Regression
-from dltune.model.regression.regressors import NAMES
 from dltune.model.regression.train import evaluated, train
 
 
@@ -20,7 +19,7 @@ def trained(regressor: str = "random forest", samples: int = 1, logarithms: bool
     )
 
 
-@pytest.mark.parametrize("regressor", NAMES)
+@pytest.mark.parametrize("regressor", made.REGRESSORS)
 def test_every_regressor_trains_a_model_for_each_case(regressor):
     found = evaluated(trained(regressor), [made.profile(seed=3)])
     assert [n for n, _ in found] == [1, 2, 3, 4]
