@@ -79,12 +79,13 @@ def proofs() -> Iterator[Proof]:
 
 
 def pytest(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    parallel = ["-n", "3", "--dist", "loadfile"]
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *parallel, *arguments]
 
 
 def matrices() -> list[str]:
     """The files with tests that are marked as proofs."""
-    command = pytest("--collect-only", "-m", "proof", "tests")
+    command = pytest("-n", "0", "--collect-only", "-m", "proof", "tests")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return sorted({line.split("::")[0] for line in done.stdout.splitlines() if "::" in line})
 
