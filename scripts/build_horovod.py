@@ -110,7 +110,7 @@ def wheel_folder() -> Path:
         told([*compiler(), "--version"]),
     ]
     if found := mpi():
-        facts.append(told([found, "--showme:version"]))
+        facts.append(told([found, "--showme:version"]).partition(b": ")[2])  # without its path
     key = hashlib.sha256(b"\0".join(facts)).hexdigest()[:16]
     return cache_folder() / f"horovod-{VERSION}-{key}"
 
