@@ -22,7 +22,8 @@ _STATES = {
     "t": "stopped by a debugger",
     "D": "in uninterruptible sleep",
 }
-
+# a process that nobody has waited for yet
+_ENDED = "ZX"
 
 _TENSORFLOW = re.compile(r"/tensorflow/.*/?libtensorflow[^/]*$")
 _SAID = {
@@ -44,14 +45,20 @@ class Seen(Protocol):
 
 
 def hung(seen: Sequence[Seen]) -> dict[int, str]:
-    """Of each rank (by its pid) that the others wait for: what shows it."""
+    """Of each rank (by its pid) that the others wait for: what shows it.
+
+    None hangs beside one that has ended: its launcher, which may take its time, ends the others.
+    """
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:
         return {}
+    stats = {rank.pid: process_stat(rank.pid) for rank in alive}
+    if any(stat is None or stat.state in _ENDED for stat in stats.values()):
+        return {}
     stopped = {
-        rank.pid: f"its process is {_STATES[stat.state]}"
-        for rank in alive
-        if (stat := process_stat(rank.pid)) and stat.state in _STATES
+        pid: f"its process is {_STATES[stat.state]}"
+        for pid, stat in stats.items()
+        if stat and stat.state in _STATES
     }
     if stopped:  # not for long yet where it has moved meanwhile
         return {
