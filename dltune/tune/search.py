@@ -255,7 +255,8 @@ class Search:
         for candidate in (against, *batch):
             if idle(self.options, done).intersection(choice.setting for choice in candidate):
                 continue  # another value of it has just shown that
-            self._tell(f"starting {told(candidate)}", racing)
+            if candidate not in self._ring.standing:
+                self._tell(f"starting {told(candidate)}", racing)
             refused = self._ring.stand(candidate, (against, *batch))
             if refused and candidate == against:
                 self._lose(against, refused)

@@ -14,7 +14,7 @@ from simulated import Simulated, candidate, option
 
 from dltune.documents.tune import Trial
 from dltune.tune.arena import Refused
-from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.candidate import AS_GIVEN, Candidate, told
 from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
 from dltune.tune.verdict import DECIDING, LEAST, MARGIN
 
@@ -49,6 +49,15 @@ def test_finds_all_that_helps_where_gains_multiply(factors: dict[str, float], ro
     assert not chosen & {name for name, factor in factors.items() if factor > 1 + MARGIN}
     assert not search.exhausted
     assert not search.untried()
+
+
+def test_what_stands_already_is_not_said_to_start() -> None:
+    arena = Simulated(product({"a": 0.8, "b": 0.7}))
+    phases: list[str] = []
+    search = Search(arena, [option("a"), option("b")], tell=lambda now: phases.append(now.phase))
+    search.run()
+    starts = [phase for phase in phases if phase.startswith("starting ")]
+    assert starts == [f"starting {told(one)}" for one in arena.started]
 
 
 @given(
