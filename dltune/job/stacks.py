@@ -12,10 +12,14 @@ import msgspec
 # a look that takes longer is given up
 PATIENCE_SECONDS = 5.0
 
-# Frames that are not the job's: the interpreter's own library, TensorFlow, what AutoGraph made of
-# the job's functions while it traced them. Of the rest, installed packages come last.
-_FOREIGN = re.compile(
+# files of the interpreter's own library
+STANDARD_LIBRARY = re.compile(
     r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
+)
+# Frames that are not the job's either: TensorFlow, what AutoGraph made of the job's functions while
+# it traced them. Of the rest, installed packages come last.
+_FOREIGN = re.compile(
+    rf"{STANDARD_LIBRARY.pattern}"
     r"|/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
 )
 _INSTALLED = re.compile(r"/(site|dist)-packages/")

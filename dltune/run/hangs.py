@@ -24,6 +24,10 @@ class Rank:
     progress: Progress = field(default_factory=Progress)
     ended_at: float | None = None
 
+    @property
+    def background(self) -> int | None:
+        return self.threads[0] if self.threads else None
+
     def look(self, now: float) -> bool:
         """Whether it is still there."""
         used = process_cpu(self.pid)

@@ -3,19 +3,20 @@
 All ranks meet in every collective, so one that does not come keeps all. Its background thread has
 stopped while others' go on, or is stopped itself; or all cycle in vain, because its Python has
 handed in no gradients: then the others' main threads wait within TensorFlow, and its own does not.
-Where all main threads wait there, one of its ops may stand in Python (`tf.py_function`).
+Where all main threads wait there, one of its ops may stand in Python (`tf.py_function`). Python's
+frames tell them apart; a thread's C++ stack holds addresses of calls that returned long ago, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from dltune.horovod.watch.memory import Mapping, Memory, mappings
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
-from dltune.horovod.watch.roles import PYTHON, returns
-from dltune.job.processes import process_stat, threads
+from dltune.job.processes import process_stat
+from dltune.job.stacks import STANDARD_LIBRARY, Frame, NoStack, own_line, stacks
+from dltune.machine.checks.py_spy import executable
 
 _STATES = {
     "T": "stopped by a signal",
@@ -25,19 +26,35 @@ _STATES = {
 # a process that nobody has waited for yet
 _ENDED = "ZX"
 
-_TENSORFLOW = re.compile(r"/tensorflow/.*/?libtensorflow[^/]*$")
-_SAID = {
-    "outside": f"its Python has done nothing for {HUNG_SECONDS:.0f} s, and does not wait for "
-    "gradients as the others do",
-    "within": f"an op of its step has stood in Python code for {HUNG_SECONDS:.0f} s",
-}
+# code that waits for gradients
+_RUNTIME = re.compile(r"/(tensorflow|horovod)/")
+
+
+class _Stand(NamedTuple):
+    """Where the Python of a rank that does nothing stands: outside TensorFlow, or in an op of its
+    own within it. `line`: the innermost that is the job's."""
+
+    where: Literal["outside", "within"]
+    line: str | None
+
+    def __str__(self) -> str:
+        at = f" at {self.line}" if self.line else ""
+        if self.where == "within":
+            return f"an op of its step has stood in Python code for {HUNG_SECONDS:.0f} s{at}"
+        return (
+            f"its Python has done nothing for {HUNG_SECONDS:.0f} s{at}, and does not wait for "
+            "gradients as the others do"
+        )
 
 
 class Seen(Protocol):
-    """A rank that is watched. `ended_at`: None while it runs."""
+    """A rank that is watched. `background`: its thread that cycles, None before Horovod has begun.
+    `ended_at`: None while it runs."""
 
     @property
     def pid(self) -> int: ...
+    @property
+    def background(self) -> int | None: ...
     @property
     def ended_at(self) -> float | None: ...
     @property
@@ -66,17 +83,18 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
             for rank in alive
             if rank.pid in stopped and not _moves(rank)
         }
-    still = [rank for rank in alive if not rank.progress.cycling]
+    still = [rank for rank in alive if not _at_it(rank)]
     if still:
-        said = f"its background thread has done nothing for {HUNG_SECONDS:.0f} s"
-        return {rank.pid: said for rank in still} if len(still) < len(alive) else {}
+        return {rank.pid: _still(rank) for rank in still} if len(still) < len(alive) else {}
     if any(rank.progress.working for rank in alive):
         return {}
     stands = {rank.pid: _stands(rank.pid) for rank in alive}
-    for what, said in _SAID.items():
-        found = {pid: said for pid, where in stands.items() if where == what}
-        if found:
-            return found if len(found) < len(alive) else {}
+    for where in ("outside", "within"):
+        hanging = {
+            pid: str(stand) for pid, stand in stands.items() if stand and stand.where == where
+        }
+        if hanging:
+            return hanging if len(hanging) < len(alive) else {}
     return {}
 
 
@@ -94,30 +112,40 @@ def _moves(rank: Seen) -> bool:
     return rank.progress.cycling or rank.progress.working
 
 
-def _stands(pid: int) -> str | None:
-    """Where a rank that does nothing stands: one of `_SAID`, None where it waits for gradients as
-    it should, or cannot be seen."""
-    try:
-        mapped = mappings(pid)
-        tensorflow, python = _code(mapped, _TENSORFLOW), _code(mapped, PYTHON)
-        with Memory(pid) as memory:
-            main = memory.stack(pid)
-            if main is None:
-                return None
-            if not returns(memory, main, tensorflow):
-                return "outside"
-            for tid in threads(pid):
-                stack = memory.stack(tid) if tid != pid else None
-                if (
-                    stack is not None
-                    and returns(memory, stack, python)
-                    and returns(memory, stack, tensorflow)
-                ):
-                    return "within"
-    except OSError:
+def _at_it(rank: Seen) -> bool:
+    """Its background thread goes on; before it has one, the rank itself, which imports."""
+    return rank.progress.working if rank.background is None else rank.progress.cycling
+
+
+def _still(rank: Seen) -> str:
+    if rank.background is None:
+        return f"it has done nothing for {HUNG_SECONDS:.0f} s, and Horovod has not begun in it"
+    return f"its background thread has done nothing for {HUNG_SECONDS:.0f} s"
+
+
+def _stands(pid: int) -> _Stand | None:
+    """None where the rank waits for gradients as it should, or cannot be seen."""
+    command = executable()
+    if command is None:
         return None
+    try:
+        threads = stacks(command, pid, gently=True)
+    except NoStack:
+        return None
+    main = next((thread.frames for thread in threads if thread.os_thread_id == pid), None)
+    if main is None:
+        return None
+    if not _waits(main):
+        return _Stand("outside", own_line(main))
+    for thread in threads:
+        frames = thread.frames
+        if any(_RUNTIME.search(frame.filename) for frame in frames) and not _waits(frames):
+            return _Stand("within", own_line(frames))
     return None
 
 
-def _code(mapped: Sequence[Mapping], path: re.Pattern[str]) -> list[range]:
-    return [range(m.start, m.end) for m in mapped if m.executable and path.search(m.path)]
+def _waits(frames: Sequence[Frame]) -> bool:
+    """Whether TensorFlow or Horovod is the innermost that runs but for Python's own library."""
+    called = (frame for frame in frames if not STANDARD_LIBRARY.search(frame.filename))
+    innermost = next(called, None)
+    return innermost is not None and bool(_RUNTIME.search(innermost.filename))

@@ -25,7 +25,7 @@ _MPI = re.compile(
     r"|libpsm2|libibverbs|libmlx5|libmpich|mca_)[^/]*$"
 )
 # the interpreter's own code
-PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
+_PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Roles:
         code = [mapping for mapping in mapped if mapping.executable]
         self._helpers = [range(m.start, m.end) for m in code if _MPI.search(m.path)]
         self._helpers += library.code
-        self._python = [range(m.start, m.end) for m in code if PYTHON.search(m.path)]
+        self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> Told | None:
         """A thread's role; None when it must be looked at again, because it runs now."""

@@ -16,6 +16,7 @@ from dltune.horovod.watch import library, ranks, usage
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.memory import Mapping, Memory, mappings
+from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.rank_seen import Key, RankSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
@@ -243,6 +244,7 @@ class Watch:
         for thread in rank.threads.values():
             thread.first, thread.since = thread.last, thread.until
         rank.since, rank.cpu = rank.until, (rank.cpu[1], rank.cpu[1])
+        rank.progress = Progress()
 
     def _note_progress(self, rank: RankSeen, now: float) -> None:
         cycles = others = 0.0

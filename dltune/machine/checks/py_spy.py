@@ -22,7 +22,7 @@ def py_spy(root: Path = Path("/")) -> Check:
     """
     command = executable()
     if command is None:
-        return Check("py-spy", "missing", "not installed", "pip install 'dltune[py-spy]'")
+        return Check("py-spy", "missing", "not installed", "pip install py-spy")
     if sealed := _filtered():
         return Check(
             "py-spy",

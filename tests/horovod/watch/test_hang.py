@@ -1,39 +1,111 @@
-"""Who hangs, by what is known of the ranks' progress."""
+"""Who hangs, by what is known of the ranks' progress and where their Python stands."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
 
 from dltune.horovod.watch.hang import hung
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
+from dltune.machine.checks.py_spy import py_spy
+
+Started = Callable[..., "subprocess.Popen[bytes]"]
+
+needs_py_spy = pytest.mark.skipif(py_spy().state != "ok", reason=py_spy().found)
+STILL = "its background thread has done nothing for 10 s"
+# a package of that name, whose function calls back or waits
+RUNTIME = """
+import time
+def execute(op=lambda: print("ready", flush=True) or time.sleep(600)):
+    op()
+"""
 
 
 @dataclass
 class Rank:
-    """Its background thread used `cycles` CPU seconds while it was watched."""
+    """Its background thread used `cycles` CPU seconds while it was watched, all else `others`."""
 
     pid: int
     cycles: float
+    others: float = 0.0
+    background: int | None = 1
     ended_at: float | None = None
 
     @property
     def progress(self) -> Progress:
         made = Progress()
         made.note(0.0, 0.0, 0.0)
-        made.note(HUNG_SECONDS, self.cycles, 0.0)
+        made.note(HUNG_SECONDS, self.cycles, self.others)
         return made
 
 
-def test_a_rank_that_was_killed_does_not_hang(started) -> None:
+@pytest.fixture
+def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
+    """A rank that cycles in vain, in Python code of this name."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").touch()
+    (tmp_path / "tensorflow" / "eager.py").write_text(RUNTIME)
+
+    def stand(name: str, code: str) -> Rank:
+        script = tmp_path / name
+        script.write_text(f"import time\nfrom tensorflow.eager import execute\n{code}")
+        run = "import runpy, sys; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1])"
+        return Rank(started(run, script, tmp_path).pid, cycles=1.0)
+
+    return stand
+
+
+def test_a_rank_that_was_killed_does_not_hang(started: Started) -> None:
     """It stays a process until its launcher has waited for it, and gets no further."""
     other = started("print('ready', flush=True); import time; time.sleep(600)")
     with subprocess.Popen(["sleep", "600"]) as killed:
         ranks = [Rank(other.pid, 1.0), Rank(killed.pid, 0.0)]
-        told = hung(ranks)
-        assert told == {killed.pid: "its background thread has done nothing for 10 s"}
+        assert hung(ranks) == {killed.pid: STILL}
         killed.kill()
         os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
         assert hung(ranks) == {}
     assert hung(ranks) == {}
+
+
+def test_a_rank_that_still_imports_does_not_hang(started: Started) -> None:
+    """It has no background thread yet, and the other waits for it in MPI_Init."""
+    pids = [started("print('ready'); input()", stdin=subprocess.PIPE).pid for _ in "ab"]
+    first = Rank(pids[0], 1.0)
+    assert hung([first, Rank(pids[1], 0.0, others=5.0, background=None)]) == {}
+    assert hung([first, Rank(pids[1], 0.0, background=None)]) == {
+        pids[1]: "it has done nothing for 10 s, and Horovod has not begun in it"
+    }
+
+
+@needs_py_spy
+def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
+    waits = standing("train.py", "execute()")
+    sleeps, other = (
+        standing("late.py", "print('ready', flush=True)\ntime.sleep(600)") for _ in "ab"
+    )
+    assert hung([waits, sleeps]) == {
+        sleeps.pid: "its Python has done nothing for 10 s at late.py:4 (<module>), and does not "
+        "wait for gradients as the others do"
+    }
+    assert hung([sleeps, other]) == {}  # who of them the others wait for, nobody can say
+
+
+@needs_py_spy
+def test_the_rank_that_stands_in_an_op_of_its_own_hangs(standing) -> None:
+    """Its main thread waits in TensorFlow, which has called Python on another."""
+    waits = standing("train.py", "execute()")
+    within = standing(
+        "op.py",
+        "import threading\n"
+        "def load():\n    threading.Event().wait()\n"
+        "threading.Thread(target=execute, args=(load,)).start()\n"
+        "execute()",
+    )
+    assert hung([waits, within]) == {
+        within.pid: "an op of its step has stood in Python code for 10 s at op.py:5 (load)"
+    }

@@ -152,6 +152,7 @@ time.sleep(120)
             return gone.exists()
 
         watch.run(PATIENCE, over, lambda: None)
+        assert gone.exists(), watch.ranks
         (seen,) = document.assemble(watch, ("job",), None, False).ranks
         alive = {int(task.name) for task in Path(f"/proc/{rank.pid}/task").iterdir()}
     born = [thread for thread in seen.threads if thread.born]
