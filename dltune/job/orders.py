@@ -1,4 +1,4 @@
-"""The language in which dltune tells the plugin what to do (read by plugin/orders.cc).
+"""The language in which dltune tells the plugin what to do (read by native/core/orders.cc).
 
 Fields of a line are separated by tabs. A set of orders stands between `begin` and `end` and is
 obeyed as a whole, from the start of a graph's next execution.

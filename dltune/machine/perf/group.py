@@ -20,7 +20,7 @@ ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403
 WHOLE_GROUP = 1
 
 READ_FORMAT = syscall.FORMAT_GROUP | syscall.FORMAT_ENABLED | syscall.FORMAT_RUNNING
-# as many as the plugin counts in one group (plugin/counters.h)
+# as many as the plugin counts in one group (native/core/counters.h)
 LARGEST = 16
 # the share below which a group has shared counters with another
 ALL_THE_TIME = 0.999

@@ -13,7 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
-SOURCES = sorted((_PACKAGE / "tensorflow" / "plugin").glob("*.cc"))
+SOURCES = [
+    *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
+    *sorted((_PACKAGE / "tensorflow" / "plugin").glob("*.cc")),
+]
 SHARED_HEADERS = sorted((_PACKAGE / "native").glob("*.h"))
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-cpu")
 OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is written against

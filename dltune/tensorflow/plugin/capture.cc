@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "channel.h"
+#include "../../native/core/channel.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"

@@ -1,7 +1,7 @@
 // Marks each node of the graphs that run, and tells which node a kernel belongs to.
 #pragma once
 
-#include "execution.h"
+#include "../../native/core/execution.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace dltune {

@@ -5,14 +5,17 @@
 #include <mutex>
 #include <set>
 
+#define EIGEN_USE_THREADS
+
+#include "../../native/core/admission.h"
+#include "../../native/core/channel.h"
 #include "capture.h"
-#include "channel.h"
-#include "gate.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/threadpool_device.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/public/session_options.h"
+#include "tsl/platform/threadpool_interface.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace dltune {
@@ -20,9 +23,23 @@ namespace {
 
 using namespace tensorflow;
 
+// A view as TensorFlow's thread pool.
+class ViewPool : public tsl::thread::ThreadPoolInterface {
+ public:
+  explicit ViewPool(View* view) : view_(view) {}
+  void Schedule(std::function<void()> task) override { view_->Schedule(std::move(task)); }
+  void ScheduleWithHint(std::function<void()> task, int, int) override { Schedule(std::move(task)); }
+  int NumThreads() const override { return view_->threads(); }
+  int CurrentThreadId() const override { return view_->CurrentWorker(); }
+
+ private:
+  View* const view_;
+};
+
 // A view in the forms in which kernels ask for a thread pool.
 struct Pool {
-  View* view;
+  explicit Pool(View* view) : pool(view) {}
+  ViewPool pool;
   std::unique_ptr<tsl::thread::ThreadPool> threads;
   std::unique_ptr<Eigen::ThreadPoolDevice> eigen;
   DeviceBase::CpuWorkerThreads workers;
@@ -37,13 +54,12 @@ Pool* PoolOf(View* view) {
   std::lock_guard<std::mutex> lock(*mu);
   auto& pool = (*pools)[view];
   if (!pool) {
-    pool = std::make_unique<Pool>();
-    pool->view = view;
-    pool->threads = std::make_unique<tsl::thread::ThreadPool>(view);
-    pool->workers.num_threads = view->NumThreads();
+    pool = std::make_unique<Pool>(view);
+    pool->threads = std::make_unique<tsl::thread::ThreadPool>(&pool->pool);
+    pool->workers.num_threads = view->threads();
     pool->workers.workers = pool->threads.get();
     pool->eigen = std::make_unique<Eigen::ThreadPoolDevice>(pool->threads->AsEigenThreadPool(),
-                                                            view->NumThreads());
+                                                            view->threads());
   }
   last_view = view;
   return last_pool = pool.get();
@@ -111,8 +127,6 @@ class CountingAllocator : public Allocator {
   static constexpr size_t kHeader = 64;  // keeps TensorFlow's own alignment
   Allocator* base_;
 };
-
-std::atomic<int64_t> g_xla_ns{0}, g_unmarked_ns{0};
 
 bool WaitsForInput(const OpKernel& kernel) {
   const auto type = kernel.type_string_view();
@@ -225,7 +239,7 @@ class TunedDevice : public ThreadPoolDevice {
         const int slot = TheCores().SlotOfCpu(sched_getcpu());
         if (slot >= 0 && slot < kMaxSlots) view->Mark(slot);
         view->TakeUsed(event.used);
-        event.threads = view->NumThreads();
+        event.threads = view->threads();
       }
       tl_pool = outer;
     } else {
@@ -268,7 +282,7 @@ class TunedDevice : public ThreadPoolDevice {
     const std::string type(kernel->type_string_view());
     const bool xla = type.find("Xla") != std::string::npos ||
                      !OpRegistry::Global()->LookUp(type, &registered).ok();
-    (xla ? g_xla_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
+    (xla ? g_compiled_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
     if (WaitsForInput(*kernel)) g_waited_ns.fetch_add(took, std::memory_order_relaxed);
   }
 };
@@ -326,16 +340,6 @@ class TunedFactory : public DeviceFactory {
 REGISTER_LOCAL_DEVICE_FACTORY("CPU", TunedFactory, 90);  // TensorFlow's own has 60 and 70
 
 }  // namespace
-
-void Report(const char* why) {
-  const std::string reason = why;
-  Send([reason] {
-    return "{\"type\":\"report\",\"why\":" + Quote(reason) +
-           ",\"xla\":" + std::to_string(g_xla_ns * 1e-9) +
-           ",\"unmarked\":" + std::to_string(g_unmarked_ns * 1e-9) + ",\"gate\":" + GateReport() +
-           "}";
-  });
-}
 
 }  // namespace dltune
 

@@ -139,8 +139,12 @@ void Grant(int64_t count);
 // Live bytes of the CPU allocator and the most since the last call; set by the device.
 extern std::atomic<int64_t> g_live_bytes, g_peak_bytes;
 
-// Time that the process has spent in eager ops that wait for input.
-extern std::atomic<int64_t> g_waited_ns;
+// Time that the process has spent in compiled clusters, in ops outside captured graphs, and of both
+// in those that wait for input.
+extern std::atomic<int64_t> g_compiled_ns, g_unmarked_ns, g_waited_ns;
+
+// Sends what the process has spent outside captured graphs so far, and what was admitted.
+void Report(const char* why);
 
 // Closes and sends every graph's current execution, at the end of the process.
 void CloseAll();

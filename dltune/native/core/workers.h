@@ -1,5 +1,5 @@
 // Intra-op thread pools as views over fixed, pinned workers: one worker per core, and a view per
-// (thread count, core set). Eigen and oneDNN kernels see a view as their thread pool.
+// (thread count, core set). A framework's adapter hands a view to kernels as their thread pool.
 #pragma once
 
 #include <sched.h>
@@ -16,9 +16,6 @@
 #include <vector>
 
 #include "counters.h"
-
-#define EIGEN_USE_THREADS
-#include "tsl/platform/threadpool_interface.h"
 
 namespace dltune {
 
@@ -77,16 +74,15 @@ constexpr int kMaxSlots = 256;  // what a record of used cores can hold
 
 // `threads` parts of work on the workers of `slots`. Tasks wait in one queue that all attached
 // workers drain, so none waits while a core of the view is idle.
-class View : public tsl::thread::ThreadPoolInterface {
+class View {
  public:
   View(int threads, std::vector<int> slots);
 
-  void Schedule(std::function<void()> task) override;
-  void ScheduleWithHint(std::function<void()> task, int, int) override { Schedule(std::move(task)); }
-  int NumThreads() const override { return threads_; }
-  // Index of the calling worker among this view's, -1 for any other thread. TensorFlow hands out
+  void Schedule(std::function<void()> task);
+  int threads() const { return threads_; }
+  // Index of the calling worker among this view's, -1 for any other thread. Frameworks hand out
   // per-worker buffers by it, so two workers must never share one.
-  int CurrentThreadId() const override;
+  int CurrentWorker() const;
 
   const std::vector<int>& slots() const { return slots_; }
   const cpu_set_t& mask() const { return mask_; }

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../../native/corun.h"
+#include "../corun.h"
 #include "counters.h"
-#include "pool.h"
+#include "workers.h"
 
 namespace dltune {
 
@@ -59,8 +59,5 @@ std::string Obey(const std::string& line);
 // dltune is gone. Nothing may wait for its grants any more, and a job that was told `leash` goes on
 // as if dltune had never been there.
 void LetGo();
-
-// Sends the totals so far (device.cc).
-void Report(const char* why);
 
 }  // namespace dltune

@@ -1,4 +1,4 @@
-#include "gate.h"
+#include "admission.h"
 
 #include <memory>
 
@@ -92,7 +92,7 @@ Admitted::~Admitted() {
   Decide(gate, now);
 }
 
-std::string GateReport() {
+std::string AdmissionReport() {
   Gate& gate = TheGate();
   std::lock_guard<std::mutex> lock(gate.mu);
   std::string out = "{\"admitted\":" + std::to_string(gate.admitted) +

@@ -1,4 +1,4 @@
-// The admission gate of strategies 3 and 4 inside the job: executor threads bring ready ops, wait
+// Admission by strategies 3 and 4 inside the job: executor threads bring ready ops, wait
 // until the scheduler of corun.h admits them, and run them on the cores it gave.
 #pragma once
 
@@ -20,8 +20,8 @@ class Admitted {
   View* view_ = nullptr;
 };
 
-// What the gate saw, as JSON: ops admitted, mean ops in flight over its events (Fig. 4 of the
+// What was admitted, as JSON: ops admitted, mean ops in flight over its events (Fig. 4 of the
 // paper), pairs that disturb each other.
-std::string GateReport();
+std::string AdmissionReport();
 
 }  // namespace dltune

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "admission.h"
 #include "channel.h"
 
 namespace dltune {
 
-std::atomic<int64_t> g_live_bytes{0}, g_peak_bytes{0}, g_waited_ns{0};
+std::atomic<int64_t> g_live_bytes{0}, g_peak_bytes{0};
+std::atomic<int64_t> g_compiled_ns{0}, g_unmarked_ns{0}, g_waited_ns{0};
 
 namespace {
 
@@ -204,6 +206,16 @@ void NoteOutputBytes(Key* key, int64_t bytes) {
   Send([id, bytes] {
     return "{\"type\":\"output\",\"key\":" + std::to_string(id) +
            ",\"bytes\":" + std::to_string(bytes) + "}";
+  });
+}
+
+void Report(const char* why) {
+  const std::string reason = why;
+  Send([reason] {
+    return "{\"type\":\"report\",\"why\":" + Quote(reason) +
+           ",\"xla\":" + std::to_string(g_compiled_ns * 1e-9) +
+           ",\"unmarked\":" + std::to_string(g_unmarked_ns * 1e-9) +
+           ",\"gate\":" + AdmissionReport() + "}";
   });
 }
 

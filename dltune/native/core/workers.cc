@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "workers.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -163,7 +163,7 @@ void View::Drain(int index) {
   tl_index = -1;
 }
 
-int View::CurrentThreadId() const { return tl_view == this ? tl_index : -1; }
+int View::CurrentWorker() const { return tl_view == this ? tl_index : -1; }
 
 int View::TakeUsed(uint64_t used[kMaxSlots / 64]) {
   int count = 0;
