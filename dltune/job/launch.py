@@ -25,6 +25,7 @@ import msgspec
 
 from dltune.errors import UsageError
 from dltune.job import messages
+from dltune.job.orders import encoded
 
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
@@ -50,7 +51,7 @@ class Process:
     def order(self, lines: Sequence[str]) -> None:
         """Send lines of orders; a process that has ended meanwhile does not mind."""
         with contextlib.suppress(OSError):
-            self._connection.sendall("".join(f"{line}\n" for line in lines).encode())
+            self._connection.sendall(encoded(lines))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The language in which dltune tells the plugin what to do (read by native/core/orders.cc).
 
-Fields of a line are separated by tabs. A set of orders stands between `begin` and `end` and is
+Fields of a line are separated by tabs; keys and signatures, which may hold any text, have theirs
+behind backslashes. A set of orders stands between `begin` and `end` and is
 obeyed as a whole, from the start of a graph's next execution.
 """
 
@@ -23,6 +24,11 @@ def machine_lines(machine: Machine) -> list[str]:
         f"core\t{core.tile}\t{','.join(map(str, core.cpus))}" for core in _with_dense_tiles(machine)
     ]
     return [*lines, "cores"]
+
+
+def encoded(lines: Iterable[str]) -> bytes:
+    """Lines as they are sent: the plugin tells a byte of a key as the character of its number."""
+    return "".join(f"{line}\n" for line in lines).encode("latin-1", errors="replace")
 
 
 def uniform_line(intra: int, inter: int) -> str:
@@ -81,16 +87,20 @@ class Orders:
             "hyperthreads": self.hyperthreads,
         }
         lines += [f"{name}\t1" for name, on in flags.items() if on]
-        lines += [f"target\t{signature}" for signature in self.targets]
+        lines += [f"target\t{_text(signature)}" for signature in self.targets]
         lines.append(f"small\t{self.small!r}")
         lines += map(_counter, self.counters)
         if self.fallback:
             lines.append(f"default\t{self.fallback[0]}\t{_slots(self.fallback[1])}")
-        lines += [f"op\t{key}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()]
+        lines += [f"op\t{_text(key)}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()]
         for key, (serial, choice, candidates) in self.corun.items():
             ways = "\t".join(map(_way, (choice, *candidates)))
-            lines.append(f"corun\t{key}\t{serial!r}\t{ways}")
+            lines.append(f"corun\t{_text(key)}\t{serial!r}\t{ways}")
         return [*lines, "end"]
+
+
+def _text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 
 def _slots(cores: tuple[int, ...]) -> str:

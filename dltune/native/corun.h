@@ -62,12 +62,14 @@ struct Candidate {
 // What the scheduler knows about a ready op. `op` identifies its key for interference (negative:
 // none is noted). `choice` is strategy 2's; `candidates` are strategy 3's, cut by the planner to
 // within two threads of it, the most performant first. `serial`: seconds on one thread.
+// `first_threads`: never on a second hardware thread, though strategy 4 is on.
 struct Work {
   int op = -1;
   double serial = 0;
   Candidate choice;
   Candidate candidates[kCandidates];
   int count = 0;
+  bool first_threads = false;
 };
 
 class CoreSet {
@@ -424,7 +426,7 @@ class Scheduler {
     if (core < 0) return false;
     int shortest = -1;
     for (int i = 0; i < ready_count(); ++i)
-      if (!disturbs(ready_[i].work) &&
+      if (!ready_[i].work.first_threads && !disturbs(ready_[i].work) &&
           (shortest < 0 || ready_[i].work.serial < ready_[shortest].work.serial))
         shortest = i;
     if (shortest < 0) return false;

@@ -12,6 +12,7 @@ from types import ModuleType
 from dltune.documents import plan as documents
 from dltune.errors import UsageError
 from dltune.job.launch import INJECTED
+from dltune.job.orders import encoded
 from dltune.machine import topology
 from dltune.machine.ranks import local_rank, share
 from dltune.run.enforce import fit, require_machine
@@ -65,7 +66,7 @@ def apply_here(path: Path) -> None:
     library.dltune_obey.restype = ctypes.c_char_p
     orders = fitted.orders(1, plan.signatures)
     for line in (*fitted.first_lines(), *orders.lines()):
-        complaint = library.dltune_obey(line.encode())
+        complaint = library.dltune_obey(encoded([line]).rstrip(b"\n"))
         if complaint:
             raise UsageError(f"the plugin refused the plan: {complaint.decode()}")
     _plugin = library

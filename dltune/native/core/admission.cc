@@ -18,7 +18,6 @@ struct Gate {
   std::unique_ptr<Scheduler> scheduler;
   std::unordered_map<uint64_t, Waiter*> waiting;
   std::vector<Admission> out;
-  std::unordered_map<int, std::string> keys;  // by Work::op, for the report
   uint64_t tickets = 0, admitted = 0, seconds = 0, events = 0, in_flight_sum = 0;
 };
 
@@ -27,16 +26,15 @@ Gate& TheGate() {
   return *gate;
 }
 
-Scheduler& SchedulerFor(Gate& gate, const Orders& orders) {
+// One for all snapshots, which share the cores; what differs between them is in each op's `Work`.
+Scheduler& SchedulerOf(Gate& gate) {
   if (!gate.scheduler) {
     std::vector<int> hardware;
     for (auto& core : TheCores().cpus()) hardware.push_back(static_cast<int>(core.size()));
     Options options;
-    options.hyperthreads = orders.hyperthreads;
+    options.hyperthreads = true;
     gate.scheduler = std::make_unique<Scheduler>(g_tiles.data(), hardware.data(),
                                                  static_cast<int>(hardware.size()), options);
-    for (auto& [key, order] : orders.ops)
-      if (order.gated) gate.keys[order.work.op] = key;
   }
   return *gate.scheduler;
 }
@@ -60,12 +58,12 @@ void Decide(Gate& gate, double now) {
 
 }  // namespace
 
-Admitted::Admitted(const Orders& orders, const OpOrder& order) {
+Admitted::Admitted(const OpOrder& order) {
   Gate& gate = TheGate();
   Waiter waiter;
   {
     std::unique_lock<std::mutex> lock(gate.mu);
-    Scheduler& scheduler = SchedulerFor(gate, orders);
+    Scheduler& scheduler = SchedulerOf(gate);
     ticket_ = gate.tickets++;
     scheduler.ready(ticket_, order.work);
     gate.waiting[ticket_] = &waiter;
@@ -102,7 +100,7 @@ std::string AdmissionReport() {
   bool first = true;
   if (gate.scheduler)
     gate.scheduler->interference().each([&](int a, int b) {
-      out += (first ? "[" : ",[") + Quote(gate.keys[a]) + "," + Quote(gate.keys[b]) + "]";
+      out += (first ? "[" : ",[") + Quote(KeyOf(a)) + "," + Quote(KeyOf(b)) + "]";
       first = false;
     });
   return out + "]}";

@@ -9,7 +9,7 @@ namespace dltune {
 class Admitted {
  public:
   // Blocks until the op may run. Nothing it runs may wait for another gated op.
-  Admitted(const Orders& orders, const OpOrder& order);
+  explicit Admitted(const OpOrder& order);
   ~Admitted();
   View* view() const { return view_; }
   int64_t waited() const { return waited_; }  // ns
@@ -20,8 +20,8 @@ class Admitted {
   View* view_ = nullptr;
 };
 
-// What was admitted, as JSON: ops admitted, mean ops in flight over its events (Fig. 4 of the
-// paper), pairs that disturb each other.
+// What was admitted so far, as JSON: ops, mean ops in flight over its events (Fig. 4 of the paper),
+// pairs of keys that disturb each other.
 std::string AdmissionReport();
 
 }  // namespace dltune

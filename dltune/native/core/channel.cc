@@ -8,12 +8,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 
+#include "child.h"
 #include "orders.h"
 
 namespace dltune {
@@ -21,7 +23,7 @@ namespace {
 
 constexpr size_t kMaxQueued = 4096;  // a dltune that stopped reading must not eat the job's memory
 
-int g_socket = -1;
+std::atomic<int> g_socket{-1};
 // What threads use is never destroyed: they run on while the process exits.
 std::mutex g_mu;
 auto& g_queued = *new std::condition_variable;
@@ -106,15 +108,15 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
   if (g_socket < 0 || connect(g_socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return "cannot connect to dltune: " + std::string(strerror(errno));
   if (!SendAll(hello + "\n")) return "dltune closed the connection";
-  g_closed = false;
+  {
+    std::lock_guard<std::mutex> lock(g_mu);
+    g_closed = false;
+  }
   std::string complaint;
   if (!ObeyUntilReady(&complaint, 30000)) return complaint;
   std::thread(SendLoop).detach();
-  // A forked child has none of the threads and must not speak on its parent's connection.
-  pthread_atfork(nullptr, nullptr, [] {
-    g_closed = true;
-    close(g_socket);
-  });
+  // dltune is to see the connection's end when the job has ended, whatever its children do
+  pthread_atfork(nullptr, nullptr, [] { close(g_socket); });
   std::thread([] {
     std::string ignored;
     while (ObeyUntilReady(&ignored, -1)) {
@@ -125,6 +127,7 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
 }
 
 void Send(std::function<std::string()> make) {
+  if (InChild()) return;
   {
     std::lock_guard<std::mutex> lock(g_mu);
     if (g_closed || g_queue.size() >= kMaxQueued) return;
@@ -134,6 +137,7 @@ void Send(std::function<std::string()> make) {
 }
 
 void Flush() {
+  if (InChild()) return;
   std::unique_lock<std::mutex> lock(g_mu);
   g_sent.wait_for(lock, std::chrono::seconds(1),
                   [] { return g_closed || (g_queue.empty() && !g_busy); });

@@ -4,6 +4,7 @@
 
 #include "admission.h"
 #include "channel.h"
+#include "child.h"
 
 namespace dltune {
 
@@ -48,7 +49,7 @@ std::string Hex(const uint64_t used[kMaxSlots / 64]) {
 // For each event that was counted: its index, the running share, the values.
 std::string Json(const std::vector<Event>& events, const std::vector<Counts>& counts) {
   std::string out = "[";
-  char number[32];
+  char number[48];
   for (size_t i = 0; i < events.size(); i++) {
     if (events[i].counts < 0) continue;
     const Counts& counted = counts[events[i].counts];
@@ -73,70 +74,59 @@ void Grant(int64_t count) {
   g_turnstile.notify_all();
 }
 
-Execution* Graph::EnterSlow(int64_t step) {
-  Execution* mine = nullptr;
-  bool made = false;
-  {
-    std::lock_guard<std::mutex> lock(mu);
-    for (auto& slot : slots)
-      if (slot.graph && slot.step == step) mine = &slot;
-    if (!mine) {
-      if (Execution* before = current.load()) Close(before);
-      mine = &slots[executions % kSlots];
-      mine->graph = this;
-      mine->open = false;
-      mine->orders = OrdersFor(executions);
-      const auto& targets = mine->orders->targets;
-      mine->target = std::find(targets.begin(), targets.end(), signature) != targets.end();
-      mine->number = executions++;
-      {
-        std::lock_guard<std::mutex> events_lock(mine->mu);
-        mine->closed = false;
-        mine->events.clear();
-        mine->counts.clear();
-      }
-      mine->step = step;
-      current.store(mine, std::memory_order_release);
-      made = true;
-    }
+void Entered::Add(Event event, const Counts* counted) const {
+  std::lock_guard<std::mutex> lock(execution->mu_);
+  if (execution->closed_ || !execution->Holds(step)) return;
+  if (counted && counted->complete) {
+    event.counts = static_cast<int>(execution->counts_.size());
+    execution->counts_.push_back(*counted);
   }
-  if (made) {
-    if (mine->target && mine->orders->turnstile) PassTurnstile();
-    mine->live_bytes = g_live_bytes.load(std::memory_order_relaxed);
-    g_peak_bytes.store(mine->live_bytes, std::memory_order_relaxed);
-    mine->overhead = 0;
-    mine->waited = g_waited_ns.load(std::memory_order_relaxed);
-    mine->start = NowNs();
-    std::lock_guard<std::mutex> lock(g_turnstile_mu);
-    mine->open.store(true, std::memory_order_release);
-  } else if (!mine->open.load(std::memory_order_acquire)) {
-    std::unique_lock<std::mutex> lock(g_turnstile_mu);
-    g_turnstile.wait(lock, [mine, step] { return mine->open.load() || mine->step != step; });
-    return mine;
-  }
-  g_turnstile.notify_all();
-  return mine;
+  execution->events_.push_back(event);
 }
 
-void Graph::Close(Execution* e) {
-  if (!e->target && !e->orders->discover) return;
+void Entered::Spend(int64_t ns) const {
+  std::lock_guard<std::mutex> lock(execution->mu_);
+  if (!execution->closed_ && execution->Holds(step)) execution->overhead_ += ns;
+}
+
+void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool target) {
+  std::lock_guard<std::mutex> lock(mu_);
+  step_.store(-1, std::memory_order_relaxed);
+  open_.store(false, std::memory_order_release);
+  orders_.store(orders, std::memory_order_release);
+  target_.store(target, std::memory_order_release);
+  closed_ = false;
+  number_ = number;
+  overhead_ = 0;
+  events_.clear();
+  counts_.clear();
+  step_.store(step, std::memory_order_release);
+}
+
+void Execution::Open(int64_t step) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (!Holds(step)) return;  // more have begun than there are slots
+  live_bytes_ = g_live_bytes.load(std::memory_order_relaxed);
+  g_peak_bytes.store(live_bytes_, std::memory_order_relaxed);
+  waited_ = g_waited_ns.load(std::memory_order_relaxed);
+  start_ = NowNs();
+  open_.store(true, std::memory_order_release);
+}
+
+std::function<std::string()> Execution::Close(int graph) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (closed_ || !open()) return {};
+  closed_ = true;
+  const Orders* orders = orders_;
+  if (!target_ && !orders->discover) return {};
   auto events = std::make_shared<std::vector<Event>>();
   auto counts = std::make_shared<std::vector<Counts>>();
-  {
-    std::lock_guard<std::mutex> lock(e->mu);
-    if (e->closed || !e->open) return;
-    e->closed = true;
-    events->swap(e->events);
-    e->events.reserve(events->size() + 64);
-    counts->swap(e->counts);
-  }
-  const int64_t start = e->start, live = e->live_bytes, version = e->orders->version;
+  events->swap(events_);
+  events_.reserve(events->size() + 64);
+  counts->swap(counts_);
   const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
-  const uint64_t number = e->number;
-  const int64_t overhead = e->overhead.load(std::memory_order_relaxed);
-  const int64_t waited = e->waited;
-  const int graph = id;
-  Send([=] {
+  return [=, number = number_, start = start_, overhead = overhead_, live = live_bytes_,
+          waited = waited_, version = orders->version] {
     std::string out = "{\"type\":\"execution\",\"graph\":" + std::to_string(graph) +
                       ",\"number\":" + std::to_string(number) +
                       ",\"version\":" + std::to_string(version) +
@@ -155,7 +145,48 @@ void Graph::Close(Execution* e) {
     out += ']';
     if (!counts->empty()) out += ",\"counts\":" + Json(*events, *counts);
     return out + '}';
-  });
+  };
+}
+
+// Ops that find their execution at the turnstile wait for it too.
+Entered Graph::EnterSlow(int64_t step) {
+  for (;;) {
+    Execution* mine = nullptr;
+    bool waits = false, fresh = false;
+    {
+      std::lock_guard<std::mutex> lock(mu);
+      for (Execution& slot : slots)
+        if (slot.Holds(step)) mine = &slot;
+      if (!mine) {
+        if (Execution* before = current.load()) Close(before);
+        mine = &slots[executions % kSlots];
+        const Orders* orders = OrdersFor(executions);
+        const auto& targets = orders->targets;
+        const bool target = std::find(targets.begin(), targets.end(), signature) != targets.end();
+        mine->Begin(step, executions++, orders, target);
+        current.store(mine, std::memory_order_release);
+        waits = target && orders->turnstile;
+        fresh = true;
+      }
+    }
+    if (fresh) {
+      if (waits) PassTurnstile();
+      {
+        std::lock_guard<std::mutex> lock(g_turnstile_mu);
+        mine->Open(step);
+      }
+      g_turnstile.notify_all();
+    } else {
+      std::unique_lock<std::mutex> lock(g_turnstile_mu);
+      g_turnstile.wait(lock, [=] { return mine->open() || !mine->Holds(step); });
+    }
+    Entered entered;
+    if (mine->Enter(step, &entered)) return entered;
+  }
+}
+
+void Graph::Close(Execution* execution) {
+  if (auto message = execution->Close(id)) Send(std::move(message));
 }
 
 void Graph::CloseCurrent() {
@@ -200,8 +231,8 @@ Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs) {
 }
 
 void NoteOutputBytes(Key* key, int64_t bytes) {
-  if (key->output_bytes >= 0) return;
-  key->output_bytes = bytes;
+  int64_t unknown = -1;
+  if (!key->output_bytes.compare_exchange_strong(unknown, bytes)) return;
   const int id = key->id;
   Send([id, bytes] {
     return "{\"type\":\"output\",\"key\":" + std::to_string(id) +
@@ -210,6 +241,7 @@ void NoteOutputBytes(Key* key, int64_t bytes) {
 }
 
 void Report(const char* why) {
+  if (InChild()) return;
   const std::string reason = why;
   Send([reason] {
     return "{\"type\":\"report\",\"why\":" + Quote(reason) +
@@ -220,6 +252,7 @@ void Report(const char* why) {
 }
 
 void CloseAll() {
+  if (InChild()) return;
   for (int id = 0; id < g_graph_count.load() && id < kMaxGraphs; id++)
     if (Graph* graph = FindGraph(id)) graph->CloseCurrent();
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,9 +21,8 @@ struct Graph;
 struct Key {
   int id;
   std::string text;
-  int64_t output_bytes = -1;
-  // The order for this key under the snapshot last asked for; looked up once per snapshot.
-  std::atomic<const Orders*> orders{nullptr};
+  std::atomic<int64_t> output_bytes{-1};
+  // Under the snapshot last asked for; looked up once per snapshot.
   std::atomic<const OpOrder*> order{nullptr};
 };
 
@@ -51,33 +51,59 @@ struct Event {
   int counts = -1;  // index in the execution's counts; -1: not counted
 };
 
-// One run of a graph: all its kernels that share a step id.
-struct Execution {
-  Graph* graph = nullptr;
-  std::atomic<int64_t> step{-1};
-  std::atomic<bool> open{false};  // past the turnstile
+class Execution;
+
+// What an op knows of the execution that it belongs to. The slot of an execution is used again, so
+// it may be another's by the time the op ends.
+struct Entered {
+  Execution* execution = nullptr;
+  int64_t step = -1;
   const Orders* orders = nullptr;
   bool target = false;
-  uint64_t number = 0;
-  int64_t start = 0;
-  int64_t live_bytes = 0;
-  std::atomic<int64_t> overhead{0};  // ns in dltune's own code, where ops are recorded
-  std::mutex mu;
-  bool closed = false;
-  std::vector<Event> events;
-  std::vector<Counts> counts;
-  int64_t waited = 0;  // g_waited_ns at its start
 
   bool records() const { return orders->discover || (target && orders->events); }
-  void Add(Event event, const Counts* counted = nullptr) {
-    std::lock_guard<std::mutex> lock(mu);
-    if (closed) return;
-    if (counted && counted->complete) {
-      event.counts = static_cast<int>(counts.size());
-      counts.push_back(*counted);
-    }
-    events.push_back(event);
+  bool steers() const { return target && orders->steers(); }
+  // Both do nothing once the execution has been closed. `ns`: in dltune's own code.
+  void Add(Event event, const Counts* counted = nullptr) const;
+  void Spend(int64_t ns) const;
+};
+
+// One run of a graph, all its kernels that share a step id, in a slot that later runs use again.
+class Execution {
+ public:
+  bool Holds(int64_t step) const { return step_.load(std::memory_order_acquire) == step; }
+  bool open() const { return open_.load(std::memory_order_acquire); }
+
+  // Fills `entered` if this is the open execution of `step`. Without a lock: whoever takes the slot
+  // withdraws the step id before it writes anything else, so fields read together with that id
+  // before and after belong to it.
+  bool Enter(int64_t step, Entered* entered) {
+    if (!Holds(step) || !open()) return false;
+    *entered = {this, step, orders_.load(std::memory_order_acquire),
+                target_.load(std::memory_order_acquire)};
+    return step_.load(std::memory_order_relaxed) == step;
   }
+
+  // Takes the slot for a new execution, which is not open yet.
+  void Begin(int64_t step, uint64_t number, const Orders* orders, bool target);
+  // Past the turnstile: its time runs, and it may be entered.
+  void Open(int64_t step);
+  // The message that tells of it, if something of it was recorded; nothing more will be. Empty the
+  // second time.
+  std::function<std::string()> Close(int graph);
+
+ private:
+  friend struct Entered;
+
+  std::atomic<int64_t> step_{-1};
+  std::atomic<const Orders*> orders_{nullptr};
+  std::atomic<bool> target_{false}, open_{false};
+  std::mutex mu_;  // guards what follows, and all writing
+  bool closed_ = true;
+  uint64_t number_ = 0;
+  int64_t start_ = 0, overhead_ = 0, live_bytes_ = 0, waited_ = 0;
+  std::vector<Event> events_;
+  std::vector<Counts> counts_;
 };
 
 struct Graph {
@@ -86,20 +112,19 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
 
   // The execution with this step id; a new one closes and sends the one before.
-  Execution* Enter(int64_t step) {
+  Entered Enter(int64_t step) {
     Execution* now = current.load(std::memory_order_acquire);
-    if (now && now->step.load(std::memory_order_relaxed) == step &&
-        now->open.load(std::memory_order_acquire))
-      return now;
+    Entered entered;
+    if (now && now->Enter(step, &entered)) return entered;
     return EnterSlow(step);
   }
   void CloseCurrent();
 
  private:
-  Execution* EnterSlow(int64_t step);
+  Entered EnterSlow(int64_t step);
   void Close(Execution* execution);
 
-  // A thread may still hold an execution that has been closed, so slots are reused late.
+  // Executions that overlap keep their slots, unless there are more.
   static constexpr int kSlots = 16;
   std::atomic<Execution*> current{nullptr};
   std::mutex mu;
@@ -122,13 +147,12 @@ Variant* FindVariant(Node* node, uint64_t shapes, const Describe& describe) {
   return AddVariant(node, shapes, describe());
 }
 
-inline const OpOrder* OrderFor(Key* key, const Orders* orders) {
-  if (key->orders.load(std::memory_order_acquire) == orders)
-    return key->order.load(std::memory_order_relaxed);
-  const OpOrder* found = orders->Find(key->text);
-  key->order.store(found, std::memory_order_relaxed);
-  key->orders.store(orders, std::memory_order_release);
-  return found;
+inline const OpOrder& OrderFor(Key* key, const Orders* orders) {
+  const OpOrder* known = key->order.load(std::memory_order_acquire);
+  if (known && known->of == orders) return *known;
+  known = orders->Find(key->text);
+  key->order.store(known, std::memory_order_release);
+  return *known;
 }
 
 void NoteOutputBytes(Key* key, int64_t bytes);

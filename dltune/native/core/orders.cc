@@ -1,7 +1,11 @@
 #include "orders.h"
 
-#include <cstdlib>
+#include <charconv>
+#include <cmath>
+#include <locale>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <sstream>
 
 #include "execution.h"
@@ -15,59 +19,251 @@ std::atomic<bool> g_count_bytes{false};
 
 namespace {
 
+// Most threads that a line may ask for: of one op, or of the framework.
+constexpr int kMaxThreads = 1 << 16;
+
+using Fields = std::vector<std::string>;
+
 // The snapshots in turn. Superseded ones are kept: executions may still hold them, and they are
 // small beside one tensor.
 struct Turn {
   std::vector<const Orders*> snapshots;
 };
 std::atomic<const Turn*> g_turn{nullptr};
+auto& g_turns = *new std::vector<std::unique_ptr<Turn>>;
+
 std::mutex g_mu;
 auto& g_versions = *new std::map<int64_t, const Orders*>;
 bool g_leash = false;
-auto& g_draft = *new std::unique_ptr<Orders>;
-auto& g_draft_events = *new std::vector<CounterEvent>;  // of the draft's counters
 auto& g_cpus = *new std::vector<std::vector<int>>;
 
-std::vector<std::string> Split(const std::string& text, char by) {
-  std::vector<std::string> parts;
+// The snapshot between `begin` and `end`.
+struct Draft {
+  std::unique_ptr<Orders> orders;
+  std::vector<CounterEvent> events;
+  bool refused = false;
+};
+auto& g_draft = *new Draft;
+
+// Numbers of keys, the same in all snapshots: what was seen of an op outlives its snapshot.
+std::mutex g_numbers_mu;
+auto& g_numbers = *new std::unordered_map<std::string, int>;
+auto& g_keys = *new std::vector<std::string>;
+
+int NumberOf(const std::string& key) {
+  std::lock_guard<std::mutex> lock(g_numbers_mu);
+  auto [found, fresh] = g_numbers.emplace(key, static_cast<int>(g_keys.size()));
+  if (fresh) g_keys.push_back(key);
+  return found->second;
+}
+
+Fields Split(const std::string& text, char by) {
+  Fields parts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, by);) parts.push_back(part);
   return parts;
 }
 
-std::vector<int> Ints(const std::string& text) {
-  std::vector<int> numbers;
-  for (auto& part : Split(text, ',')) numbers.push_back(std::atoi(part.c_str()));
-  return numbers;
+// A field that holds any text: a tab, a line's end and a backslash stand behind a backslash.
+bool Unescape(const std::string& text, std::string* out) {
+  out->clear();
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] != '\\') {
+      *out += text[i];
+      continue;
+    }
+    if (++i == text.size()) return false;
+    const char c = text[i] == 't' ? '\t' : text[i] == 'n' ? '\n' : text[i] == '\\' ? '\\' : 0;
+    if (!c) return false;
+    *out += c;
+  }
+  return true;
+}
+
+// The whole field, and nothing else, as a number from `low` to `high`.
+template <typename T>
+bool Number(const std::string& text, T low, T high, T* out) {
+  const char* end = text.data() + text.size();
+  T value{};
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || value < low || value > high) return false;
+  *out = value;
+  return true;
+}
+
+bool Numbers(const std::string& text, int low, int high, std::vector<int>* out) {
+  for (const std::string& part : Split(text, ',')) {
+    out->emplace_back();
+    if (!Number(part, low, high, &out->back())) return false;
+  }
+  return !out->empty() && text.back() != ',';
+}
+
+// Whatever the job's locale takes for a decimal point.
+bool Seconds(const std::string& text, double* out) {
+  std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
+  return (stream >> std::noskipws >> *out) && stream.peek() == EOF && std::isfinite(*out) &&
+         *out >= 0;
+}
+
+bool Flag(const Fields& field, bool* out) {
+  if (field.size() != 2 || (field[1] != "0" && field[1] != "1")) return false;
+  *out = field[1] == "1";
+  return true;
 }
 
 // A thread count and comma-separated slots.
 bool ParseView(const std::string& threads, const std::string& slots, OpOrder* order) {
-  const int count = std::atoi(threads.c_str());
-  auto list = Ints(slots);
-  for (int slot : list)
-    if (slot < 0 || slot >= 2 * TheCores().count()) return false;
-  if (count < 1 || list.empty()) return false;
+  int count = 0;
+  std::vector<int> list;
+  if (!Number(threads, 1, kMaxThreads, &count) ||
+      !Numbers(slots, 0, 2 * TheCores().count() - 1, &list))
+    return false;
   order->view = FindView(count, list);
   return true;
 }
 
 // "threads:shared:seconds"
 bool ParseCandidate(const std::string& text, Candidate* candidate) {
-  const auto part = Split(text, ':');
-  if (part.size() != 3) return false;
-  candidate->threads = std::atoi(part[0].c_str());
+  const Fields part = Split(text, ':');
+  if (part.size() != 3 || (part[1] != "0" && part[1] != "1")) return false;
   candidate->placement = part[1] == "1" ? Placement::shared : Placement::spread;
-  candidate->seconds = std::atof(part[2].c_str());
-  return candidate->threads >= 1;
+  return Number(part[0], 1, kMaxThreads, &candidate->threads) &&
+         Seconds(part[2], &candidate->seconds);
+}
+
+// Key, serial seconds, strategy 2's choice, candidates.
+bool ParseWork(const std::string& key, const Fields& field, OpOrder* order) {
+  *order = OpOrder{};
+  Work& work = order->work;
+  order->gated = true;
+  work.op = NumberOf(key);
+  if (!Seconds(field[2], &work.serial) || !ParseCandidate(field[3], &work.choice)) return false;
+  if (field.size() > 4 + kCandidates) return false;
+  for (size_t i = 4; i < field.size(); i++)
+    if (!ParseCandidate(field[i], &work.candidates[work.count++])) return false;
+  return true;
+}
+
+// type, config, config1, config2, whether the kernel's own work is left out
+bool ParseCounter(const Fields& field, CounterEvent* event) {
+  constexpr uint64_t kMost = UINT64_MAX;
+  event->exclude_kernel = field[5] == "1";
+  return Number<uint32_t>(field[1], 0, UINT32_MAX, &event->type) &&
+         Number<uint64_t>(field[2], 0, kMost, &event->config) &&
+         Number<uint64_t>(field[3], 0, kMost, &event->config1) &&
+         Number<uint64_t>(field[4], 0, kMost, &event->config2) &&
+         (field[5] == "0" || field[5] == "1");
+}
+
+void TakeTurns(std::vector<const Orders*> snapshots) {
+  g_turns.push_back(std::make_unique<Turn>(Turn{std::move(snapshots)}));
+  g_turn.store(g_turns.back().get(), std::memory_order_release);
 }
 
 void Commit() {
-  if (!g_draft_events.empty()) g_draft->counters = FindCounterGroup(g_draft_events);
-  g_draft_events.clear();
-  const Orders* made = g_draft.release();
-  g_versions[made->version] = made;
-  g_turn.store(new Turn{{made}}, std::memory_order_release);
+  Orders& orders = *g_draft.orders;
+  if (!g_draft.events.empty()) orders.counters = FindCounterGroup(g_draft.events);
+  for (auto& [key, order] : orders.ops) {
+    order.of = &orders;
+    order.work.first_threads = !orders.hyperthreads;
+  }
+  g_versions[orders.version] = &orders;
+  TakeTurns({g_draft.orders.release()});
+}
+
+// index of core: tile, cpus
+bool AddCore(const Fields& field) {
+  int tile = 0;
+  std::vector<int> cpus;
+  if (TheCores().count() > 0 || g_cpus.size() == kMaxSlots / 2) return false;
+  if (!Number(field[1], 0, kMaxCores - 1, &tile)) return false;
+  if (!Numbers(field[2], 0, CPU_SETSIZE - 1, &cpus)) return false;
+  g_tiles.push_back(tile);
+  g_cpus.push_back(std::move(cpus));
+  return true;
+}
+
+bool Alternate(const Fields& field) {
+  std::vector<const Orders*> snapshots;
+  for (size_t i = 1; i < field.size(); i++) {
+    int64_t version = 0;
+    if (!Number<int64_t>(field[i], 0, INT64_MAX, &version)) return false;
+    auto found = g_versions.find(version);
+    if (found == g_versions.end()) return false;
+    snapshots.push_back(found->second);
+  }
+  TakeTurns(std::move(snapshots));
+  return true;
+}
+
+// A line of a snapshot.
+bool Add(const Fields& field) {
+  Orders& orders = *g_draft.orders;
+  const std::string& word = field[0];
+  const size_t n = field.size();
+  std::string text;
+  if (word == "events") return Flag(field, &orders.events);
+  if (word == "discover") return Flag(field, &orders.discover);
+  if (word == "serial") return Flag(field, &orders.serial);
+  if (word == "gate") return Flag(field, &orders.gate);
+  if (word == "hyperthreads") return Flag(field, &orders.hyperthreads);
+  if (word == "turnstile") return Flag(field, &orders.turnstile);
+  if (word == "small" && n == 2) return Seconds(field[1], &orders.small);
+  if (word == "default" && n == 3) return ParseView(field[1], field[2], &orders.fallback);
+  if (word == "counter" && n == 6 && g_draft.events.size() < kMaxCounters) {
+    g_draft.events.emplace_back();
+    return ParseCounter(field, &g_draft.events.back());
+  }
+  if (n < 2 || !Unescape(field[1], &text)) return false;
+  if (word == "target" && n == 2) return orders.targets.push_back(text), true;
+  if (word == "op" && n == 4) return ParseView(field[2], field[3], &orders.ops[text]);
+  if (word == "corun" && n >= 4) return ParseWork(text, field, &orders.ops[text]);
+  return false;
+}
+
+bool Understood(const Fields& field) {
+  const std::string& word = field[0];
+  const size_t n = field.size();
+  if (word == "core") return n == 3 && AddCore(field);
+  if (word == "cores") {
+    if (n != 1 || g_cpus.empty() || TheCores().count() > 0) return false;
+    return TheCores().Set(g_cpus), true;
+  }
+  if (word == "uniform") {
+    int intra = 0, inter = 0;
+    if (n != 3 || !Number(field[1], 0, kMaxThreads, &intra) ||
+        !Number(field[2], 0, kMaxThreads, &inter))
+      return false;
+    g_intra = intra;
+    g_inter = inter;
+    return true;
+  }
+  if (word == "report") return Report("asked"), true;
+  if (word == "totals") return SendTotals(), true;
+  if (word == "leash") return Flag(field, &g_leash);
+  if (word == "count") {
+    bool count = false;
+    if (!Flag(field, &count)) return false;
+    g_count_bytes = count;
+    return true;
+  }
+  if (word == "grant") {
+    int64_t count = 0;
+    return n == 2 && Number<int64_t>(field[1], 0, INT32_MAX, &count) && (Grant(count), true);
+  }
+  if (word == "alternate") return n > 1 && Alternate(field);
+  if (word == "begin") {
+    g_draft = Draft{std::make_unique<Orders>(), {}, false};
+    return n == 2 && Number<int64_t>(field[1], 0, INT64_MAX, &g_draft.orders->version);
+  }
+  if (!g_draft.orders) return false;
+  if (word != "end") return Add(field);
+  const bool good = n == 1 && !g_draft.refused;
+  if (good) Commit();
+  g_draft = Draft{};
+  return good;
 }
 
 }  // namespace
@@ -78,91 +274,23 @@ const Orders* OrdersFor(uint64_t execution) {
   return turn ? turn->snapshots[execution % turn->snapshots.size()] : idle;
 }
 
+std::string KeyOf(int number) {
+  std::lock_guard<std::mutex> lock(g_numbers_mu);
+  return g_keys.at(number);
+}
+
 void LetGo() {
   Grant(int64_t{1} << 40);
   std::lock_guard<std::mutex> lock(g_mu);
-  if (g_leash) g_turn.store(new Turn{{new Orders}}, std::memory_order_release);
+  if (g_leash) TakeTurns({new Orders});
 }
 
 std::string Obey(const std::string& line) {
   std::lock_guard<std::mutex> lock(g_mu);
-  const auto field = Split(line, '\t');
-  const size_t n = field.size();
-  if (n == 0) return "";
-  const std::string& word = field[0];
-  auto flag = [&] { return n > 1 && field[1] == "1"; };
-  if (word == "core" && n == 3) {  // in order of index: tile, cpus
-    g_tiles.push_back(std::atoi(field[1].c_str()));
-    g_cpus.push_back(Ints(field[2]));
-  } else if (word == "cores") {
-    TheCores().Set(g_cpus);
-  } else if (word == "uniform" && n == 3) {
-    g_intra = std::atoi(field[1].c_str());
-    g_inter = std::atoi(field[2].c_str());
-  } else if (word == "report") {
-    Report("asked");
-  } else if (word == "totals") {
-    SendTotals();
-  } else if (word == "leash") {
-    g_leash = flag();
-  } else if (word == "count") {
-    g_count_bytes = flag();
-  } else if (word == "begin" && n == 2) {
-    g_draft = std::make_unique<Orders>();
-    g_draft->version = std::atoll(field[1].c_str());
-    g_draft_events.clear();
-  } else if (word == "grant" && n == 2) {
-    Grant(std::atoll(field[1].c_str()));
-  } else if (word == "alternate" && n > 1) {
-    auto turn = std::make_unique<Turn>();
-    for (size_t i = 1; i < n; i++) {
-      auto found = g_versions.find(std::atoll(field[i].c_str()));
-      if (found == g_versions.end()) return "no such version: " + field[i];
-      turn->snapshots.push_back(found->second);
-    }
-    g_turn.store(turn.release(), std::memory_order_release);
-  } else if (!g_draft) {
-    return "not understood: " + line;
-  } else if (word == "events") {
-    g_draft->events = flag();
-  } else if (word == "discover") {
-    g_draft->discover = flag();
-  } else if (word == "serial") {
-    g_draft->serial = flag();
-  } else if (word == "gate") {
-    g_draft->gate = flag();
-  } else if (word == "hyperthreads") {
-    g_draft->hyperthreads = flag();
-  } else if (word == "turnstile") {
-    g_draft->turnstile = flag();
-  } else if (word == "small" && n == 2) {
-    g_draft->small = std::atof(field[1].c_str());
-  } else if (word == "counter" && n == 6) {  // type, config, config1, config2, exclude kernel
-    if (g_draft_events.size() == kMaxCounters) return "too many counters in one group";
-    auto number = [&](int i) { return std::strtoull(field[i].c_str(), nullptr, 10); };
-    g_draft_events.push_back({static_cast<uint32_t>(number(1)), number(2), number(3), number(4),
-                              field[5] == "1"});
-  } else if (word == "target" && n == 2) {
-    g_draft->targets.push_back(field[1]);
-  } else if (word == "default" && n == 3) {
-    if (!ParseView(field[1], field[2], &g_draft->fallback)) return "bad view: " + line;
-  } else if (word == "op" && n == 4) {  // key, threads, slots
-    if (!ParseView(field[2], field[3], &g_draft->ops[field[1]])) return "bad view: " + line;
-  } else if (word == "corun" && n >= 4) {  // key, serial, strategy 2's choice, candidates...
-    OpOrder& order = g_draft->ops[field[1]];
-    order.gated = true;
-    order.work.op = static_cast<int>(g_draft->ops.size()) - 1;
-    order.work.serial = std::atof(field[2].c_str());
-    if (!ParseCandidate(field[3], &order.work.choice)) return "bad candidate: " + line;
-    for (size_t i = 4; i < n && order.work.count < kCandidates; i++)
-      if (!ParseCandidate(field[i], &order.work.candidates[order.work.count++]))
-        return "bad candidate: " + line;
-  } else if (word == "end") {
-    Commit();
-  } else {
-    return "not understood: " + line;
-  }
-  return "";
+  const Fields field = Split(line, '\t');
+  if (field.empty() || Understood(field)) return "";
+  g_draft.refused = true;
+  return "not understood: " + line;
 }
 
 }  // namespace dltune

@@ -4,8 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,14 +14,20 @@
 
 namespace dltune {
 
-// How one op key runs. Without a view it is left to TensorFlow's own pool.
+struct Orders;
+
+// How one op key runs under the snapshot `of`. Without a view it is left to the framework's own pool.
 struct OpOrder {
+  const Orders* of = nullptr;
   View* view = nullptr;
-  bool gated = false;  // the gate chooses the cores, from `work`
+  bool gated = false;  // the cores are chosen when it is admitted, from `work`
   Work work;
 };
 
 struct Orders {
+  Orders() { fallback.of = this; }
+  Orders(const Orders&) = delete;
+
   int64_t version = 0;
   bool events = false;      // record each op of target graphs
   bool discover = false;    // record each op of every graph
@@ -39,21 +43,25 @@ struct Orders {
 
   const OpOrder* Find(const std::string& key) const {
     auto found = ops.find(key);
-    return found != ops.end() ? &found->second : fallback.view ? &fallback : nullptr;
+    return found != ops.end() ? &found->second : &fallback;
   }
   bool steers() const { return fallback.view || !ops.empty(); }
 };
 
 // The machine's tiles as dltune described them: tile of each core.
 extern std::vector<int>& g_tiles;
-// TensorFlow's own thread settings to impose on the devices; 0 leaves the job's.
+// The framework's own thread settings to impose on its devices; 0 leaves the job's.
 extern std::atomic<int> g_intra, g_inter;
 extern std::atomic<bool> g_count_bytes;
 
 // The snapshot for the n-th execution of a graph (they alternate when several are in turn).
 const Orders* OrdersFor(uint64_t execution);
 
-// One line of dltune's language; see docs/architecture.md. Returns a complaint, or nothing.
+// The key that has this number, as `Work::op`, in every snapshot.
+std::string KeyOf(int number);
+
+// One line of dltune's language; see docs/architecture.md. Returns a complaint, or nothing. A
+// snapshot one of whose lines is complained of is not obeyed: the one before stands.
 std::string Obey(const std::string& line);
 
 // dltune is gone. Nothing may wait for its grants any more, and a job that was told `leash` goes on

@@ -168,7 +168,9 @@ int View::CurrentWorker() const { return tl_view == this ? tl_index : -1; }
 int View::TakeUsed(uint64_t used[kMaxSlots / 64]) {
   int count = 0;
   for (int word = 0; word < kMaxSlots / 64; word++) {
-    used[word] = used_[word].exchange(0, std::memory_order_relaxed);
+    used[word] = 0;
+    if (used_[word].load(std::memory_order_relaxed))
+      used[word] = used_[word].exchange(0, std::memory_order_relaxed);
     count += __builtin_popcountll(used[word]);
   }
   return count;

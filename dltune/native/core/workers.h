@@ -70,7 +70,7 @@ class Cores {
 };
 Cores& TheCores();
 
-constexpr int kMaxSlots = 256;  // what a record of used cores can hold
+constexpr int kMaxSlots = 1024;  // what a record of used cores can hold
 
 // `threads` parts of work on the workers of `slots`. Tasks wait in one queue that all attached
 // workers drain, so none waits while a core of the view is idle.

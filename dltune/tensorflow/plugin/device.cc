@@ -9,6 +9,7 @@
 
 #include "../../native/core/admission.h"
 #include "../../native/core/channel.h"
+#include "../../native/core/child.h"
 #include "capture.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/threadpool_device.h"
@@ -146,42 +147,46 @@ class TunedDevice : public ThreadPoolDevice {
   }
 
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
+    if (InChild()) {
+      ThreadPoolDevice::Compute(kernel, context);
+      return;
+    }
     dltune::Node* node = NodeOf(*kernel);
     if (!node) {
       NoteUnmarked(kernel, context);
       return;
     }
-    Execution* execution = node->graph->Enter(context->step_id());
-    const Orders& orders = *execution->orders;
-    const bool records = execution->records();
-    if (!records && !(execution->target && orders.steers())) {
+    const Entered entered = node->graph->Enter(context->step_id());
+    const Orders& orders = *entered.orders;
+    const bool records = entered.records();
+    if (!records && !entered.steers()) {
       ThreadPoolDevice::Compute(kernel, context);
       return;
     }
-    const int64_t entered = records ? NowNs() : 0;
+    const int64_t began = records ? NowNs() : 0;
     Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
-    const OpOrder* order =
-        execution->target && orders.steers() && !node->waits ? OrderFor(key, &orders) : nullptr;
+    static const OpOrder none{};
+    const OpOrder& order = entered.steers() && !node->waits ? OrderFor(key, &orders) : none;
     // the time that is dltune's own: all but the kernel's, and waiting, which is scheduling
     int64_t foreign = 0;
-    if (order && order->gated && orders.gate && order->work.serial >= orders.small) {
-      Admitted admitted(orders, *order);
+    if (order.gated && orders.gate && order.work.serial >= orders.small) {
+      Admitted admitted(order);
       foreign = admitted.waited();
-      foreign += RunOn(admitted.view(), kernel, context, node, key, execution, records);
-    } else if (orders.serial && execution->target && !node->waits) {
+      foreign += RunOn(admitted.view(), kernel, context, node, key, entered);
+    } else if (orders.serial && entered.target && !node->waits) {
       Serially alone;
-      RunOn(order ? order->view : nullptr, kernel, context, node, key, execution, records);
+      RunOn(order.view, kernel, context, node, key, entered);
     } else {
-      foreign = RunOn(order ? order->view : nullptr, kernel, context, node, key, execution, records);
+      foreign = RunOn(order.view, kernel, context, node, key, entered);
     }
     if (!records) return;
     if (key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
-    execution->overhead.fetch_add(NowNs() - entered - foreign, std::memory_order_relaxed);
+    entered.Spend(NowNs() - began - foreign);
   }
 
   void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
                     AsyncOpKernel::DoneCallback done) override {
-    dltune::Node* node = NodeOf(*kernel);
+    dltune::Node* node = InChild() ? nullptr : NodeOf(*kernel);
     if (!node && WaitsForInput(*kernel)) {
       const int64_t start = NowNs();
       ThreadPoolDevice::ComputeAsync(kernel, context, [start, done] {
@@ -190,8 +195,8 @@ class TunedDevice : public ThreadPoolDevice {
       });
       return;
     }
-    Execution* execution = node ? node->graph->Enter(context->step_id()) : nullptr;
-    if (!execution || !execution->records()) {
+    const Entered entered = node ? node->graph->Enter(context->step_id()) : Entered{};
+    if (!node || !entered.records()) {
       ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
       return;
     }
@@ -202,20 +207,21 @@ class TunedDevice : public ThreadPoolDevice {
     event.threads = -1;
     event.thread = ThreadNumber();
     event.start = NowNs();
-    ThreadPoolDevice::ComputeAsync(kernel, context, [event, execution, done]() mutable {
+    ThreadPoolDevice::ComputeAsync(kernel, context, [event, entered, done]() mutable {
       event.end = NowNs();
-      execution->Add(event);
+      entered.Add(event);
       done();
     });
   }
 
  private:
   // Returns the kernel's own time in ns where it is recorded.
-  int64_t RunOn(View* view, OpKernel* kernel, OpKernelContext* context, dltune::Node* node, Key* key,
-             Execution* execution, bool records) {
+  int64_t RunOn(View* view, OpKernel* kernel, OpKernelContext* context, dltune::Node* node,
+                Key* key, const Entered& entered) {
+    const bool records = entered.records();
     Pool* const outer = tl_pool;
     Event event{};
-    CounterGroup* const group = records ? execution->orders->counters : nullptr;
+    CounterGroup* const group = records ? entered.orders->counters : nullptr;
     Reading before;
     Counts counts;
     if (view) {
@@ -253,7 +259,7 @@ class TunedDevice : public ThreadPoolDevice {
       event.node = node->index;
       event.key = key->id;
       event.thread = ThreadNumber();
-      execution->Add(event, group ? &counts : nullptr);
+      entered.Add(event, group ? &counts : nullptr);
       if (group) {
         std::lock_guard<std::mutex> lock(group->mu);
         group->in_ops.Add(counts);

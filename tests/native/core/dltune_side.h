@@ -1,0 +1,51 @@
+// dltune's side of the channel for a test program: one connection on a socket, whose messages go to
+// standard output.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "core/channel.h"
+
+class DltuneSide {
+ public:
+  // `first`: the orders that the job obeys before it goes on.
+  explicit DltuneSide(const std::string& first) {
+    path_ = "/tmp/dltune-test-" + std::to_string(getpid());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strcpy(address.sun_path, path_.c_str());
+    const int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listening, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) abort();
+    listen(listening, 1);
+    std::thread accepting([&] {
+      socket_ = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+      Tell(first + "ready\n");
+    });
+    const std::string complaint = dltune::OpenChannel(path_, "{\"type\":\"hello\"}");
+    accepting.join();
+    close(listening);
+    unlink(path_.c_str());
+    if (!complaint.empty()) fprintf(stderr, "%s\n", complaint.c_str()), abort();
+    std::thread([this] {
+      char buffer[1 << 16];
+      for (ssize_t n; (n = recv(socket_, buffer, sizeof buffer, 0)) > 0;)
+        fwrite(buffer, 1, n, stdout);
+    }).detach();
+  }
+
+  void Tell(const std::string& lines) {
+    if (send(socket_, lines.data(), lines.size(), MSG_NOSIGNAL) < 0) abort();
+  }
+
+ private:
+  std::string path_;
+  int socket_ = -1;
+};

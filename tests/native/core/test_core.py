@@ -1,0 +1,215 @@
+"""What runs inside a job, without a framework: under sanitizers, by real threads and real forks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dltune.native
+from dltune.documents.plan import Candidate
+from dltune.job.orders import Orders, encoded
+from dltune.native.build import compiler
+
+HERE = Path(__file__).parent
+NATIVE = Path(dltune.native.__file__).parent
+MACHINE = ["core\t0\t0", "core\t1\t1", "cores"]
+VALID = [
+    "begin\t7",
+    "events\t1",
+    "discover\t0",
+    "serial\t0",
+    "gate\t1",
+    "hyperthreads\t1",
+    "turnstile\t0",
+    "small\t1e-05",
+    "target\t00ff",
+    "counter\t0\t1\t0\t0\t1",
+    "default\t2\t0,1",
+    "op\tMatMul\t2\t0,1",
+    "corun\tConv2D\t0.5\t2:0:0.25\t1:1:0.5\t2:1:0.25",
+    "end",
+    "alternate\t7\t7",
+    "uniform\t2\t0",
+    "count\t1",
+    "leash\t1",
+    "grant\t3",
+]
+
+
+MEMORY, THREADS = "address,undefined", "thread"
+FLAGS = ["-std=c++17", "-O0", "-g1", "-pthread", "-Wall", "-Wextra", f"-I{NATIVE}"]
+
+
+@functools.cache
+def core(sanitizer: str) -> list[str | Path]:
+    """The core, compiled with a sanitizer, and the command that links it to a test program."""
+    folder = Path(tempfile.mkdtemp(prefix="dltune-core-"))
+    command = [*compiler(), *FLAGS, f"-fsanitize={sanitizer}"]
+    (folder / "empty.cc").write_text("int main() { return 0; }\n")
+    empty = [*command, "-o", folder / "empty", folder / "empty.cc"]
+    if subprocess.run(empty, capture_output=True).returncode != 0:
+        pytest.skip(f"{command[0]} has no -fsanitize={sanitizer} here")
+    sources = sorted((NATIVE / "core").glob("*.cc"))
+    subprocess.run([*command, "-c", *sources], cwd=folder, check=True)
+    return [*command, *sorted(folder.glob("*.o"))]
+
+
+@functools.cache
+def program(name: str, sanitizer: str) -> Path:
+    """One of the test programs."""
+    linked = core(sanitizer)
+    made = Path(linked[-1]).parent / name
+    subprocess.run([*linked, "-o", made, HERE / f"{name}.cc"], check=True)
+    return made
+
+
+def run(name: str, sanitizer: str, *arguments: object, told: bytes = b"") -> tuple[str, str]:
+    """What it said on standard output and standard error. It ended well, with nothing reported."""
+    command = [str(program(name, sanitizer)), *map(str, arguments)]
+    if sanitizer == THREADS and (setarch := shutil.which("setarch")):
+        # its shadow memory has no room for what newer kernels' randomisation spreads about
+        command = [setarch, "-R", *command]
+    done = subprocess.run(command, input=told, capture_output=True, timeout=550)
+    said, errors = done.stdout.decode("latin-1"), done.stderr.decode(errors="replace")
+    assert done.returncode == 0, errors + said[-2000:]
+    assert "Sanitizer" not in errors, errors
+    assert "runtime error" not in errors, errors
+    return said, errors
+
+
+def answers(lines: Sequence[str]) -> list[str]:
+    said, _ = run("obey", MEMORY, told=encoded(lines))
+    return said.split("\n")[: len(lines)]
+
+
+def asked(key: str) -> str:
+    return "?" + key.encode("latin-1").hex()
+
+
+def test_an_execution_obeys_one_snapshot_while_they_are_switched():
+    """3,000 switches between executors that share steps: no race is reported, and each op ran on
+    the threads that its execution's snapshot names."""
+    said, _ = run("snapshots", THREADS, 3000)
+    messages = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    names = {m["id"]: int(m["key"][2]) for m in messages if m["type"] == "key"}
+    executions = [m for m in messages if m["type"] == "execution"]
+    wrong = [
+        (m["version"], names[key], threads)
+        for m in executions
+        for _, key, threads, *_ in m["events"]
+        if threads != 1 + (m["version"] + names[key]) % 7
+    ]
+    assert not wrong
+    assert sorted(names.values()) == [0, 1, 2, 3]
+    assert sum(bool(m["events"]) for m in executions) > 1000
+    outputs = Counter((m["key"], m["bytes"]) for m in messages if m["type"] == "output")
+    assert outputs == {(key, 100 + k): 1 for key, k in names.items()}
+    assert messages[-1]["type"] == "report"
+    assert messages[-1]["gate"]["admitted"] > 0
+
+
+def test_a_child_that_is_forked_at_any_time_ends():
+    """200 forks while other threads hold the locks of channel and turnstile."""
+    said, errors = run("forks", MEMORY, 200)
+    assert "200 forks, 0 hung, 0 failed" in errors
+    assert "sent" in said
+    assert "from a child" not in said
+
+
+def test_what_was_seen_of_ops_outlives_their_snapshot():
+    """x and y disturb each other; z is not x for standing in its place. Of three snapshots the
+    second alone admits onto second hardware threads."""
+    said, _ = run("admitted", MEMORY)
+    assert json.loads(said)["avoided"] in ([["x", "y"]], [["y", "x"]])
+    assert json.loads(said)["second_threads"] == 1
+
+
+def test_the_lines_of_a_snapshot_are_understood():
+    assert answers([*MACHINE, *VALID]) == [""] * (len(MACHINE) + len(VALID))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "op\tMatMul\t4x\t0,1",
+        "op\tMatMul\t\t0,1",
+        "op\tMatMul\t0\t0,1",
+        "op\tMatMul\t-1\t0,1",
+        "op\tMatMul\t99999999999\t0,1",
+        "op\tMatMul\t2\t0,4",
+        "op\tMatMul\t2\t0,",
+        "op\tMatMul\t2\t0 ,1",
+        "op\tMatMul\t2",
+        "op\tMat\\xMul\t2\t0",
+        "corun\tConv2D\tnan\t2:0:0.25",
+        "corun\tConv2D\t-1\t2:0:0.25",
+        "corun\tConv2D\t0,5\t2:0:0.25",
+        "corun\tConv2D\t0.5\t2:2:0.25",
+        "corun\tConv2D\t0.5\t2:0",
+        "corun\tConv2D\t0.5" + "\t1:0:1" * 5,
+        "small\tinf",
+        "small\t1e-5s",
+        "events\tyes",
+        "events",
+        "counter\t0\t1\t0\t0",
+        "counter\t-1\t1\t0\t0\t1",
+        "begin\tlatest",
+        "default\t2\t",
+        "alternate\t8",
+        "uniform\t2",
+        "uniform\ttwo\t2",
+        "grant\tall",
+        "core\t0\t2",
+        "cores",
+        "faster",
+    ],
+)
+def test_a_snapshot_with_a_line_that_is_not_understood_is_not_obeyed(line):
+    good = ["begin\t1", "op\tMatMul\t1\t0", "end"]
+    told = [*MACHINE, *good, "begin\t2", line, "op\tMatMul\t2\t0,1", "end", asked("MatMul")]
+    said = answers(told)
+    assert f"not understood: {line}" in said
+    assert said[-1] == "1 1"
+    assert answers([*told, "begin\t3", "op\tMatMul\t2\t0,1", "end", asked("MatMul")])[-1] == "3 2"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_text_is_answered(data):
+    """Mutations of a valid conversation: nothing crashes, and the answer to the last valid snapshot
+    is right whatever came before."""
+    pieces = st.sampled_from([*"\t,:\\-.0129e", "99999999999999999999", "nan", "begin", "end", "é"])
+    lines = []
+    for line in data.draw(st.lists(st.sampled_from(VALID), max_size=40)):
+        at = data.draw(st.integers(0, len(line)))
+        lines.append(line[:at] + data.draw(pieces) + line[at + data.draw(st.integers(0, 2)) :])
+    last = ["begin\t99", "op\tMatMul\t2\t1", "end", asked("MatMul")]
+    assert answers([*MACHINE, *lines, *last])[-4:] == ["", "", "", "99 2"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(st.characters(max_codepoint=255), min_size=1), st.integers(1, 2), max_size=5
+    ),
+    st.text(st.characters(max_codepoint=255), min_size=1),
+)
+def test_keys_may_hold_any_text(ops, admitted_key):
+    """An op's attributes stand in its key: a separator, for one, is a tab."""
+    corun = {admitted_key: (1e-05, Candidate(2, "spread", 1e-300), ())}
+    orders = Orders(1, ops={k: (n, (0,)) for k, n in ops.items()}, corun=corun)
+    lines = orders.lines()
+    said = answers([*MACHINE, *lines, *map(asked, ops), asked(admitted_key)])
+    assert said[: len(MACHINE) + len(lines)] == [""] * (len(MACHINE) + len(lines))
+    counts = [2 if key == admitted_key else n for key, n in ops.items()]
+    assert said[len(MACHINE) + len(lines) :] == [f"1 {n}" for n in [*counts, 2]]
