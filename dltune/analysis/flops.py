@@ -15,6 +15,7 @@ from dltune.analysis.convolution import Filters, convolution, output_elements, p
 from dltune.analysis.keys import Key, parse, real, sized
 from dltune.documents.opkey import SIZES, Tensor
 from dltune.documents.profile import Op
+from dltune.graph.views import VIEWS
 
 # operations for each element of the result, which has the inputs' broadcast shape
 ELEMENTWISE: Mapping[str, int] = {
@@ -83,14 +84,6 @@ UPDATES: Mapping[str, tuple[int, int]] = {
 
 BATCH_NORM = {"inference": 3, "training": 7, "gradient": 9}
 
-# the result is the input's own memory
-VIEWS = frozenset(
-    {
-        *("Arg", "Retval", "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"),
-        *("ReadVariableOp", "StopGradient", "PreventGradient", "EnsureShape", "AssignVariableOp"),
-        *("NoOp", "Snapshot"),
-    }
-)
 # reads of its (first) input only what it gives out, or nothing but the shape
 GATHERS = frozenset({"Slice", "StridedSlice", "Gather", "GatherNd", "GatherV2", "ResourceGather"})
 SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "Fill", "BroadcastGradientArgs", "Range"})

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Candidate
-from dltune.documents.profile import Node, Op, Placement, Profile, Settings, Step
+from dltune.documents.profile import Op, Placement, Profile, Settings, Step
 from dltune.errors import UsageError
+from dltune.graph import profiled
+from dltune.graph.step_graph import StepGraph
+from dltune.graph.traversal import cyclic
 from dltune.machine.placement import placements
 from dltune.model.climbed import HillClimbing
 from dltune.model.curve import Case, Curve
 from dltune.model.prediction import Model
-from dltune.simulate.engine import Graph, Timeline
+from dltune.simulate import engine
+from dltune.simulate.engine import Timeline
 from dltune.simulate.work import CorunWork, FifoWork
 
 # Ops whose serial time is below this, in seconds, stay in TensorFlow's own pool: moving an op's
@@ -32,8 +36,6 @@ UNDIVIDED = 1.1
 # 0.78 CPU seconds with one op after the other on one thread, 0.81 to 0.86 with two side by side.
 # (The paper's two convolutions on half of a Xeon Phi each lose 17 and 25 %, Table III.)
 CROWDING = 1.07
-# The node type through which a loop's values flow back; its edges close the graph's only cycles.
-BACK = ("NextIteration", "RefNextIteration")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Workload:
     `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
     each op; `scale`: the factor by which all ops are slower in the job than one by one
     (`anchor` finds both). `spinning`: even an op that gains nothing from its threads keeps all
-    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `Graph.fifo`.
+    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `engine.Graph.fifo`.
     `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
     curves come from, with its error bars; None where they were carried to another machine.
     `remarks`: sentences on what all this rests on.
@@ -68,7 +70,7 @@ class Workload:
     ops: tuple[Op, ...]
     curves: tuple[Curve | None, ...]
     fixed: tuple[float, ...]
-    graphs: tuple[Graph, ...]
+    graphs: tuple[StepGraph, ...]
     steps: tuple[Step, ...]
     own: Settings
     between: float
@@ -201,8 +203,10 @@ class Workload:
         seconds = candidate.seconds * self.scale + HANDOVER
         return Candidate(candidate.threads, candidate.placement, seconds)
 
-    def _simulate(self, execute: Callable[[Graph], Timeline]) -> Outcome:
-        timelines = tuple(execute(graph) for graph in self.graphs)
+    def _simulate(self, execute: Callable[[engine.Graph], Timeline]) -> Outcome:
+        timelines = tuple(
+            execute(engine.Graph(graph.successors, graph.op, graph.runs)) for graph in self.graphs
+        )
         events = [sum(e > s for s, e in zip(t.start, t.end, strict=True)) for t in timelines]
         flights = sum(t.corunning * n for t, n in zip(timelines, events, strict=True))
         return Outcome(
@@ -282,37 +286,9 @@ def _why(profile: Profile) -> str:
     return f" (it is partial: {profile.partial})" if profile.partial else ""
 
 
-def _graph(step: Step) -> Graph:
-    inputs = [
-        [i for i in (*node.inputs, *node.control) if step.nodes[i].type not in BACK]
-        for node in step.nodes
-    ]
-    cyclic = _cycle(inputs)
-    if cyclic:
-        names = ", ".join(step.nodes[i].name for i in cyclic[:3])
-        raise UsageError(f"in step {step.name}, {len(cyclic)} ops wait for each other: {names}, …")
-    return Graph(
-        inputs,
-        [-1 if node.op is None else node.op for node in step.nodes],
-        [_runs(node) for node in step.nodes],
-    )
-
-
-def _runs(node: Node) -> float:
-    return 0.0 if node.op is None else node.repeats
-
-
-def _cycle(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The tasks that can never start."""
-    waits = [len(set(before)) for before in inputs]
-    after: list[list[int]] = [[] for _ in inputs]
-    for task, before in enumerate(inputs):
-        for other in set(before):
-            after[other].append(task)
-    ready = [task for task, count in enumerate(waits) if count == 0]
-    for task in ready:
-        for other in after[task]:
-            waits[other] -= 1
-            if waits[other] == 0:
-                ready.append(other)
-    return sorted(set(range(len(inputs))) - set(ready))
+def _graph(step: Step) -> StepGraph:
+    made = profiled.graph(step)
+    if waiting := cyclic(made):
+        names = ", ".join(made.names[node] for node in waiting[:3])
+        raise UsageError(f"in step {step.name}, {len(waiting)} ops wait for each other: {names}, …")
+    return made

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
+from dltune.graph.csr import CSR, Integers, Numbers
 from dltune.simulate import library
 from dltune.simulate.work import CorunWork, FifoWork, bits, topology
 
@@ -36,26 +37,17 @@ class Timeline:
 class Graph:
     """A DAG of tasks.
 
-    `inputs[t]`: the tasks that t waits for (repeats are counted once). `op[t]`: the index of its
-    op, negative for a task without work. `runs[t]`: how often it runs its op.
+    Row t of `successors`: the tasks that wait for t, each once. `op[t]`: the index of its op,
+    negative for a task without work. `runs[t]`: how often it runs its op.
     """
 
-    def __init__(
-        self, inputs: Sequence[Sequence[int]], op: Sequence[int], runs: Sequence[float] | None
-    ) -> None:
-        tasks = len(inputs)
-        successors: list[list[int]] = [[] for _ in range(tasks)]
-        for task, before in enumerate(inputs):
-            for other in dict.fromkeys(before):
-                successors[other].append(task)
-        offsets = [0]
-        for after in successors:
-            offsets.append(offsets[-1] + len(after))
-        self.tasks = tasks
-        self._offsets = (ctypes.c_int32 * (tasks + 1))(*offsets)
-        self._edges = (ctypes.c_int32 * max(1, offsets[-1]))(*(t for s in successors for t in s))
-        self._op = (ctypes.c_int32 * max(1, tasks))(*op)
-        self._runs = (ctypes.c_double * max(1, tasks))(*(runs or [1.0] * tasks))
+    def __init__(self, successors: CSR, op: Integers, runs: Numbers) -> None:
+        self.tasks = len(successors)
+        integers, doubles = (ctypes.POINTER(kind) for kind in (ctypes.c_int32, ctypes.c_double))
+        self._offsets = successors.offsets.ctypes.data_as(integers)
+        self._edges = successors.items.ctypes.data_as(integers)
+        self._op = op.ctypes.data_as(integers)
+        self._runs = runs.ctypes.data_as(doubles)
 
     def fifo(
         self,

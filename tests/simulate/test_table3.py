@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dltune.documents.plan import Candidate
+from dltune.graph.csr import CSR
 from dltune.machine.known import find
 from dltune.simulate.engine import Graph
 from dltune.simulate.work import CorunWork, FifoWork
 
 KNL = find("knl-7250")
-BOTH = Graph([[], []], [0, 1], None)
+BOTH = Graph(CSR.of([[], []]), np.array([0, 1], np.int32), np.ones(2))
 
 # Sequential execution takes 41.1 s and 34 + 34 threads take 29.8 s, which is the longer op's time
 # there; that op loses 25 %, the other 17 %.

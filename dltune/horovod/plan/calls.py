@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from dltune.documents import opkey
 from dltune.documents.profile import Node, Op, Profile, Step
 from dltune.errors import UsageError
-from dltune.plan.workload import BACK
 
 SINGLE, GROUPED = "HorovodAllreduce", "HorovodGroupedAllreduce"
 _PLACE = re.compile(r"(?P<scope>.*?_Allreduce(?:_\d+)?)/cond(?:_(?P<number>\d+))?/")
@@ -77,14 +76,6 @@ def calls(profile: Profile) -> tuple[Call, ...]:
         + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4)),
         remedy="reduce gradients with hvd.DistributedGradientTape or hvd.DistributedOptimizer",
     )
-
-
-def inputs(step: Step) -> list[list[int]]:
-    """What each node of a step waits for, loops' ways back left out."""
-    return [
-        [i for i in (*node.inputs, *node.control) if step.nodes[i].type not in BACK]
-        for node in step.nodes
-    ]
 
 
 def _of_step(index: int, step: Step, ops: tuple[Op, ...]) -> list[Call]:

@@ -14,14 +14,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from dltune.documents.plan_allreduce import Knobs, RankThreads
 from dltune.documents.profile import Profile
-from dltune.horovod.plan.calls import Call, inputs
+from dltune.graph.step_graph import StepGraph
+from dltune.graph.traversal import ancestors
+from dltune.horovod.plan.calls import Call
 from dltune.horovod.plan.observed import Observed
 from dltune.machine.placement import cores_for
 from dltune.plan.workload import UNDIVIDED, Workload, measured_span, workload
-from dltune.simulate.engine import Graph
 from dltune.simulate.ranks.job import Job, Pool, Waiting, phases
 from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
@@ -77,11 +79,14 @@ class Model:
         self._whole = dataclasses.replace(made, fixed=fixed)
         self._backward = dataclasses.replace(
             self._whole,
-            graphs=tuple(_before(made, k, transfers) for k in range(len(made.graphs))),
+            graphs=tuple(
+                _before(graph, [node for index, node in transfers if index == k])
+                for k, graph in enumerate(made.graphs)
+            ),
         )
         self.observed = observed
         self.calls = tuple(calls)
-        self.steps = profile.steps
+        self.graphs = made.graphs
         self.own = RankThreads(profile.settings.intra, profile.settings.inter)
         self.step = observed.step or made.between + measured_span(profile)
         self.sizes = tuple(g.bytes for call in calls for g in call.gradients)
@@ -176,22 +181,12 @@ def _jitter(spread: float) -> Quantiles:
     return Quantiles((*points, (1.0, 1.0 + 4.6 * spread)))
 
 
-def _before(made: Workload, index: int, transfers: Collection[tuple[int, int]]) -> Graph:
-    """That step's graph without the work that no transfer waits for."""
-    step = made.steps[index]
-    parents = inputs(step)
-    wanted: set[int] = set()
-    waiting = [node for k, node in transfers if k == index]
-    while waiting:
-        node = waiting.pop()
-        if node not in wanted:
-            wanted.add(node)
-            waiting += parents[node]
-    runs = [
-        node.repeats if k in wanted and node.op is not None else 0.0
-        for k, node in enumerate(step.nodes)
-    ]
-    return Graph(parents, [-1 if node.op is None else node.op for node in step.nodes], runs)
+def _before(graph: StepGraph, transfers: Collection[int]) -> StepGraph:
+    """A step's graph without the work that no transfer waits for."""
+    runs = np.zeros(len(graph))
+    wanted = list(ancestors(graph, transfers))
+    runs[wanted] = graph.runs[wanted]
+    return dataclasses.replace(graph, runs=runs)
 
 
 def _busy(made: Workload, threads: RankThreads) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dltune.documents.plan_allreduce import Bin, Order
 from dltune.errors import UsageError
 from dltune.horovod.plan.bins import Cost, partitions
-from dltune.horovod.plan.calls import Call, inputs
+from dltune.horovod.plan.calls import Call
 from dltune.horovod.plan.model import Model
 from dltune.horovod.plan.topology import Topology, traverse
 
@@ -43,8 +43,7 @@ class Ordered:
 
 def traversed(model: Model, call: Call) -> Traversal:
     """The topology of a call's allreduces in its step; places are positions in the call's list."""
-    step = model.steps[call.step]
-    parents = inputs(step)
+    parents = model.graphs[call.step].predecessors.lists
     began = time.perf_counter()
     consumed = bytearray(len(parents))
     for before in parents:

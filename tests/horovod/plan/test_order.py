@@ -98,5 +98,5 @@ def test_what_traversing_tells() -> None:
     made = model(synthetic_ranks.profile(synthetic.machine(2)))
     found = traversed(made, made.calls[0])
     assert len(found.topology.order) == 6
-    assert found.nodes == len(made.steps[0].nodes)
+    assert found.nodes == len(made.graphs[0])
     assert all(mask == 0 for mask in found.topology.before)  # gradients wait for no allreduce

@@ -1,0 +1,172 @@
+"""Graphs of steps against slow ways to say the same."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dltune.graph.csr import CSR
+from dltune.graph.liveness import lives, peak
+from dltune.graph.step_graph import StepGraph, Tensors
+from dltune.graph.traversal import ancestors, critical_path, cyclic, topological
+
+rows = st.lists(st.lists(st.integers(0, 6), max_size=6), min_size=7, max_size=7)
+
+
+def graph(inputs, control, back=(), outputs=None, alias=None, lasting=None) -> StepGraph:
+    """`inputs` of each node: tensors; `outputs`: the (producer, slot) of each tensor, by default
+    one of each node."""
+    count = len(inputs)
+    places = [(node, 0) for node in range(count)] if outputs is None else outputs
+    return StepGraph(
+        names=[f"n{node}" for node in range(count)],
+        op=np.arange(count, dtype=np.int32),
+        runs=np.ones(count),
+        tensors=Tensors.of(places, [1 << k for k in range(len(places))], alias, lasting),
+        reads=CSR.of(inputs),
+        control=CSR.of(control),
+        back=np.array([node in back for node in range(count)], np.bool_),
+    )
+
+
+@st.composite
+def graphs(draw, acyclic: bool = False) -> StepGraph:
+    """Up to ten nodes with up to three outputs, some never read; edges may go anywhere."""
+    count = draw(st.integers(1, 10))
+    places = [(n, slot) for n in range(count) for slot in range(draw(st.integers(0, 3)))]
+    of = {node: [k for k, (p, _) in enumerate(places) if p < node] for node in range(count)}
+    inputs, control = [], []
+    for node in range(count):
+        tensors = of[node] if acyclic else range(len(places))
+        nodes = range(node) if acyclic else range(count)
+        inputs.append(draw(st.lists(st.sampled_from(tensors), max_size=4)) if tensors else [])
+        control.append(draw(st.lists(st.sampled_from(nodes), max_size=2)) if nodes else [])
+    back = draw(st.sets(st.integers(0, count - 1), max_size=2))
+    # each is its own, or that of an earlier one which is its own
+    alias: list[int] = []
+    for k in range(len(places)):
+        roots = [other for other in range(k) if alias[other] == other]
+        alias.append(draw(st.sampled_from([k, k, *roots])))
+    lasting = draw(st.lists(st.booleans(), min_size=len(places), max_size=len(places)))
+    return graph(inputs, control, back, places, alias, lasting)
+
+
+def waits_for(step: StepGraph) -> list[set[int]]:
+    return [
+        {
+            before
+            for before in [*(step.tensors.producer[t] for t in step.reads[n]), *step.control[n]]
+            if not step.back[before]
+        }
+        for n in range(len(step))
+    ]
+
+
+@given(rows)
+def test_rows(lists):
+    made = CSR.of(lists)
+    assert list(made) == lists
+    assert [made[k].tolist() for k in range(len(made))] == lists
+    assert made.row.tolist() == [k for k, row in enumerate(lists) for _ in row]
+    assert list(made.distinct()) == [list(dict.fromkeys(row)) for row in lists]
+    back = [[k for k, row in enumerate(lists) for item in row if item == j] for j in range(7)]
+    assert list(made.transposed(7)) == back
+
+
+@given(graphs())
+def test_who_waits_for_whom(step):
+    before = waits_for(step)
+    assert [set(row) for row in step.predecessors] == before
+    assert all(len(row) == len(set(row)) for row in step.predecessors)
+    after = [[k for k, others in enumerate(before) if n in others] for n in range(len(step))]
+    assert list(step.successors) == after
+
+
+def test_inputs_come_before_control_and_in_the_order_of_their_slots():
+    step = graph([[], [], [], [2, 0, 2]], [[], [], [], [0, 1]])
+    assert step.predecessors.lists[3] == [2, 0, 1]
+
+
+@given(graphs())
+def test_orders_and_cycles(step):
+    before = waits_for(step)
+    order = topological(step)
+    place = {node: k for k, node in enumerate(order)}
+    assert all(place[other] < place[node] for node in order for other in before[node])
+    never = set(range(len(step)))
+    for _ in range(len(step)):
+        never = {node for node in never if before[node] & never}
+    assert cyclic(step) == sorted(never)
+    assert len(order) + len(never) == len(step)
+
+
+@given(graphs(), st.data())
+def test_ancestors(step, data):
+    nodes = data.draw(st.sets(st.integers(0, len(step) - 1), max_size=3))
+    before = waits_for(step)
+    reached = set(nodes)
+    for _ in range(len(step)):
+        reached |= {other for node in reached for other in before[node]}
+    assert ancestors(step, nodes) == reached
+
+
+@given(graphs(acyclic=True), st.data())
+def test_the_critical_path_is_the_longest_of_all(step, data):
+    seconds = [data.draw(st.integers(0, 5)) for _ in range(len(step))]
+    before = waits_for(step)
+
+    def paths(node: int) -> list[list[int]]:
+        return [[node]] + [[*path, node] for other in before[node] for path in paths(other)]
+
+    longest = max(
+        sum(seconds[n] for n in path) for node in range(len(step)) for path in paths(node)
+    )
+    length, path = critical_path(step, seconds)
+    assert length == longest == sum(seconds[node] for node in path)
+    assert all(a in before[b] for a, b in itertools.pairwise(path))
+    assert not before[path[0]]
+
+
+def test_a_cycle_has_no_critical_path():
+    with pytest.raises(ValueError, match="2 nodes wait for each other"):
+        critical_path(graph([[1], [0], []], [[], [], []]), [1.0, 1.0, 1.0])
+    assert critical_path(graph([], []), []) == (0.0, [])
+
+
+@settings(max_examples=300)
+@given(graphs(acyclic=True), st.data())
+def test_memory_lives_from_its_node_to_its_last_reader(step, data):
+    """By asking at each moment which tensors are still needed."""
+    start = [data.draw(st.integers(-1, 20)) for _ in range(len(step))]
+    end = [-1 if at < 0 else at + data.draw(st.integers(0, 5)) for at in start]
+    found = lives(step, np.array(start, np.int64), np.array(end, np.int64))
+    tensors = step.tensors
+
+    def needed(moment: int) -> set[int]:
+        live = set()
+        for tensor in range(len(tensors)):
+            node = tensors.producer[tensor]
+            if start[node] < 0 or tensors.alias[tensor] != tensor or tensors.lasting[tensor]:
+                continue
+            readers = [
+                end[reader]
+                for reader in range(len(step))
+                for read in step.reads[reader]
+                if tensors.alias[read] == tensor and start[reader] >= 0
+            ]
+            if start[node] <= moment < max([end[node], *readers]):
+                live.add(tensor)
+        return live
+
+    for moment in range(30):
+        now = (found.begin <= moment) & (moment < found.end)
+        assert set(found.tensor[now].tolist()) == needed(moment)
+    most, moment, held = peak(found)
+    sizes = [sum(1 << t for t in needed(moment)) for moment in range(30)]
+    assert most == max(sizes)
+    assert set(held) == (needed(moment) if most else set())
+    assert held == sorted(held, reverse=True)
