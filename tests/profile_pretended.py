@@ -54,11 +54,11 @@ class Process:
         self._graphs[graph.id] = graph
         yield self._say(graph)
         for number, node in enumerate(graph.nodes):
-            yield self._say(key(number, node[1]))
+            yield self._say(key(number, node.type))
 
     def run(self, graph: int, pause: float = 0.0) -> Iterator[Event]:
         """One execution, told when the orders want it."""
-        kinds = [node[1] for node in self._graphs[graph].nodes]
+        kinds = [node.type for node in self._graphs[graph].nodes]
         target = [self._graphs[graph].signature] in self._orders.get("target", [])
         chosen = {fields[0]: int(fields[1]) for fields in self._orders.get("op", [])}
         default = int(self._orders.get("default", [["0"]])[0][0]) if target else 0

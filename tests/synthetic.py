@@ -9,6 +9,7 @@ from dltune.documents import profile as document
 from dltune.documents.machine import SCHEMA as MACHINE
 from dltune.documents.machine import Core, Machine
 from dltune.documents.profile import (
+    Framework,
     Node,
     Op,
     OpTime,
@@ -16,7 +17,6 @@ from dltune.documents.profile import (
     Samples,
     Settings,
     Step,
-    TensorFlowBuild,
 )
 from dltune.machine.placement import ladder, placements
 from dltune.model.scaling import Law
@@ -102,7 +102,7 @@ def profile(
         partial=partial,
         command=("python", "train.py"),
         machine=there,
-        tensorflow=TensorFlowBuild("2.21.0", "v2.21.0", "3.11"),
+        framework=Framework("tensorflow", "2.21.0", "v2.21.0", "3.11"),
         settings=settings or Settings(len(there.cores), len(there.cores)),
         interval=1,
         steps=tuple(

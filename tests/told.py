@@ -29,7 +29,7 @@ def graph(
 ) -> messages.Graph:
     """Nodes in a chain."""
     nodes = [
-        (f"node{i}", kind, [i - 1] if i else [], [], kind.startswith("Iterator"))
+        messages.Node(f"node{i}", kind, [i - 1] if i else [], [], kind.startswith("Iterator"))
         for i, kind in enumerate(types)
     ]
     return messages.Graph(id, signature or "-".join(types), "", device, xla, nodes)

@@ -91,4 +91,4 @@ def _graphs(pid: int, graphs: list[Graph]) -> StepGraphs:
 
 
 def _names(graph: Graph) -> frozenset[str]:
-    return frozenset(node[0] for node in graph.nodes)
+    return frozenset(node.name for node in graph.nodes)

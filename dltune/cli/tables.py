@@ -72,7 +72,7 @@ def describe(profile: Profile, top: int) -> None:
         if advice := attack(step):
             click.echo(f"  {advice}")
     click.echo(
-        f"TensorFlow {profile.tensorflow.version}, intra-op {profile.settings.intra}, "
+        f"TensorFlow {profile.framework.version}, intra-op {profile.settings.intra}, "
         f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
         f"{profile.machine.name}"
     )

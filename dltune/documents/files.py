@@ -13,33 +13,49 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 
 from dltune.errors import UsageError
 
 T = TypeVar("T", bound=msgspec.Struct)
+# from a document's fields under one schema to those under the next
+Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _Header(msgspec.Struct):
     schema: str
 
 
-def read(path: Path, kind: type[T], schema: str, check: Callable[[T], list[str]]) -> T:
+def read(
+    path: Path,
+    kind: type[T],
+    schema: str,
+    check: Callable[[T], list[str]],
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> T:
     """The document at `path`, decoded as `kind` and found without fault by `check`.
 
     `check` returns one sentence per fault, each beginning with the path of the faulty field.
+    `older`: by version, what makes a document of that version one of the next. A document that was
+    made so keeps the `digest` of what the file holds; `kind` must have room for it (`dict=True`).
     Raises UsageError when the file cannot be read, is another kind of file, is of a newer schema,
     or has faults; the message lists them all.
     """
-    return decode(content(path), kind, schema, check, str(path))
+    return decode(content(path), kind, schema, check, str(path), older)
 
 
 def decode(
-    data: bytes, kind: type[T], schema: str, check: Callable[[T], list[str]], source: str
+    data: bytes,
+    kind: type[T],
+    schema: str,
+    check: Callable[[T], list[str]],
+    source: str,
+    older: Mapping[int, Step] = MappingProxyType({}),
 ) -> T:
     """As `read`, from bytes; `source` stands for the file in messages."""
     name, _, version = schema.rpartition("/")
@@ -47,14 +63,18 @@ def decode(
     found_name, _, found_version = found.rpartition("/")
     if found_name != name:
         raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
-    if found_version != version:
+    before = found_version.isdigit() and int(found_version) in older
+    if found_version != version and not before:
         newer = found_version.isdigit() and int(found_version) > int(version)
         raise UsageError(
             f"{source} has schema {found!r}; this dltune reads {schema!r}",
             remedy="upgrade dltune" if newer else "make the file again with this dltune",
         )
     try:
-        document = msgspec.json.decode(data, type=kind)
+        if before:
+            document = _made_newer(data, kind, schema, older)
+        else:
+            document = msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise UsageError(f"{source}: {error}") from None
     faults = check(document)
@@ -62,6 +82,17 @@ def decode(
         shown = "\n  ".join(faults[:20])
         more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
         raise UsageError(f"{source} is not usable:\n  {shown}{more}")
+    return document
+
+
+def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Step]) -> T:
+    name, _, version = schema.rpartition("/")
+    raw = msgspec.json.decode(data, type=dict[str, Any])
+    was = hashlib.sha256(msgspec.json.encode(raw)).hexdigest()
+    for passed in range(int(raw["schema"].rpartition("/")[2]), int(version)):
+        raw = {**older[passed](raw), "schema": f"{name}/{passed + 1}"}
+    document = msgspec.convert(raw, kind)
+    vars(document)["digest"] = was
     return document
 
 
@@ -86,8 +117,10 @@ def _fault(data: bytes, error: msgspec.DecodeError) -> str:
 
 
 def digest(document: msgspec.Struct) -> str:
-    """SHA-256 of the document's content, whatever its file looked like."""
-    return hashlib.sha256(msgspec.json.encode(document)).hexdigest()
+    """SHA-256 of the document's content, whatever its file looked like. One that was read from an
+    older schema has that of the content there."""
+    kept: str | None = getattr(document, "__dict__", {}).get("digest")
+    return kept or hashlib.sha256(msgspec.json.encode(document)).hexdigest()
 
 
 def content(path: Path) -> bytes:

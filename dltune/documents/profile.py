@@ -10,7 +10,7 @@ import collections
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
 from dltune.documents.plan_settings import SettingsPlan
 
-SCHEMA = "dltune.profile/1"
+SCHEMA = "dltune.profile/2"
 
 Placement = Literal["spread", "shared"]
 PartName = Literal["ops", "executor", "input", "communication", "python"]
@@ -74,13 +74,37 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times: tuple[OpTime, ...]
 
 
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a node gave out at one of its slots. `alias`: the node's input whose memory it is; None
+    where it is its own."""
+
+    dtype: str
+    bytes: int
+    alias: int | None = None
+
+
+class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a send, a receive or a collective meets its like.
+
+    `rendezvous`: what it is called there. `sender` and `receiver`: devices, empty for a collective
+    of `members`.
+    """
+
+    rendezvous: str
+    sender: str = ""
+    receiver: str = ""
+    members: int = 0
+
+
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One node of an executed graph.
 
-    `op` indexes `Profile.ops` (None: it never ran a kernel, such as a constant). `inputs` and
-    `control` are indices of the nodes it waits for. `repeats`: runs per execution (more than one in
-    a loop, 0 when the node did not run). `start` and `end` are seconds since the first op of one
-    sampled execution under the job's own settings.
+    `op` indexes `Profile.ops` (None: it never ran a kernel, such as a constant). `inputs`: by its
+    input slots, the nodes whose tensors it reads, and `slots` their output slots (empty: all 0).
+    `control`: nodes that it waits for besides. `outputs`: its tensors by slot (empty: not told).
+    `repeats`: runs per execution (more than one in a loop, 0 when the node did not run).
+    `start` and `end` are seconds since the first op of one sampled execution under the job's own
+    settings, `live` the bytes that the allocator held at its end.
     """
 
     name: str
@@ -92,6 +116,10 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: float
     start: float | None = None
     end: float | None = None
+    slots: tuple[int, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    partner: Partner | None = None
+    live: int | None = None
 
 
 class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,6 +156,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A graph whose executions repeat: a training step, or one of several (a GAN's two).
 
+    `device` with its task, as the framework names it (empty: not told).
     `wall`: from the start of one execution to the start of the next, under the job's own settings.
     `span`: from an execution's first op to its last, likewise. `share` is its part of all op time.
     """
@@ -141,9 +170,14 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[Node, ...]
     parts: tuple[Part, ...] = ()
     lines: tuple[Line, ...] = ()
+    device: str = ""
 
 
-class TensorFlowBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ran the job's ops, such as "tensorflow"; `git`: its build, `python`: the version of the
+    interpreter that it ran in."""
+
+    name: str
     version: str
     git: str
     python: str
@@ -197,7 +231,7 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fault_seconds: float | None = None
 
 
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`partial` is the reason why the profile is incomplete, None when it is whole. `under`: the
     settings around the ops that the job ran under, threads and CPUs left out."""
 
@@ -207,7 +241,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partial: str | None
     command: tuple[str, ...]
     machine: Machine
-    tensorflow: TensorFlowBuild
+    framework: Framework
     settings: Settings
     interval: int
     steps: tuple[Step, ...]
@@ -225,7 +259,13 @@ def is_clock(event: str) -> bool:
 
 def load(path: Path) -> Profile:
     """The profile in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Profile, SCHEMA, check)
+    return files.read(path, Profile, SCHEMA, check, {1: _second})
+
+
+def _second(first: dict[str, Any]) -> dict[str, Any]:
+    """A profile of the first schema, which was TensorFlow's alone."""
+    build = first.pop("tensorflow", None)
+    return first if build is None else {**first, "framework": {"name": "tensorflow", **build}}
 
 
 def check(profile: Profile) -> list[str]:
@@ -289,6 +329,17 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
             for other in getattr(node, field):
                 if not 0 <= other < len(step.nodes):
                     yield f"{at}.{field}: there is no nodes[{other}]"
+        if node.slots and len(node.slots) != len(node.inputs):
+            yield f"{at}.slots: {len(node.slots)} for {len(node.inputs)} inputs"
+        for other, slot in zip(node.inputs, node.slots, strict=False):
+            given = step.nodes[other].outputs if 0 <= other < len(step.nodes) else ()
+            if slot < 0 or (given and slot >= len(given)):
+                yield f"{at}.slots: nodes[{other}] has no output {slot}"
+        for slot, tensor in enumerate(node.outputs):
+            if tensor.bytes < 0:
+                yield f"{at}.outputs[{slot}].bytes: {tensor.bytes} is negative"
+            if tensor.alias is not None and not 0 <= tensor.alias < len(node.inputs):
+                yield f"{at}.outputs[{slot}].alias: it has no input {tensor.alias}"
         if not _is_time(node.repeats):
             yield f"{at}.repeats: {node.repeats} is negative or not finite"
         if node.output_bytes < 0:

@@ -14,6 +14,7 @@ Integers = NDArray[np.int32]
 Amounts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Kinds = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

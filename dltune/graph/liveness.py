@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dltune.graph.csr import Amounts, Integers
-from dltune.graph.step_graph import StepGraph
+from dltune.graph.step_graph import Kind, StepGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ def lives(graph: StepGraph, start: Amounts, end: Amounts) -> Lives:
     until = np.full(len(tensors), -1, np.int64)
     ran = (start >= 0) & (end >= 0)
     born = ran[tensors.producer]
-    owned = (tensors.alias == np.arange(len(tensors))) & born & ~tensors.lasting
+    owned = (tensors.alias == np.arange(len(tensors))) & born & (tensors.kind == Kind.RESULT)
     reader, read = graph.reads.row, graph.reads.items
     np.maximum.at(until, tensors.alias[read[ran[reader]]], end[reader[ran[reader]]])
     np.maximum.at(until, np.flatnonzero(owned), end[tensors.producer[owned]])

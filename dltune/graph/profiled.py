@@ -2,54 +2,116 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dltune.documents.profile import Node, Step
 from dltune.graph.csr import CSR
-from dltune.graph.step_graph import StepGraph, Tensors
+from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.graph.views import VIEWS
 
 # the node type through which a loop's values flow back
 BACK = ("NextIteration", "RefNextIteration")
+# by type, with or without the underscore of an op that the runtime itself has made
+_KINDS = {
+    **dict.fromkeys(("ReadVariableOp", "VarHandleOp", "Variable", "VariableV2"), Kind.VARIABLE),
+    **dict.fromkeys(("Const", "HostConst"), Kind.CONSTANT),
+    **dict.fromkeys(("Arg", "Placeholder"), Kind.ARGUMENT),
+}
 
 
 def graph(step: Step) -> StepGraph:
-    """A profile of this schema does not tell a node's outputs apart: each has one tensor, of all
-    that it gives out."""
+    """Where a profile does not tell a node's outputs apart (its first schema never did, nor any of
+    a node that did not run), the node has one tensor, of all that it gives out."""
     nodes = step.nodes
-    owners = _owners(nodes)
+    tensors = _Tensors.of(nodes)
     return StepGraph(
         names=[node.name for node in nodes],
         op=np.array([-1 if node.op is None else node.op for node in nodes], np.int32),
         runs=np.array([0.0 if node.op is None else node.repeats for node in nodes]),
-        tensors=Tensors.of(
-            ((index, 0) for index in range(len(nodes))),
-            [node.output_bytes for node in nodes],
-            owners,
-            [_is_view(nodes[owner]) for owner in owners],  # of variables, and of another graph
-        ),
-        reads=CSR.of(node.inputs for node in nodes),
+        tensors=tensors.assembled(),
+        reads=CSR.of(map(tensors.read, range(len(nodes)))),
         control=CSR.of(node.control for node in nodes),
         back=np.array([node.type in BACK for node in nodes], np.bool_),
     )
 
 
-def _is_view(node: Node) -> bool:
-    return node.type.lstrip("_") in VIEWS
+@dataclass(frozen=True)
+class _Tensors:
+    """`first`: the number of each node's first tensor, and of all."""
+
+    nodes: Sequence[Node]
+    first: Sequence[int]
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> _Tensors:
+        counts = [max(1, len(node.outputs)) for node in nodes]
+        for node in nodes:
+            for other, slot in zip(node.inputs, node.slots, strict=False):
+                counts[other] = max(counts[other], slot + 1)
+        return cls(nodes, [0, *itertools.accumulate(counts)])
+
+    def read(self, node: int) -> list[int]:
+        """The tensors at its inputs."""
+        found = self.nodes[node]
+        slots = found.slots or (0,) * len(found.inputs)
+        return [self.first[other] + slot for other, slot in zip(found.inputs, slots, strict=True)]
+
+    def assembled(self) -> Tensors:
+        places = [
+            (node, slot)
+            for node in range(len(self.nodes))
+            for slot in range(self.first[node + 1] - self.first[node])
+        ]
+        owners = _owners([self._alias(node, slot) for node, slot in places])
+        return Tensors.of(
+            places,
+            [self._bytes(node, slot) for node, slot in places],
+            owners,
+            [self._kind(places[owner][0]) for owner in owners],
+        )
+
+    def _bytes(self, node: int, slot: int) -> int:
+        found = self.nodes[node]
+        if slot < len(found.outputs):
+            return found.outputs[slot].bytes
+        return found.output_bytes if slot == 0 and not found.outputs else 0
+
+    def _alias(self, node: int, slot: int) -> int:
+        """The tensor whose memory this one is, as far as the node tells."""
+        found = self.nodes[node]
+        given: int | None = None
+        if found.outputs:
+            given = found.outputs[slot].alias if slot < len(found.outputs) else None
+        elif _family(found) in VIEWS and found.inputs:
+            given = 0
+        return self.first[node] + slot if given is None else self.read(node)[given]
+
+    def _kind(self, node: int) -> Kind:
+        """Of a node's tensors that are nobody else's."""
+        found = self.nodes[node]
+        if kind := _KINDS.get(_family(found)):
+            return kind
+        # it is nobody's that is known: of a variable, or of another graph
+        view = not found.outputs and _family(found) in VIEWS
+        return Kind.ARGUMENT if view else Kind.RESULT
 
 
-def _owners(nodes: Sequence[Node]) -> list[int]:
-    """By node, the one whose memory its output is; of views in a circle, one of them."""
+def _family(node: Node) -> str:
+    return node.type.lstrip("_")
+
+
+def _owners(alias: Sequence[int]) -> list[int]:
+    """By tensor, the one whose memory it is in the end; of aliases in a circle, one of them."""
     found: dict[int, int] = {}
-    for start in range(len(nodes)):
+    for start in range(len(alias)):
         path: dict[int, None] = {}
-        node = start
-        while node not in found and node not in path:
-            path[node] = None
-            if not _is_view(nodes[node]) or not nodes[node].inputs:
-                break
-            node = nodes[node].inputs[0]
-        found.update(dict.fromkeys(path, found.get(node, node)))
-    return [found[node] for node in range(len(nodes))]
+        tensor = start
+        while tensor not in found and tensor not in path:
+            path[tensor] = None
+            tensor = alias[tensor]
+        found.update(dict.fromkeys(path, found.get(tensor, tensor)))
+    return [found[tensor] for tensor in range(len(alias))]

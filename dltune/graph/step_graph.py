@@ -7,13 +7,23 @@ them: what remains has no cycle.
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.graph.csr import CSR, Amounts, Flags, Integers, Numbers
+from dltune.graph.csr import CSR, Amounts, Flags, Integers, Kinds, Numbers
+
+
+class Kind(enum.IntEnum):
+    """What a tensor is. `ARGUMENT`: whoever runs the step hands it in."""
+
+    RESULT = 0
+    VARIABLE = 1
+    CONSTANT = 2
+    ARGUMENT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +31,14 @@ class Tensors:
     """Arrays over the tensors of a graph. `producer`: the node that gives one out, at `slot`.
 
     `bytes`: int64. `alias`: the tensor whose memory it is, itself where it has memory of its own.
-    `lasting`: whether that memory is there before the step and after it, as variables' is.
+    `kind`: of `Kind`; all but results are there before the step and after it.
     """
 
     producer: Integers
     slot: Integers
     bytes: Amounts
     alias: Integers
-    lasting: Flags
+    kind: Kinds
 
     def __len__(self) -> int:
         return len(self.producer)
@@ -39,19 +49,19 @@ class Tensors:
         places: Iterable[tuple[int, int]],
         bytes: Sequence[int],
         alias: Sequence[int] | None = None,
-        lasting: Sequence[bool] | None = None,
+        kind: Sequence[Kind] | None = None,
     ) -> Tensors:
         """`places`: (producer, slot) of each. Without `alias` each has memory of its own, without
-        `lasting` only for a part of the step."""
+        `kind` all are results."""
         found = list(places)
         own = range(len(found)) if alias is None else alias
-        kept = [False] * len(found) if lasting is None else lasting
+        kinds = [Kind.RESULT] * len(found) if kind is None else kind
         return cls(
             np.array([producer for producer, _ in found], np.int32),
             np.array([slot for _, slot in found], np.int32),
             np.array(bytes, np.int64),
             np.array(own, np.int32),
-            np.array(kept, np.bool_),
+            np.array(kinds, np.uint8),
         )
 
 

@@ -132,15 +132,47 @@ class Device(msgspec.Struct, tag="device", frozen=True):
     asked_inter: int
 
 
+class Partner(msgspec.Struct, frozen=True, array_like=True):
+    """Where a send, a receive or a collective meets its like. `rendezvous`: what it is called
+    there. `sender`, `receiver`: devices, empty for a collective of `members`."""
+
+    rendezvous: str
+    sender: str = ""
+    receiver: str = ""
+    members: int = 0
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """`inputs`: nodes whose tensors it reads, by input slot; `slots`: their output slots.
+    `control`: nodes that it waits for besides. `waits`: it may wait for another kernel, or is
+    asynchronous."""
+
+    name: str
+    type: str
+    inputs: list[int]
+    control: list[int]
+    waits: bool
+    slots: list[int] = []
+    partner: Partner | None = None
+
+
+class Output(msgspec.Struct, frozen=True, array_like=True):
+    """What a node gave out at one slot. `alias`: its input whose memory that is, -1: its own."""
+
+    dtype: str
+    bytes: int
+    alias: int
+
+
 class Graph(msgspec.Struct, tag="graph", frozen=True):
-    """A graph is about to run: nodes are (name, type, data inputs, control inputs, waits)."""
+    """A graph is about to run on `device`."""
 
     id: int
     signature: str
     name: str
     device: str
     xla: bool
-    nodes: list[tuple[str, str, list[int], list[int], bool]]
+    nodes: list[Node]
 
 
 class Key(msgspec.Struct, tag="key", frozen=True):
@@ -167,6 +199,8 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     where ops are recorded. `live` and `peak` are bytes of the CPU allocator. `waited`: ns that the
     process has spent in eager ops that wait for input, until this execution. `counts`: for events
     whose counters were read, [index in `events`, running share, a value for each counter].
+    `levels`: for each event the allocator's bytes at its end, where they are counted. `outputs`: of
+    each node that recorded its first run here, what it gave out.
     """
 
     graph: int
@@ -179,6 +213,8 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     events: list[tuple[int, int, int, int, int, int, str]]
     waited: int = 0
     counts: list[list[float]] = []
+    levels: list[int] = []
+    outputs: list[tuple[int, list[Output]]] = []
 
 
 class Waiting(msgspec.Struct, tag="waiting", frozen=True):

@@ -25,12 +25,14 @@ class Record:
     A function that is traced again gives a graph of the same structure: its executions count as
     those of the first such graph, `same` tells which. `executions` are the latest `KEPT` of a
     graph, `runs` counts all, `seconds` is the op time of all but the first, which warms up.
+    `outputs`: what the nodes of a graph gave out, by the first such graph and node.
     """
 
     process: messages.Plugin
     graphs: dict[int, messages.Graph] = field(default_factory=dict)
     keys: dict[int, messages.Key] = field(default_factory=dict)
     output_bytes: dict[int, int] = field(default_factory=dict)
+    outputs: dict[tuple[int, int], list[messages.Output]] = field(default_factory=dict)
     executions: dict[int, list[messages.Execution]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -46,7 +48,7 @@ class Record:
         if isinstance(message, messages.Graph):
             self.graphs[message.id] = message
             self._same[message.id] = self._first_like(message)
-            self._trains[message.id] = any(_TRAINING.search(node[1]) for node in message.nodes)
+            self._trains[message.id] = any(_TRAINING.search(node.type) for node in message.nodes)
         elif isinstance(message, messages.Key):
             self.keys[message.id] = message
         elif isinstance(message, messages.OutputBytes):
@@ -64,6 +66,8 @@ class Record:
         if not self.understands(execution):
             return
         graph = self.same(execution.graph)
+        for node, outputs in execution.outputs:
+            self.outputs.setdefault((graph, node), outputs)
         if self.runs[graph]:
             self.seconds[graph] += op_seconds(execution)
         self.runs[graph] += 1
@@ -73,11 +77,11 @@ class Record:
             del kept[0]
 
     def _first_like(self, graph: messages.Graph) -> int:
-        structure = [node[1:] for node in graph.nodes]
+        structure = list(map(_structure, graph.nodes))
         for other, first in self._same.items():
             if other != first or self.graphs[other].signature != graph.signature:
                 continue
-            if [node[1:] for node in self.graphs[other].nodes] == structure:
+            if list(map(_structure, self.graphs[other].nodes)) == structure:
                 return other
         return graph.id
 
@@ -102,7 +106,7 @@ class Record:
 
     def uses_model(self, graph: int) -> bool:
         """Whether `graph` reads variables."""
-        return any(_MODEL.search(node[1]) for node in self.graphs[graph].nodes)
+        return any(_MODEL.search(node.type) for node in self.graphs[graph].nodes)
 
     def settings(self) -> messages.Device | None:
         """The devices that the job's steps run on: TensorFlow also makes some of its own, which
@@ -110,6 +114,11 @@ class Record:
         asked = [d for d in self.devices if d.asked_intra or d.asked_inter]
         found = asked or self.devices
         return found[0] if found else None
+
+
+def _structure(node: messages.Node) -> tuple[object, ...]:
+    """All but what it and its partners are called."""
+    return node.type, node.inputs, node.slots, node.control
 
 
 def op_seconds(execution: messages.Execution) -> float:

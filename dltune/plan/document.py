@@ -18,7 +18,7 @@ def document(profile: Profile, machine: Machine, threads: Threads) -> Plan:
     made = bare(
         machine,
         profile=files.digest(profile),
-        tensorflow=profile.tensorflow.version,
+        tensorflow=profile.framework.version,
         signatures=tuple(step.signature for step in profile.steps),
     )
     return msgspec.structs.replace(made, threads=threads, settings=profile.under)

@@ -140,7 +140,7 @@ def _intervals(
     others: Iterable[messages.Execution],
 ) -> list[_Interval]:
     """What goes on: executions of the steps, and their ops; bodies' ops in place of their calls."""
-    kinds = {id: [kind(node[1]) for node in graph.nodes] for id, graph in graphs.items()}
+    kinds = {id: [kind(node.type) for node in graph.nodes] for id, graph in graphs.items()}
     found: list[_Interval] = [(e.start, _end(e), "executor") for e in steps]
     calls: list[tuple[int, int]] = []
 

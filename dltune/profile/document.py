@@ -134,8 +134,11 @@ def assemble(
         partial=partial,
         command=tuple(command),
         machine=machine,
-        tensorflow=doc.TensorFlowBuild(
-            version=record.process.version, git=record.process.git, python=record.process.python
+        framework=doc.Framework(
+            name="tensorflow",
+            version=record.process.version,
+            git=record.process.git,
+            python=record.process.python,
         ),
         settings=doc.Settings(
             intra=settings.intra if settings else len(machine.cores),
@@ -171,15 +174,19 @@ def _step(
     sampled = sorted(executions, key=span)[len(executions) // 2]
     keys: dict[int, Counter[str]] = defaultdict(Counter)
     for execution in executions:
-        for node, key, *_ in execution.events:
-            keys[node][record.keys[key].key] += 1
+        for place, key, *_ in execution.events:
+            keys[place][record.keys[key].key] += 1
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for node, _, _, _, start, end, _ in sampled.events:
-        first[node] = min(start, first.get(node, start))
-        last[node] = max(end, last.get(node, end))
+    live: dict[int, int] = {}
+    for event, (place, _, _, _, start, end, _) in enumerate(sampled.events):
+        first[place] = min(start, first.get(place, start))
+        last[place] = max(end, last.get(place, end))
+        if sampled.levels:
+            live[place] = sampled.levels[event]
     nodes = []
-    for number, (name, kind, inputs, control, _) in enumerate(told.nodes):
+    for number, node in enumerate(told.nodes):
+        outputs = tuple(map(_tensor, record.outputs.get((graph, number), ())))
         op = None
         repeats = 0.0
         output = 0
@@ -188,18 +195,22 @@ def _step(
             op = index.setdefault(usual, len(index))
             repeats = keys[number].total() / len(executions)
             counts[usual] += round(repeats)
-            output = bytes_of[usual]
+            output = sum(tensor.bytes for tensor in outputs) if outputs else bytes_of[usual]
         nodes.append(
             doc.Node(
-                name=name,
-                type=kind,
+                name=node.name,
+                type=node.type,
                 op=op,
-                inputs=tuple(inputs),
-                control=tuple(control),
+                inputs=tuple(node.inputs),
+                control=tuple(node.control),
                 output_bytes=output,
                 repeats=repeats,
                 start=first[number] * NANOSECOND if number in first else None,
                 end=last[number] * NANOSECOND if number in last else None,
+                slots=tuple(node.slots) if any(node.slots) else (),
+                outputs=outputs,
+                partner=_partner(node.partner),
+                live=live.get(number),
             )
         )
     return doc.Step(
@@ -212,7 +223,18 @@ def _step(
         nodes=tuple(nodes),
         parts=own.parts.get(graph, ()),
         lines=lines,
+        device=told.device,
     )
+
+
+def _tensor(told: messages.Output) -> doc.Tensor:
+    return doc.Tensor(told.dtype, told.bytes, None if told.alias < 0 else told.alias)
+
+
+def _partner(told: messages.Partner | None) -> doc.Partner | None:
+    if told is None:
+        return None
+    return doc.Partner(told.rendezvous, told.sender, told.receiver, told.members)
 
 
 def python_matters(step: doc.Step) -> bool:

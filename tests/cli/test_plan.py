@@ -174,7 +174,7 @@ def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     refused(dltune(path, "-o", tmp_path / "no" / "plan.json"), "cannot write")
     refused(dltune(path, "-o", "a", "--into", "b"), "-o and --into")
     refused(dltune(path, "--emit", "env", "--json"), "--json and --emit")
-    refused(dltune(path, "--into", path), "is a 'dltune.profile/1' document")
+    refused(dltune(path, "--into", path), "is a 'dltune.profile/2' document")
     refused(dltune(), "Usage")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["profile.json"]
 

@@ -15,7 +15,7 @@ import synthetic
 
 from dltune.compare import benches, profiles
 from dltune.compare.reading import compared
-from dltune.documents.profile import Profile, TensorFlowBuild
+from dltune.documents.profile import Framework, Profile
 from dltune.errors import UsageError
 
 
@@ -83,7 +83,7 @@ def test_other_circumstances_are_told() -> None:
     other = msgspec.structs.replace(
         profile,
         machine=synthetic.machine(4, name="another"),
-        tensorflow=TensorFlowBuild("2.16.2", "x", "3.12"),
+        framework=Framework("tensorflow", "2.16.2", "x", "3.12"),
         settings=msgspec.structs.replace(profile.settings, inter=7),
     )
     told = {difference.what: difference for difference in

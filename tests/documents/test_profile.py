@@ -6,9 +6,14 @@ import msgspec
 import pytest
 import synthetic
 
+from dltune.documents import files, plan
 from dltune.documents.plan_settings import Choice, SettingsPlan
-from dltune.documents.profile import Settings, check, load
+from dltune.documents.profile import Partner, Settings, Tensor, check, load
 from dltune.errors import UsageError
+from dltune.plan.anchor import anchored
+from dltune.plan.choose import choose
+
+SAMPLES = Path(__file__).parent / "samples"
 
 
 def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -63,7 +68,8 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"{", "is not a dltune.profile document"),
-        (b'{"schema": "dltune.profile/2"}', "this dltune reads"),
+        (b'{"schema": "dltune.profile/3"}', "this dltune reads"),
+        (b'{"schema": "dltune.profile/2"}', "missing required field"),
         (b'{"schema": "dltune.plan/1"}', "is a 'dltune.plan/1' document"),
         (b'{"schema": "dltune.profile/1"}', "missing required field"),
         (b"\x1f\x8bxx", "damaged gzip"),
@@ -89,3 +95,46 @@ def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> No
     section = SettingsPlan(("python",), twice, "rounding", None, None, (), (), 1.0, None)
     (fault,) = check(msgspec.structs.replace(profile, under=section))
     assert fault == "under.settings.chosen: onednn is there 2 times"
+
+
+def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
+    """The samples were written by a dltune of that time, the plan from the profile."""
+    profile = load(SAMPLES / "profile-1.json.gz")
+    made = plan.load(SAMPLES / "plan-1.json")
+    assert profile.schema == "dltune.profile/2"
+    assert (profile.framework.name, profile.framework.version) == ("tensorflow", "2.21.0")
+    assert files.digest(profile) == made.profile
+    workload, _ = anchored(profile)
+    threads = choose(workload).threads(workload)
+    assert made.threads is not None
+    assert threads.strategy == made.threads.strategy
+    assert [(p.setting, p.seconds) for p in threads.predictions] == [
+        (p.setting, pytest.approx(p.seconds)) for p in made.threads.predictions
+    ]
+
+
+def test_a_profile_made_newer_is_itself_when_it_is_written(tmp_path: Path) -> None:
+    old = load(SAMPLES / "profile-1.json.gz")
+    path = tmp_path / "profile.json"
+    path.write_bytes(msgspec.json.encode(old))
+    new = load(path)
+    assert new == old
+    assert files.digest(new) != files.digest(old)
+
+
+def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=1)
+    replace = msgspec.structs.replace
+    step = profile.steps[0]
+    nodes = list(step.nodes)
+    nodes[0] = replace(nodes[0], outputs=(Tensor("float", -4),))
+    nodes[1] = replace(nodes[1], slots=(3,), outputs=(Tensor("float", 4, 1),))
+    nodes[2] = replace(nodes[2], slots=(0, 0))
+    nodes[3] = replace(nodes[3], partner=Partner("edge_1", "/job:ps", "/job:worker"))
+    faults = check(replace(profile, steps=(replace(step, nodes=tuple(nodes)),)))
+    assert [fault.split(": ", 1)[1] for fault in faults] == [
+        "-4 is negative",
+        "nodes[0] has no output 3",
+        "it has no input 1",
+        "2 for 1 inputs",
+    ]

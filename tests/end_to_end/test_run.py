@@ -125,7 +125,7 @@ def plan_for(
         machine=machine.fingerprint,
         machine_name=machine.name,
         cores=len(machine.cores),
-        tensorflow=profile.tensorflow.version,
+        tensorflow=profile.framework.version,
         signatures=tuple(step.signature for step in profile.steps),
         threads=section,
     )

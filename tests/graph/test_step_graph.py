@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from dltune.graph.csr import CSR
 from dltune.graph.liveness import lives, peak
-from dltune.graph.step_graph import StepGraph, Tensors
+from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.graph.traversal import ancestors, critical_path, cyclic, topological
 
 rows = st.lists(st.lists(st.integers(0, 6), max_size=6), min_size=7, max_size=7)
 
 
-def graph(inputs, control, back=(), outputs=None, alias=None, lasting=None) -> StepGraph:
+def graph(inputs, control, back=(), outputs=None, alias=None, kind=None) -> StepGraph:
     """`inputs` of each node: tensors; `outputs`: the (producer, slot) of each tensor, by default
     one of each node."""
     count = len(inputs)
@@ -26,7 +26,7 @@ def graph(inputs, control, back=(), outputs=None, alias=None, lasting=None) -> S
         names=[f"n{node}" for node in range(count)],
         op=np.arange(count, dtype=np.int32),
         runs=np.ones(count),
-        tensors=Tensors.of(places, [1 << k for k in range(len(places))], alias, lasting),
+        tensors=Tensors.of(places, [1 << k for k in range(len(places))], alias, kind),
         reads=CSR.of(inputs),
         control=CSR.of(control),
         back=np.array([node in back for node in range(count)], np.bool_),
@@ -51,8 +51,8 @@ def graphs(draw, acyclic: bool = False) -> StepGraph:
     for k in range(len(places)):
         roots = [other for other in range(k) if alias[other] == other]
         alias.append(draw(st.sampled_from([k, k, *roots])))
-    lasting = draw(st.lists(st.booleans(), min_size=len(places), max_size=len(places)))
-    return graph(inputs, control, back, places, alias, lasting)
+    kind = [draw(st.sampled_from([Kind.RESULT, Kind.RESULT, *Kind])) for _ in places]
+    return graph(inputs, control, back, places, alias, kind)
 
 
 def waits_for(step: StepGraph) -> list[set[int]]:
@@ -150,7 +150,7 @@ def test_memory_lives_from_its_node_to_its_last_reader(step, data):
         live = set()
         for tensor in range(len(tensors)):
             node = tensors.producer[tensor]
-            if start[node] < 0 or tensors.alias[tensor] != tensor or tensors.lasting[tensor]:
+            if start[node] < 0 or tensors.alias[tensor] != tensor or tensors.kind[tensor]:
                 continue
             readers = [
                 end[reader]

@@ -80,7 +80,7 @@ def document(section: AllreducePlan, profile: Profile, existing: Plan | None) ->
     made = bare(
         profile.machine,
         profile=files.digest(profile),
-        tensorflow=profile.tensorflow.version,
+        tensorflow=profile.framework.version,
         signatures=tuple(step.signature for step in profile.steps),
     )
     if existing is None:

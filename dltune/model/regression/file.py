@@ -85,7 +85,7 @@ def encode(trained: Trained, profiles: Sequence[Profile]) -> bytes:
         schema=SCHEMA,
         dltune=__version__,
         sklearn=sklearn.__version__,
-        tensorflow=first.tensorflow.version,
+        tensorflow=first.framework.version,
         machine=first.machine.name,
         fingerprint=first.machine.fingerprint,
         regressor=trained.regressor,
@@ -156,11 +156,11 @@ def require_same(profiles: Sequence[Profile], names: Sequence[Path]) -> Machine:
     """
     first = profiles[0]
     for profile, name in zip(profiles, names, strict=True):
-        what = _difference(profile, first.machine.fingerprint, first.tensorflow.version)
+        what = _difference(profile, first.machine.fingerprint, first.framework.version)
         if what:
             raise UsageError(
                 f"{name} was measured {what}, {names[0]} on {first.machine.name} with TensorFlow "
-                f"{first.tensorflow.version}",
+                f"{first.framework.version}",
                 remedy="a model belongs to one machine and TensorFlow: train one for each",
             )
     return first.machine
@@ -182,8 +182,8 @@ def require_fits(header: Header, profile: Profile, path: Path, name: Path) -> No
 def _difference(profile: Profile, fingerprint: str, tensorflow: str) -> str:
     if profile.machine.fingerprint != fingerprint:
         return f"on {profile.machine.name} ({profile.machine.fingerprint})"
-    if profile.tensorflow.version != tensorflow:
-        return f"with TensorFlow {profile.tensorflow.version}"
+    if profile.framework.version != tensorflow:
+        return f"with TensorFlow {profile.framework.version}"
     return ""
 
 

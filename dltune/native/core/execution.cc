@@ -64,6 +64,19 @@ std::string Json(const std::vector<Event>& events, const std::vector<Counts>& co
   return out + ']';
 }
 
+// For each node its number, and for each of its slots dtype, bytes and alias.
+std::string Json(const std::vector<std::pair<int, std::vector<Output>>>& outputs) {
+  std::string out = "[";
+  for (auto& [node, slots] : outputs) {
+    out += (out.size() > 1 ? ",[" : "[") + std::to_string(node) + ",[";
+    for (size_t i = 0; i < slots.size(); i++)
+      out += (i ? ",[" : "[") + Quote(slots[i].dtype) + "," + std::to_string(slots[i].bytes) + "," +
+             std::to_string(slots[i].alias) + "]";
+    out += "]]";
+  }
+  return out + ']';
+}
+
 }  // namespace
 
 void Grant(int64_t count) {
@@ -84,6 +97,12 @@ void Entered::Add(Event event, const Counts* counted) const {
   execution->events_.push_back(event);
 }
 
+void Entered::AddOutputs(Node* node, std::vector<Output> outputs) const {
+  std::lock_guard<std::mutex> lock(execution->mu_);
+  if (execution->closed_ || !execution->Holds(step) || node->outputs_known.exchange(true)) return;
+  execution->outputs_.emplace_back(node->index, std::move(outputs));
+}
+
 void Entered::Spend(int64_t ns) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
   if (!execution->closed_ && execution->Holds(step)) execution->overhead_ += ns;
@@ -100,6 +119,7 @@ void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool 
   overhead_ = 0;
   events_.clear();
   counts_.clear();
+  outputs_.clear();
   step_.store(step, std::memory_order_release);
 }
 
@@ -121,9 +141,11 @@ std::function<std::string()> Execution::Close(int graph) {
   if (!target_ && !orders->discover) return {};
   auto events = std::make_shared<std::vector<Event>>();
   auto counts = std::make_shared<std::vector<Counts>>();
+  auto outputs = std::make_shared<decltype(outputs_)>();
   events->swap(events_);
   events_.reserve(events->size() + 64);
   counts->swap(counts_);
+  outputs->swap(outputs_);
   const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
   return [=, number = number_, start = start_, overhead = overhead_, live = live_bytes_,
           waited = waited_, version = orders->version] {
@@ -144,6 +166,13 @@ std::function<std::string()> Execution::Close(int graph) {
     }
     out += ']';
     if (!counts->empty()) out += ",\"counts\":" + Json(*events, *counts);
+    if (g_count_bytes) {
+      out += ",\"levels\":[";
+      for (size_t i = 0; i < events->size(); i++)
+        out += (i ? "," : "") + std::to_string((*events)[i].live);
+      out += ']';
+    }
+    if (!outputs->empty()) out += ",\"outputs\":" + Json(*outputs);
     return out + '}';
   };
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "orders.h"
@@ -38,7 +39,15 @@ struct Node {
   int index;
   std::string name, type, attributes;
   bool waits = false;  // may wait for another kernel, or is asynchronous: never held up
+  std::atomic<bool> outputs_known{false};
   std::atomic<Variant*> variants{nullptr};
+};
+
+// What a node gave out at one of its slots. `alias`: the input whose memory it is; -1: its own.
+struct Output {
+  std::string dtype;
+  int64_t bytes;
+  int alias;
 };
 
 struct Event {
@@ -47,6 +56,7 @@ struct Event {
   int threads;  // 0: TensorFlow's own pool
   int thread;   // executor thread, numbered from 0
   int64_t start, end;  // CLOCK_MONOTONIC ns
+  int64_t live;        // bytes of the allocator at its end
   uint64_t used[kMaxSlots / 64];
   int counts = -1;  // index in the execution's counts; -1: not counted
 };
@@ -65,6 +75,7 @@ struct Entered {
   bool steers() const { return target && orders->steers(); }
   // Both do nothing once the execution has been closed. `ns`: in dltune's own code.
   void Add(Event event, const Counts* counted = nullptr) const;
+  void AddOutputs(Node* node, std::vector<Output> outputs) const;  // once for each node
   void Spend(int64_t ns) const;
 };
 
@@ -104,6 +115,7 @@ class Execution {
   int64_t start_ = 0, overhead_ = 0, live_bytes_ = 0, waited_ = 0;
   std::vector<Event> events_;
   std::vector<Counts> counts_;
+  std::vector<std::pair<int, std::vector<Output>>> outputs_;  // by node
 };
 
 struct Graph {

@@ -89,7 +89,7 @@ def _head(profile: Profile) -> list[tuple[str, str]]:
         ("machine", f"{len(profile.machine.cores)} cores: {profile.machine.name}"),
         (
             "TensorFlow",
-            f"{profile.tensorflow.version}, intra-op {profile.settings.intra}, "
+            f"{profile.framework.version}, intra-op {profile.settings.intra}, "
             f"inter-op {profile.settings.inter}",
         ),
         ("made", f"{profile.created}, dltune {profile.dltune}"),

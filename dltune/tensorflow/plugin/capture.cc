@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include "../../native/core/channel.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
@@ -71,10 +72,21 @@ std::string Short(const AttrValue& value) {
   }
 }
 
+// Where a send, a receive or a collective meets its partner. These stand for themselves: some are
+// drawn anew at each start of a server.
+bool IsEndpoint(const std::string& type, const std::string& attribute) {
+  static const std::set<std::string> kRendezvous = {
+      "tensor_name", "send_device", "recv_device", "send_device_incarnation", "client_terminated"};
+  static const std::set<std::string> kGroup = {"group_key", "instance_key"};
+  if (Contains(type, {"Collective"})) return kGroup.count(attribute) > 0;
+  return Contains(type, {"Send", "Recv"}) && kRendezvous.count(attribute) > 0;
+}
+
 // The attributes that change the work, in a fixed order. Names of resources do not.
 std::string Attributes(const NodeDef& def) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : def.attr()) {
+    if (IsEndpoint(def.op(), name)) continue;
     if (name[0] == '_' || name == "T" || name == "dtype" || name == "N" || name == "container" ||
         name == "shared_name" || name == "debug_name" || name == "allowed_devices" ||
         name == "seed" || name == "seed2" || name == "Index" || name == "index" ||
@@ -88,6 +100,25 @@ std::string Attributes(const NodeDef& def) {
   std::string out;
   for (auto& part : parts) out += (out.empty() ? "{" : ", ") + part;
   return out.empty() ? out : out + "}";
+}
+
+// Where it meets its partner, as JSON: rendezvous, devices of sender and receiver, members of the
+// group; null for a node that has none.
+std::string Partner(const NodeDef& def) {
+  const bool collective = Contains(def.op(), {"Collective"});
+  if (!collective && !Contains(def.op(), {"Send", "Recv"})) return "null";
+  auto text = [&](const char* name) {
+    auto found = def.attr().find(name);
+    return found == def.attr().end() ? std::string() : std::string(found->second.s());
+  };
+  auto number = [&](const char* name) {
+    auto found = def.attr().find(name);
+    return found == def.attr().end() ? int64_t{0} : found->second.i();
+  };
+  const std::string group =
+      std::to_string(number("group_key")) + "/" + std::to_string(number("instance_key"));
+  return "[" + Quote(collective ? group : text("tensor_name")) + "," + Quote(text("send_device")) +
+         "," + Quote(text("recv_device")) + "," + std::to_string(number("group_size")) + "]";
 }
 
 // The graph's structure without its names, which change between runs of a script.
@@ -141,11 +172,17 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   for (tensorflow::Node* node : graph->op_nodes()) {
     const int i = index[node->id()];
     node->AddAttr(kMark, static_cast<int64_t>(kept->id) << 32 | i);
-    std::vector<int> data, control;
-    for (const Edge* edge : node->in_edges()) {
-      if (!edge->src()->IsOp()) continue;
-      if (edge->src()->IsNextIteration()) continue;  // the way back in a loop
+    std::vector<const Edge*> edges;
+    for (const Edge* edge : node->in_edges())
+      if (edge->src()->IsOp()) edges.push_back(edge);
+    std::sort(edges.begin(), edges.end(), [](const Edge* a, const Edge* b) {
+      return std::make_pair(a->dst_input(), a->src()->id()) <
+             std::make_pair(b->dst_input(), b->src()->id());
+    });
+    std::vector<int> data, slots, control;
+    for (const Edge* edge : edges) {
       (edge->IsControlEdge() ? control : data).push_back(index[edge->src()->id()]);
+      if (!edge->IsControlEdge()) slots.push_back(edge->src_output());
     }
     auto list = [](const std::vector<int>& items) {
       std::string out = "[";
@@ -154,7 +191,8 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
     };
     nodes += std::string(i ? ",[" : "[") + Quote(node->name()) + "," + Quote(node->type_string()) +
              "," + list(data) + "," + list(control) + "," +
-             (kept->nodes[i]->waits ? "true" : "false") + "]";
+             (kept->nodes[i]->waits ? "true" : "false") + "," + list(slots) + "," +
+             Partner(node->def()) + "]";
   }
   const int id = kept->id;
   const std::string signature = kept->signature;

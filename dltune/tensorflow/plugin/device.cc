@@ -167,6 +167,8 @@ class TunedDevice : public ThreadPoolDevice {
     Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
     static const OpOrder none{};
     const OpOrder& order = entered.steers() && !node->waits ? OrderFor(key, &orders) : none;
+    const std::vector<Given> given =
+        records && !node->outputs_known ? Inputs(context) : std::vector<Given>();
     // the time that is dltune's own: all but the kernel's, and waiting, which is scheduling
     int64_t foreign = 0;
     if (order.gated && orders.gate && order.work.serial >= orders.small) {
@@ -181,6 +183,7 @@ class TunedDevice : public ThreadPoolDevice {
     }
     if (!records) return;
     if (key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
+    if (!node->outputs_known) entered.AddOutputs(node, Outputs(context, given));
     entered.Spend(NowNs() - began - foreign);
   }
 
@@ -200,16 +203,21 @@ class TunedDevice : public ThreadPoolDevice {
       ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
       return;
     }
+    Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
     Event event{};
     event.node = node->index;
-    event.key =
-        FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key->id;
+    event.key = key->id;
     event.threads = -1;
     event.thread = ThreadNumber();
     event.start = NowNs();
-    ThreadPoolDevice::ComputeAsync(kernel, context, [event, entered, done]() mutable {
+    ThreadPoolDevice::ComputeAsync(kernel, context, [=]() mutable {
       event.end = NowNs();
+      event.live = g_live_bytes.load(std::memory_order_relaxed);
       entered.Add(event);
+      if (context->status().ok()) {
+        if (key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
+        if (!node->outputs_known) entered.AddOutputs(node, Outputs(context, {}));
+      }
       done();
     });
   }
@@ -259,6 +267,7 @@ class TunedDevice : public ThreadPoolDevice {
       event.node = node->index;
       event.key = key->id;
       event.thread = ThreadNumber();
+      event.live = g_live_bytes.load(std::memory_order_relaxed);
       entered.Add(event, group ? &counts : nullptr);
       if (group) {
         std::lock_guard<std::mutex> lock(group->mu);
@@ -276,6 +285,44 @@ class TunedDevice : public ThreadPoolDevice {
       if (const Tensor* output = context->mutable_output(i)) bytes += output->TotalBytes();
     }
     return bytes;
+  }
+
+  // The memory of a tensor; none for strings and handles, which hold no values themselves.
+  struct Given {
+    const char* begin = nullptr;
+    size_t bytes = 0;
+  };
+
+  static Given MemoryOf(const Tensor& tensor) {
+    if (!tensor.IsInitialized() || !DataTypeCanUseMemcpy(tensor.dtype())) return {};
+    const absl::string_view data = tensor.tensor_data();
+    return {data.data(), data.size()};
+  }
+
+  static std::vector<Given> Inputs(OpKernelContext* context) {
+    std::vector<Given> given(context->num_inputs());
+    for (int i = 0; i < context->num_inputs(); i++)
+      if (context->has_input(i) && !context->input_is_ref(i))
+        given[i] = MemoryOf(context->input(i));
+    return given;
+  }
+
+  static std::vector<Output> Outputs(OpKernelContext* context, const std::vector<Given>& given) {
+    std::vector<Output> outputs;
+    for (int slot = 0; slot < context->num_outputs(); slot++) {
+      const DataType dtype = context->expected_output_dtype(slot);
+      Output output{DataTypeString(dtype), 0, -1};
+      const Tensor* tensor = dtype > DT_FLOAT_REF ? nullptr : context->mutable_output(slot);
+      if (tensor && tensor->IsInitialized()) {
+        output.bytes = tensor->TotalBytes();
+        const char* begin = MemoryOf(*tensor).begin;
+        for (size_t i = 0; i < given.size() && output.alias < 0; i++)
+          if (given[i].begin <= begin && begin < given[i].begin + given[i].bytes)
+            output.alias = static_cast<int>(i);
+      }
+      outputs.push_back(std::move(output));
+    }
+    return outputs;
   }
 
   // Kernels outside captured graphs: eager ops, and whole XLA clusters.

@@ -25,8 +25,10 @@ from dltune.errors import UsageError
 from dltune.horovod.plan.exports import FORMATS, export
 from dltune.machine import topology
 
+# in one write, which mpirun passes on whole
 PRINT_AFFINITY = (
-    "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], sorted(os.sched_getaffinity(0)))"
+    "import os; line = (os.environ['OMPI_COMM_WORLD_RANK'], sorted(os.sched_getaffinity(0)));"
+    "os.write(1, b'%s %s\\n' % tuple(str(part).encode() for part in line))"
 )
 
 

@@ -85,7 +85,7 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
         ({"dltune": "0.0.1"}, "was trained with dltune 0.0.1"),
         ({"sklearn": "1.0"}, "was trained with scikit-learn 1.0"),
         ({"schema": "dltune.regression/9"}, "has schema 'dltune.regression/9'"),
-        ({"schema": "dltune.profile/1"}, "is a 'dltune.profile/1' document"),
+        ({"schema": "dltune.profile/2"}, "is a 'dltune.profile/2' document"),
         ({"features": ["speed"]}, "do not fit its header"),
         ({"regressor": "k-neighbours"}, "do not fit its header"),
         ({"cases": []}, "do not fit its header"),
@@ -123,8 +123,8 @@ def test_another_machine_or_tensorflow(tmp_path):
     )
     with pytest.raises(UsageError, match=r"p\.json was measured on other .* trained on synthetic"):
         file.require_fits(header, elsewhere, path, Path("p.json"))
-    build = msgspec.structs.replace(PROFILE.tensorflow, version="2.16.2")
-    older = msgspec.structs.replace(PROFILE, tensorflow=build)
+    build = msgspec.structs.replace(PROFILE.framework, version="2.16.2")
+    older = msgspec.structs.replace(PROFILE, framework=build)
     with pytest.raises(UsageError, match=r"with TensorFlow 2\.16\.2"):
         file.require_fits(header, older, path, Path("p.json"))
     with pytest.raises(UsageError, match=r"a\.json"):
