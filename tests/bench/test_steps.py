@@ -20,7 +20,10 @@ def named(
     """A graph whose nodes have these names, and types of `types` as far as they go."""
     kinds = [types[i] if i < len(types) else "Relu" for i in range(len(names))]
     made = graph(id, kinds, f"signature {id}", xla=xla)
-    nodes = [(name, *node[1:]) for name, node in zip(names, made.nodes, strict=True)]
+    nodes = [
+        msgspec.structs.replace(node, name=name)
+        for name, node in zip(names, made.nodes, strict=True)
+    ]
     return msgspec.structs.replace(made, nodes=nodes)
 
 

@@ -201,7 +201,9 @@ def test_each_op_runs_on_its_threads_and_cores(machine):
             message = event.message if event else None
             if isinstance(message, Key):
                 keys[message.id] = message.key
-            elif isinstance(message, Graph) and any(n[1].endswith("MatMul") for n in message.nodes):
+            elif isinstance(message, Graph) and any(
+                n.type.endswith("MatMul") for n in message.nodes
+            ):
                 target = message
             elif isinstance(message, Execution) and target and message.graph == target.id:
                 if message.version == 1 and message.number == 3:
