@@ -163,15 +163,16 @@ def _described(database: Index) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Tell]:
-    """Tells of pages read on stderr, when it takes long enough to wonder."""
+    """Tells of pages read on stderr, when reading takes long enough to wonder."""
     from dltune.cli import progress
 
-    began = time.monotonic()
     with contextlib.ExitStack() as stack:
         line: progress.Line | None = None
+        began: float | None = None  # not while the native part is built
 
         def tell(done: int, every: int) -> None:
-            nonlocal line
+            nonlocal line, began
+            began = began or time.monotonic()
             if time.monotonic() - began < QUIET_SECONDS:
                 return
             if line is None:

@@ -1,7 +1,8 @@
 // C interface of the simulator and of the scheduler, for ctypes.
-#include <cstring>
+#include <cstdint>
 #include <memory>
 
+#include "../native/mirrored.h"
 #include "admission.h"
 #include "engine.h"
 #include "fifo.h"
@@ -36,65 +37,102 @@ Work work(const CWork& w) {
   return out;
 }
 
-Options options(bool corun, bool hyperthreads, double smt_throughput) {
+struct CGraph {
+  std::int32_t tasks;
+  const std::int32_t *offsets, *edges, *op;
+  const double* runs;
+};
+
+struct CCores {
+  std::int32_t count;
+  const std::int32_t *tile, *hardware;
+  double smt_throughput;  // 0: not stated
+};
+
+struct CFifo {
+  const FifoOp* ops;
+  std::int32_t cores, inter;
+  double overhead, oversubscription, crowding;
+};
+
+struct CCorun {
+  const CWork* ops;
+  std::int32_t count, inter;
+  double overhead, crowding;
+  std::int32_t corun, hyperthreads;
+};
+
+struct CTimeline {
+  double *start, *end;  // of each task
+  double makespan, corunning;
+};
+
+// Unless `held` is null: each task's cores as a bit set of `words`, and whether it ran on a second
+// hardware thread.
+struct CPlaces {
+  std::uint64_t* held;
+  std::int32_t words;
+  std::uint8_t* second;
+};
+
+Options options(const CCores& cores, bool corun, bool hyperthreads) {
   Options out;
   out.corun = corun;
   out.hyperthreads = hyperthreads;
-  if (smt_throughput > 0) out.smt_throughput = smt_throughput;
+  if (cores.smt_throughput > 0) out.smt_throughput = cores.smt_throughput;
   return out;
+}
+
+int replay(const CGraph& graph, Policy& policy, CTimeline* out) {
+  Timeline timeline{out->start, out->end};
+  run({graph.tasks, graph.offsets, graph.edges}, policy, &timeline);
+  out->makespan = timeline.makespan;
+  out->corunning = timeline.corunning;
+  return timeline.done;
 }
 
 }  // namespace
 
-// Each returns how many tasks ended; fewer than `tasks` means the graph has a cycle. `totals`
-// takes the makespan and the mean number of ops in flight.
-EXPORT int dltune_fifo(int tasks, const std::int32_t* offsets, const std::int32_t* edges,
-                       const std::int32_t* op, const double* runs, const FifoOp* ops, int cores,
-                       int inter, double overhead, double oversubscription, double crowding,
-                       double* start, double* end, double* totals) {
-  Fifo policy(op, runs, ops, cores, inter, overhead, oversubscription, crowding);
-  Timeline timeline{start, end};
-  run({tasks, offsets, edges}, policy, &timeline);
-  totals[0] = timeline.makespan;
-  totals[1] = timeline.corunning;
-  return timeline.done;
+DLTUNE_MIRRORED(Work, CWork)
+DLTUNE_MIRRORED(FifoOp, FifoOp)
+DLTUNE_MIRRORED(Graph, CGraph)
+DLTUNE_MIRRORED(Cores, CCores)
+DLTUNE_MIRRORED(Fifo, CFifo)
+DLTUNE_MIRRORED(Corun, CCorun)
+DLTUNE_MIRRORED(Timeline, CTimeline)
+DLTUNE_MIRRORED(Places, CPlaces)
+
+// Each returns how many tasks ended; fewer than there are means that the graph has a cycle.
+EXPORT int dltune_fifo(const CGraph* graph, const CFifo* about, CTimeline* out) {
+  Fifo policy(graph->op, graph->runs, about->ops, about->cores, about->inter, about->overhead,
+              about->oversubscription, about->crowding);
+  return replay(*graph, policy, out);
 }
 
-// `held` (tasks x `words` 64-bit words, or null) takes each task's cores as a bit set, `second`
-// whether it ran on a second hardware thread.
-EXPORT int dltune_corun(int tasks, const std::int32_t* offsets, const std::int32_t* edges,
-                        const std::int32_t* op, const double* runs, int ops, const CWork* table,
-                        int cores, const std::int32_t* tile, const std::int32_t* hardware,
-                        int inter, double overhead, double crowding, int corun, int hyperthreads,
-                        double smt_throughput, double* start, double* end, double* totals,
-                        std::uint64_t* held, int words, std::uint8_t* second) {
-  std::vector<AdmissionOp> converted;
-  converted.reserve(ops);
-  for (int i = 0; i < ops; ++i) {
-    converted.push_back({work(table[i]), table[i].admitted != 0, table[i].detached != 0});
-    converted.back().work.op = -1;  // no interference is simulated, so none may be learnt
+EXPORT int dltune_corun(const CGraph* graph, const CCores* cores, const CCorun* about,
+                        CTimeline* out, CPlaces* places) {
+  std::vector<AdmissionOp> ops;
+  ops.reserve(about->count);
+  for (int i = 0; i < about->count; ++i) {
+    const CWork& op = about->ops[i];
+    ops.push_back({work(op), op.admitted != 0, op.detached != 0});
+    ops.back().work.op = -1;  // no interference is simulated, so none may be learnt
   }
-  Admitted policy(op, runs, converted.data(), tile, hardware, cores, inter, overhead,
-                  crowding, options(corun != 0, hyperthreads != 0, smt_throughput), tasks);
-  Timeline timeline{start, end};
-  run({tasks, offsets, edges}, policy, &timeline);
-  totals[0] = timeline.makespan;
-  totals[1] = timeline.corunning;
-  if (held) {
-    for (int t = 0; t < tasks; ++t) {
-      for (int core : policy.places(t))
-        held[static_cast<std::size_t>(t) * words + core / 64] |= std::uint64_t{1} << (core % 64);
-      second[t] = policy.second(t);
-    }
+  Admitted policy(graph->op, graph->runs, ops.data(), cores->tile, cores->hardware, cores->count,
+                  about->inter, about->overhead, about->crowding,
+                  options(*cores, about->corun != 0, about->hyperthreads != 0), graph->tasks);
+  const int done = replay(*graph, policy, out);
+  for (int t = 0; t < graph->tasks && places->held; ++t) {
+    std::uint64_t* held = places->held + static_cast<std::size_t>(t) * places->words;
+    for (int core : policy.places(t)) held[core / 64] |= std::uint64_t{1} << (core % 64);
+    places->second[t] = policy.second(t);
   }
-  return timeline.done;
+  return done;
 }
 
-EXPORT Scheduler* dltune_scheduler_new(const std::int32_t* tile, const std::int32_t* hardware,
-                                       int cores, int corun, int hyperthreads,
-                                       double smt_throughput) {
-  return new Scheduler(tile, hardware, cores,
-                       options(corun != 0, hyperthreads != 0, smt_throughput));
+EXPORT Scheduler* dltune_scheduler_new(const CCores* cores, int corun, int hyperthreads) {
+  return new Scheduler(cores->tile, cores->hardware, cores->count,
+                       options(*cores, corun != 0, hyperthreads != 0));
 }
 
 EXPORT void dltune_scheduler_delete(Scheduler* scheduler) { delete scheduler; }

@@ -43,11 +43,10 @@ class Graph:
 
     def __init__(self, successors: CSR, op: Integers, runs: Numbers) -> None:
         self.tasks = len(successors)
-        integers, doubles = (ctypes.POINTER(kind) for kind in (ctypes.c_int32, ctypes.c_double))
-        self._offsets = successors.offsets.ctypes.data_as(integers)
-        self._edges = successors.items.ctypes.data_as(integers)
-        self._op = op.ctypes.data_as(integers)
-        self._runs = runs.ctypes.data_as(doubles)
+        self._arrays = successors.offsets, successors.items, op, runs  # which the struct points to
+        offsets, edges, ops = (a.ctypes.data_as(library.INTEGERS) for a in self._arrays[:3])
+        times = runs.ctypes.data_as(library.DOUBLES)
+        self._native = library.Graph(self.tasks, offsets, edges, ops, times)
 
     def fifo(
         self,
@@ -70,25 +69,10 @@ class Graph:
         table = (library.FifoOp * max(1, len(ops)))(
             *(library.FifoOp(op.seconds, op.busy, op.threads) for op in ops)
         )
-        start, end, totals = self._results()
-        done = library.load().dltune_fifo(
-            self.tasks,
-            self._offsets,
-            self._edges,
-            self._op,
-            self._runs,
-            table,
-            cores,
-            inter,
-            overhead,
-            oversubscription,
-            crowding,
-            start,
-            end,
-            totals,
-        )
-        self._whole(done)
-        return Timeline(start[: self.tasks], end[: self.tasks], totals[0], totals[1])
+        about = library.Fifo(table, cores, inter, overhead, oversubscription, crowding)
+        timeline = self._timeline()
+        self._whole(library.load().dltune_fifo(self._native, about, timeline))
+        return Timeline(*self._times(timeline))
 
     def corun(
         self,
@@ -110,57 +94,27 @@ class Graph:
         `with_cores`: also record which cores each task held.
         Raises ValueError when the graph has a cycle.
         """
-        tile, hardware = topology(machine)
-        cores = len(tile)
-        words = (cores + 63) // 64
+        there = topology(machine)
+        words = (there.count + 63) // 64
         table = (library.Work * max(1, len(ops)))(*(op.native() for op in ops))
-        start, end, totals = self._results()
+        about = library.Corun(table, len(ops), inter, overhead, crowding, corun, hyperthreads)
         held = (ctypes.c_uint64 * (self.tasks * words))() if with_cores else None
         second = (ctypes.c_uint8 * max(1, self.tasks))()
-        done = library.load().dltune_corun(
-            self.tasks,
-            self._offsets,
-            self._edges,
-            self._op,
-            self._runs,
-            len(ops),
-            table,
-            cores,
-            (ctypes.c_int32 * cores)(*tile),
-            (ctypes.c_int32 * cores)(*hardware),
-            inter,
-            overhead,
-            crowding,
-            corun,
-            hyperthreads,
-            machine.smt_throughput or 0.0,
-            start,
-            end,
-            totals,
-            held,
-            words,
-            second,
-        )
-        self._whole(done)
+        places = library.Places(held, words, second)
+        timeline = self._timeline()
+        self._whole(library.load().dltune_corun(self._native, there, about, timeline, places))
         sets: list[tuple[int, ...]] = []
         if held is not None:
             sets = [bits(held[t * words : (t + 1) * words]) for t in range(self.tasks)]
-        return Timeline(
-            start[: self.tasks],
-            end[: self.tasks],
-            totals[0],
-            totals[1],
-            sets,
-            frozenset(t for t in range(self.tasks) if second[t]),
-        )
+        ran_second = frozenset(t for t in range(self.tasks) if second[t])
+        return Timeline(*self._times(timeline), sets, ran_second)
 
-    def _results(self) -> tuple[ctypes.Array[ctypes.c_double], ...]:
+    def _timeline(self) -> library.Timeline:
         room = max(1, self.tasks)
-        return (
-            (ctypes.c_double * room)(),
-            (ctypes.c_double * room)(),
-            (ctypes.c_double * 2)(),
-        )
+        return library.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
+
+    def _times(self, made: library.Timeline) -> tuple[list[float], list[float], float, float]:
+        return made.start[: self.tasks], made.end[: self.tasks], made.makespan, made.corunning
 
     def _whole(self, done: int) -> None:
         if done < self.tasks:

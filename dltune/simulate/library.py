@@ -9,7 +9,9 @@ from pathlib import Path
 
 from dltune.errors import DltuneError
 from dltune.native.build import BuildError, library
+from dltune.native.mirrored import require_sizes
 
+INTEGERS, DOUBLES, WORDS = POINTER(c_int32), POINTER(c_double), POINTER(c_uint64)
 CANDIDATES = 3  # as many as corun.h's kCandidates (section III-D)
 
 
@@ -34,11 +36,69 @@ class Work(ctypes.Structure):
     )
 
 
+class Graph(ctypes.Structure):
+    """As engine.cc's CGraph, like those below."""
+
+    _fields_ = (
+        ("tasks", c_int32),
+        ("offsets", INTEGERS),
+        ("edges", INTEGERS),
+        ("op", INTEGERS),
+        ("runs", DOUBLES),
+    )
+
+
+class Cores(ctypes.Structure):
+    _fields_ = (
+        ("count", c_int32),
+        ("tile", INTEGERS),
+        ("hardware", INTEGERS),
+        ("smt_throughput", c_double),
+    )
+
+
+class Fifo(ctypes.Structure):
+    _fields_ = (
+        ("ops", POINTER(FifoOp)),
+        ("cores", c_int32),
+        ("inter", c_int32),
+        ("overhead", c_double),
+        ("oversubscription", c_double),
+        ("crowding", c_double),
+    )
+
+
+class Corun(ctypes.Structure):
+    _fields_ = (
+        ("ops", POINTER(Work)),
+        ("count", c_int32),
+        ("inter", c_int32),
+        ("overhead", c_double),
+        ("crowding", c_double),
+        ("corun", c_int32),
+        ("hyperthreads", c_int32),
+    )
+
+
+class Timeline(ctypes.Structure):
+    _fields_ = (
+        ("start", DOUBLES),
+        ("end", DOUBLES),
+        ("makespan", c_double),
+        ("corunning", c_double),
+    )
+
+
+class Places(ctypes.Structure):
+    _fields_ = (("held", WORDS), ("words", c_int32), ("second", POINTER(c_uint8)))
+
+
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     here = Path(__file__).parent
-    sources = [here / "engine.cc", here.parent / "native" / "corun.h"]
+    shared = here.parent / "native"
+    sources = [here / "engine.cc", shared / "corun.h", shared / "mirrored.h"]
     try:
         native = ctypes.CDLL(str(library("simulate", sources)))
     except BuildError as error:
@@ -46,41 +106,17 @@ def load() -> ctypes.CDLL:
             f"the simulator could not be built: {error}",
             remedy="profiles can be taken without it; planning needs a C++17 compiler",
         ) from None
-    doubles, ints, words = POINTER(c_double), POINTER(c_int32), POINTER(c_uint64)
-    graph = (c_int, ints, ints, ints, doubles)
-    native.dltune_fifo.argtypes = (
-        *graph,
-        POINTER(FifoOp),
-        c_int,
-        c_int,
-        c_double,
-        c_double,
-        c_double,
-        doubles,
-        doubles,
-        doubles,
-    )
+    require_sizes(native, Work, FifoOp, Graph, Cores, Fifo, Corun, Timeline, Places)
+    graph, timeline = POINTER(Graph), POINTER(Timeline)
+    native.dltune_fifo.argtypes = (graph, POINTER(Fifo), timeline)
     native.dltune_corun.argtypes = (
-        *graph,
-        c_int,
-        POINTER(Work),
-        c_int,
-        ints,
-        ints,
-        c_int,
-        c_double,
-        c_double,
-        c_int,
-        c_int,
-        c_double,
-        doubles,
-        doubles,
-        doubles,
-        words,
-        c_int,
-        POINTER(c_uint8),
+        graph,
+        POINTER(Cores),
+        POINTER(Corun),
+        timeline,
+        POINTER(Places),
     )
-    native.dltune_scheduler_new.argtypes = (ints, ints, c_int, c_int, c_int, c_double)
+    native.dltune_scheduler_new.argtypes = (POINTER(Cores), c_int, c_int)
     native.dltune_scheduler_new.restype = c_void_p
     native.dltune_scheduler_delete.argtypes = (c_void_p,)
     native.dltune_scheduler_delete.restype = None
@@ -95,11 +131,11 @@ def load() -> ctypes.CDLL:
         c_void_p,
         c_double,
         c_int,
-        words,
-        ints,
-        doubles,
+        WORDS,
+        INTEGERS,
+        DOUBLES,
         POINTER(c_uint8),
-        words,
+        WORDS,
         c_int,
     )
     return native

@@ -26,19 +26,11 @@ class Scheduler:
     """Strategies 3 (`corun`) and 4 (`hyperthreads`) on an idle machine (section III-D)."""
 
     def __init__(self, machine: Machine, *, corun: bool = True, hyperthreads: bool = False) -> None:
-        tile, hardware = topology(machine)
-        cores = len(tile)
+        there = topology(machine)
         self._native = library.load()
-        self._words = (cores + 63) // 64
+        self._words = (there.count + 63) // 64
         self._waiting = 0
-        self._handle = self._native.dltune_scheduler_new(
-            (ctypes.c_int32 * cores)(*tile),
-            (ctypes.c_int32 * cores)(*hardware),
-            cores,
-            corun,
-            hyperthreads,
-            machine.smt_throughput or 0.0,
-        )
+        self._handle = self._native.dltune_scheduler_new(there, corun, hyperthreads)
         weakref.finalize(self, self._native.dltune_scheduler_delete, self._handle)
 
     def ready(self, ticket: int, work: CorunWork) -> None:

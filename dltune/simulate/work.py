@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ class CorunWork:
         return work
 
 
-def topology(machine: Machine) -> tuple[Sequence[int], Sequence[int]]:
+def topology(machine: Machine) -> library.Cores:
     """Per core: its tile counted from 0, and its hardware threads.
 
     Raises UsageError when the machine has more cores than the scheduler can name.
@@ -66,9 +67,12 @@ def topology(machine: Machine) -> tuple[Sequence[int], Sequence[int]]:
     if len(machine.cores) > MAX_CORES:
         raise UsageError(f"{machine.name} has {len(machine.cores)} cores; at most {MAX_CORES}")
     index = {tile: i for i, tile in enumerate(sorted({core.tile for core in machine.cores}))}
-    return (
-        [index[core.tile] for core in machine.cores],
-        [max(1, len(core.cpus)) for core in machine.cores],
+    count = len(machine.cores)
+    return library.Cores(
+        count,
+        (ctypes.c_int32 * count)(*(index[core.tile] for core in machine.cores)),
+        (ctypes.c_int32 * count)(*(max(1, len(core.cpus)) for core in machine.cores)),
+        machine.smt_throughput or 0.0,
     )
 
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "../../native/mirrored.h"
 #include "free_list.h"
 
 namespace dltune {
@@ -141,6 +142,10 @@ struct Scan {
 }  // namespace dltune
 
 using namespace dltune;
+
+DLTUNE_MIRRORED(File, File)
+DLTUNE_MIRRORED(Db, Db)
+DLTUNE_MIRRORED(Records, Records)
 
 #define DLTUNE_EXPORT extern "C" __attribute__((visibility("default")))
 

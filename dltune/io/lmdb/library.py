@@ -22,6 +22,7 @@ from dltune.errors import DltuneError, UsageError
 from dltune.io.lmdb import meta
 from dltune.io.lmdb.datafile import DataFile
 from dltune.native.build import BuildError, library
+from dltune.native.mirrored import require_sizes
 
 Tell = Callable[[int, int], None]  # leaf pages done, and in all, of the tree being walked
 
@@ -89,13 +90,16 @@ class Counts(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     here = Path(__file__).parent
+    shared = here.parent.parent / "native" / "mirrored.h"
+    sources = [here / "index.cc", here / "verify.cc", shared]
     try:
-        native = ctypes.CDLL(str(library("lmdb", [here / "index.cc", here / "verify.cc"])))
+        native = ctypes.CDLL(str(library("lmdb", sources)))
     except BuildError as error:
         raise DltuneError(
             f"the LMDB reader could not be built: {error}",
             remedy="it needs a C++17 compiler",
         ) from None
+    require_sizes(native, File, Db, Records, Counts)
     native.dltune_lmdb_scan_new.argtypes = (POINTER(File),)
     native.dltune_lmdb_scan_new.restype = c_void_p
     native.dltune_lmdb_scan_delete.argtypes = (c_void_p,)

@@ -1,5 +1,6 @@
 // The structure of the whole file: every page in one place, every tree in order, every count right.
 
+#include "../../native/mirrored.h"
 #include "free_list.h"
 
 namespace dltune {
@@ -264,6 +265,8 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
 }  // namespace dltune
 
 using namespace dltune;
+
+DLTUNE_MIRRORED(Counts, Counts)
 
 // The faults, one a line, are told in `why`. 0: done. Else as dltune_lmdb_index.
 extern "C" __attribute__((visibility("default"))) int dltune_lmdb_verify(

@@ -1,13 +1,22 @@
 // What Python calls (library.py).
 #include "engine.h"
 
+#include "../../native/mirrored.h"
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 using dltune::ranks::Job;
 using dltune::ranks::Method;
+using dltune::ranks::Quantiles;
 using dltune::ranks::Simulation;
 using dltune::ranks::Slice;
 using dltune::ranks::Totals;
+
+DLTUNE_MIRRORED(Job, Job)
+DLTUNE_MIRRORED(Method, Method)
+DLTUNE_MIRRORED(Quantiles, Quantiles)
+DLTUNE_MIRRORED(Slice, Slice)
+DLTUNE_MIRRORED(Totals, Totals)
 
 EXPORT void* dltune_ranks_run(const Job* job, const Method* method, int steps, int warmup,
                               std::uint64_t seed, int drawn, double* ends, Totals* totals) {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dltune.errors import DltuneError
 from dltune.native.build import BuildError, library
+from dltune.native.mirrored import require_sizes
 
 _doubles, _ints = POINTER(c_double), POINTER(c_int32)
 
@@ -94,13 +95,15 @@ class Totals(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     here = Path(__file__).parent
+    sources = [here / "engine.cc", here.parent.parent / "native" / "mirrored.h"]
     try:
-        native = ctypes.CDLL(str(library("ranks", [here / "engine.cc"], FLAGS)))
+        native = ctypes.CDLL(str(library("ranks", sources, FLAGS)))
     except BuildError as error:
         raise DltuneError(
             f"the simulator of ranks could not be built: {error}",
             remedy="install a C++17 compiler",
         ) from None
+    require_sizes(native, Slice, Quantiles, Job, Method, Totals)
     native.dltune_ranks_run.argtypes = (
         POINTER(Job),
         POINTER(Method),
