@@ -1,11 +1,14 @@
 // C interface of the simulator and of the scheduler, for ctypes.
 #include <cstdint>
+#include <deque>
 #include <memory>
 
 #include "../native/mirrored.h"
 #include "admission.h"
 #include "engine.h"
 #include "fifo.h"
+#include "link.h"
+#include "resources.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -62,6 +65,15 @@ struct CCorun {
   std::int32_t corun, hyperthreads;
 };
 
+// Core sets come first among the resources, then links.
+struct CResources {
+  const std::int32_t* where;             // per task: its resource
+  const double *bytes, *priority;        // per task, of those on links
+  const CFifo* cores;
+  const LinkAbout* links;
+  std::int32_t core_sets, link_count;
+};
+
 struct CTimeline {
   double *start, *end;  // of each task
   double makespan, corunning;
@@ -83,6 +95,11 @@ Options options(const CCores& cores, bool corun, bool hyperthreads) {
   return out;
 }
 
+Fifo fifo(const CGraph& graph, const CFifo& about) {
+  return {graph.op,       graph.runs,             about.ops,     about.cores, about.inter,
+          about.overhead, about.oversubscription, about.crowding};
+}
+
 int replay(const CGraph& graph, Policy& policy, CTimeline* out) {
   Timeline timeline{out->start, out->end};
   run({graph.tasks, graph.offsets, graph.edges}, policy, &timeline);
@@ -99,13 +116,26 @@ DLTUNE_MIRRORED(Graph, CGraph)
 DLTUNE_MIRRORED(Cores, CCores)
 DLTUNE_MIRRORED(Fifo, CFifo)
 DLTUNE_MIRRORED(Corun, CCorun)
+DLTUNE_MIRRORED(Link, LinkAbout)
+DLTUNE_MIRRORED(Resources, CResources)
 DLTUNE_MIRRORED(Timeline, CTimeline)
 DLTUNE_MIRRORED(Places, CPlaces)
 
 // Each returns how many tasks ended; fewer than there are means that the graph has a cycle.
 EXPORT int dltune_fifo(const CGraph* graph, const CFifo* about, CTimeline* out) {
-  Fifo policy(graph->op, graph->runs, about->ops, about->cores, about->inter, about->overhead,
-              about->oversubscription, about->crowding);
+  Fifo policy = fifo(*graph, *about);
+  return replay(*graph, policy, out);
+}
+
+EXPORT int dltune_resources(const CGraph* graph, const CResources* about, CTimeline* out) {
+  std::deque<Fifo> cores;
+  std::deque<Link> links;
+  std::vector<Policy*> each;
+  for (int i = 0; i < about->core_sets; ++i)
+    each.push_back(&cores.emplace_back(fifo(*graph, about->cores[i])));
+  for (int i = 0; i < about->link_count; ++i)
+    each.push_back(&links.emplace_back(about->links[i], about->bytes, about->priority));
+  Resources policy(about->where, each);
   return replay(*graph, policy, out);
 }
 

@@ -10,6 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dltune.documents.machine import Machine
 from dltune.graph.csr import CSR, Integers, Numbers
 from dltune.simulate import library
@@ -32,6 +34,40 @@ class Timeline:
     corunning: float
     cores: Sequence[tuple[int, ...]] = ()
     second: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class CoreSet:
+    """One device's cores under its framework's own scheduling, as in `Graph.fifo`."""
+
+    ops: Sequence[FifoWork]
+    cores: int
+    inter: int
+    overhead: float = 0.0
+    oversubscription: float = 0.0
+    crowding: float = 1.0
+
+    def native(self) -> library.Fifo:
+        table = (library.FifoOp * max(1, len(self.ops)))(
+            *(library.FifoOp(op.seconds, op.busy, op.threads) for op in self.ops)
+        )
+        costs = self.overhead, self.oversubscription, self.crowding
+        return library.Fifo(table, self.cores, self.inter, *costs)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What transfers travel over: `bandwidth` in bytes a second, `latency` in seconds, which each
+    transfer takes besides. At most `channels` travel at once and share the link evenly. The next is
+    the first that came; with `by_priority` the one with the lowest number of those that wait."""
+
+    bandwidth: float
+    latency: float = 0.0
+    channels: int = 1
+    by_priority: bool = False
+
+    def native(self) -> library.Link:
+        return library.Link(self.bandwidth, self.latency, self.channels, self.by_priority)
 
 
 class Graph:
@@ -66,12 +102,39 @@ class Graph:
         the factor by which ops are slower that run side by side, each on cores of its own.
         Raises ValueError when the graph has a cycle.
         """
-        table = (library.FifoOp * max(1, len(ops)))(
-            *(library.FifoOp(op.seconds, op.busy, op.threads) for op in ops)
-        )
-        about = library.Fifo(table, cores, inter, overhead, oversubscription, crowding)
+        about = CoreSet(ops, cores, inter, overhead, oversubscription, crowding).native()
         timeline = self._timeline()
         self._whole(library.load().dltune_fifo(self._native, about, timeline))
+        return Timeline(*self._times(timeline))
+
+    def on(
+        self,
+        core_sets: Sequence[CoreSet],
+        links: Sequence[Link],
+        where: Integers,
+        bytes: Numbers,
+        priority: Numbers | None = None,
+    ) -> Timeline:
+        """On several devices and the links between them.
+
+        `where[t]`: which of `core_sets` task t runs on, or, counted from their number on, which of
+        `links` it travels over; then it has no op but `bytes[t]`, and `priority[t]`. Raises
+        ValueError when the graph has a cycle.
+        """
+        cores = (library.Fifo * max(1, len(core_sets)))(*(one.native() for one in core_sets))
+        lines = (library.Link * max(1, len(links)))(*(one.native() for one in links))
+        order = np.zeros(self.tasks) if priority is None else priority
+        about = library.Resources(
+            where.ctypes.data_as(library.INTEGERS),
+            bytes.ctypes.data_as(library.DOUBLES),
+            order.ctypes.data_as(library.DOUBLES),
+            cores,
+            lines,
+            len(core_sets),
+            len(links),
+        )
+        timeline = self._timeline()
+        self._whole(library.load().dltune_resources(self._native, about, timeline))
         return Timeline(*self._times(timeline))
 
     def corun(

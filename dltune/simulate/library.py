@@ -80,6 +80,29 @@ class Corun(ctypes.Structure):
     )
 
 
+class Link(ctypes.Structure):
+    """As in link.h."""
+
+    _fields_ = (
+        ("bandwidth", c_double),
+        ("latency", c_double),
+        ("channels", c_int32),
+        ("by_priority", c_int32),
+    )
+
+
+class Resources(ctypes.Structure):
+    _fields_ = (
+        ("where", INTEGERS),
+        ("bytes", DOUBLES),
+        ("priority", DOUBLES),
+        ("cores", POINTER(Fifo)),
+        ("links", POINTER(Link)),
+        ("core_sets", c_int32),
+        ("link_count", c_int32),
+    )
+
+
 class Timeline(ctypes.Structure):
     _fields_ = (
         ("start", DOUBLES),
@@ -106,9 +129,12 @@ def load() -> ctypes.CDLL:
             f"the simulator could not be built: {error}",
             remedy="profiles can be taken without it; planning needs a C++17 compiler",
         ) from None
-    require_sizes(native, Work, FifoOp, Graph, Cores, Fifo, Corun, Timeline, Places)
+    require_sizes(
+        native, Work, FifoOp, Graph, Cores, Fifo, Corun, Link, Resources, Timeline, Places
+    )
     graph, timeline = POINTER(Graph), POINTER(Timeline)
     native.dltune_fifo.argtypes = (graph, POINTER(Fifo), timeline)
+    native.dltune_resources.argtypes = (graph, POINTER(Resources), timeline)
     native.dltune_corun.argtypes = (
         graph,
         POINTER(Cores),
