@@ -18,14 +18,15 @@ DIFFERENCE = 2
 def candidates(
     workload: Workload, chosen: Sequence[Candidate | None]
 ) -> dict[int, tuple[Candidate, ...]]:
-    """By op index: the three fastest ways to run it near strategy 2's count, the fastest first."""
+    """By index of each op that is worth admitting: the three fastest ways to run it near strategy
+    2's count, the fastest first."""
     cases = {
         n: [(m, p) for m in _near(n, workload.cores) for p in workload.offered[m]]
         for n in {c.threads for i, c in enumerate(chosen) if c and i not in workload.held}
     }
     found: dict[int, tuple[Candidate, ...]] = {}
     for index, (curve, choice) in enumerate(zip(workload.curves, chosen, strict=True)):
-        if curve is None or choice is None:
+        if curve is None or choice is None or workload.small(index):
             continue
         if index in workload.held:
             found[index] = (choice,)

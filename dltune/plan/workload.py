@@ -7,6 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Candidate
@@ -142,17 +143,21 @@ class Workload:
         inter: int,
         *,
         hyperthreads: bool,
+        placed: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
         with_cores: bool = False,
     ) -> Outcome:
-        """Strategies 3 and 4: strategy 2's `choices` per op, `candidates` by op index."""
+        """Strategies 3 and 4: strategy 2's `choices` per op, and by op index the `candidates` of
+        those that are admitted. Of the others, those that are `placed` run on these cores at once,
+        as chosen; the rest is small."""
         works = [
             CorunWork(serial=self.fixed[index], choice=Candidate(1, "spread", 0.0), detached=True)
             if choice is None
             else CorunWork(
                 serial=self.serial(index),
                 choice=self._admitted(choice),
-                candidates=tuple(map(self._admitted, candidates[index])),
-                admitted=not self.small(index),
+                candidates=tuple(map(self._admitted, candidates.get(index, ()))),
+                admitted=index in candidates,
+                placed=placed.get(index, ()),
             )
             for index, choice in enumerate(choices)
         ]

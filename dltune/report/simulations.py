@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Candidate, Plan, Threads
+from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import DltuneError
 from dltune.machine.known import KNOWN
@@ -14,6 +14,7 @@ from dltune.plan.anchor import Anchor, anchored
 from dltune.plan.choose import planned
 from dltune.plan.transfer import transferred
 from dltune.plan.workload import Outcome, Workload
+from dltune.run.replay import replayed
 
 STRATEGY_3 = "s1+s2+s3"
 
@@ -63,7 +64,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
             uniform = section.uniform
             same = there == profile.machine and not section.ops
             if not same or (uniform.intra, uniform.inter) != (own.intra, own.inter):
-                outcome = _enforced(moved, section)
+                outcome = replayed(moved, plan)
                 found.append(
                     Simulation(f"simulated: plan {section.strategy}", uniform.inter, outcome)
                 )
@@ -80,36 +81,6 @@ def _machine(profile: Profile, plan: Plan) -> Machine | None:
         if machine.fingerprint == plan.machine:
             return machine
     return None
-
-
-def _enforced(made: Workload, section: Threads) -> Outcome:
-    """As `dltune run` would enforce the plan as it is written, edits by hand included."""
-    uniform = section.uniform
-    if not section.ops:
-        return made.uniform(uniform.intra, uniform.inter)
-    entries = {entry.key: entry for entry in section.ops}
-    pool = made.alike(uniform.intra)
-    choices = list(pool)
-    near: dict[int, tuple[Candidate, ...]] = {}
-    for index, op in enumerate(made.ops):
-        near[index] = ()
-        entry = entries.get(op.key)
-        if pool[index] is None or entry is None:
-            continue
-        choices[index] = _unscaled(
-            Candidate(entry.threads, entry.placement, entry.seconds), made.scale
-        )
-        near[index] = tuple(_unscaled(candidate, made.scale) for candidate in entry.candidates)
-    if not section.corun:
-        return made.fifo(choices, uniform.inter)
-    return made.corun(
-        choices, near, uniform.inter, hyperthreads=section.hyperthreads, with_cores=True
-    )
-
-
-def _unscaled(candidate: Candidate, scale: float) -> Candidate:
-    """The plan's seconds are those in the job; the workload scales its own."""
-    return Candidate(candidate.threads, candidate.placement, candidate.seconds / scale)
 
 
 def _strategy_3(made: Workload) -> Simulation:

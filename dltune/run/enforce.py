@@ -89,10 +89,11 @@ class Fitted:
                 case Handling.ADMITTED:
                     orders.corun[op.key] = (op.serial, _choice(op), op.candidates)
                 case Handling.PLACED:
-                    orders.ops[op.key] = (op.threads, self._cores(op))
+                    orders.ops[op.key] = (op.threads, self.cores(op))
         return orders
 
-    def _cores(self, op: OpPlan) -> tuple[int, ...]:
+    def cores(self, op: OpPlan) -> tuple[int, ...]:
+        """Where an op runs that is placed."""
         if op.cores is not None:
             return op.cores
         return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)

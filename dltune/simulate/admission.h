@@ -1,7 +1,9 @@
 // Scheduling with strategies 3 and 4: ops pass the same admission code as in a job and hold their
-// cores alone; small ops are not admitted but run at once on the least loaded core.
+// cores alone. Small ops are not admitted but run at once on the least loaded core, and ops that a
+// plan has placed on the cores that it names: admission does not know of either.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "../native/corun.h"
@@ -9,12 +11,14 @@
 
 namespace dltune::sim {
 
-// Per op. `admitted` false: a small op that runs `work.serial` seconds on one core; detached: it
-// holds neither a core nor a slot.
+// Per op. `admitted` false: a small op that runs `work.serial` seconds on one core, or, if it has
+// `placed` cores, one that runs `work.choice.seconds` on these; detached: it holds neither a core
+// nor a slot.
 struct AdmissionOp {
   Work work;
   bool admitted;
   bool detached;
+  std::vector<int> placed;
 };
 
 class Admitted : public Policy {
@@ -47,12 +51,10 @@ class Admitted : public Policy {
         scheduler_.ready(static_cast<std::uint64_t>(task), times(op.work, runs_[task]));
         continue;
       }
-      int core = 0;
-      for (int c = 1; c < cores_; ++c)
-        if (users_[c] < users_[core]) core = c;
-      ++users_[core];
-      places_[task].push_back(core);
-      out->push_back({task, (op.work.serial + overhead_) * runs_[task], true});
+      places_[task] = op.placed.empty() ? std::vector<int>{least_loaded()} : op.placed;
+      for (int core : places_[task]) ++users_[core];
+      const double seconds = op.placed.empty() ? op.work.serial : op.work.choice.seconds;
+      out->push_back({task, (seconds + overhead_) * runs_[task], true});
     }
     admissions_.clear();
     scheduler_.decide(now, &admissions_);
@@ -91,6 +93,10 @@ class Admitted : public Policy {
  private:
   bool detached(int task) const {
     return op_[task] < 0 || ops_[op_[task]].detached || runs_[task] <= 0;
+  }
+
+  int least_loaded() const {
+    return static_cast<int>(std::min_element(users_.begin(), users_.end()) - users_.begin());
   }
 
   double share(int core) const {

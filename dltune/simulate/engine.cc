@@ -24,6 +24,8 @@ struct CWork {
   std::int32_t threads[1 + kCandidates];
   std::int32_t shared[1 + kCandidates];
   std::int32_t admitted, detached;
+  const std::int32_t* cores;
+  std::int32_t placed;  // how many of `cores` there are
 };
 
 Candidate candidate(const CWork& w, int k) {
@@ -145,7 +147,7 @@ EXPORT int dltune_corun(const CGraph* graph, const CCores* cores, const CCorun* 
   ops.reserve(about->count);
   for (int i = 0; i < about->count; ++i) {
     const CWork& op = about->ops[i];
-    ops.push_back({work(op), op.admitted != 0, op.detached != 0});
+    ops.push_back({work(op), op.admitted != 0, op.detached != 0, {op.cores, op.cores + op.placed}});
     ops.back().work.op = -1;  // no interference is simulated, so none may be learnt
   }
   Admitted policy(graph->op, graph->runs, ops.data(), cores->tile, cores->hardware, cores->count,

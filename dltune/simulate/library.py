@@ -33,6 +33,8 @@ class Work(ctypes.Structure):
         ("shared", c_int32 * (1 + CANDIDATES)),
         ("admitted", c_int32),
         ("detached", c_int32),
+        ("cores", INTEGERS),
+        ("placed", c_int32),
     )
 
 

@@ -33,7 +33,9 @@ class CorunWork:
 
     `choice` is strategy 2's, `candidates` (three at most) strategy 3's, best first. `serial`:
     seconds on one thread. An op that is not `admitted` is small: it runs serially, at once, on the
-    least loaded core. A `detached` one takes `serial` seconds and holds neither core nor slot.
+    least loaded core; or it is `placed`, and runs as chosen, at once, on these cores, which it
+    shares with whatever runs there. A `detached` one takes `serial` seconds and holds neither core
+    nor slot.
     `op` names its key for interference (negative: none is noted).
     """
 
@@ -42,6 +44,7 @@ class CorunWork:
     candidates: tuple[Candidate, ...] = ()
     admitted: bool = True
     detached: bool = False
+    placed: tuple[int, ...] = ()
     op: int = -1
 
     def native(self) -> library.Work:
@@ -49,8 +52,10 @@ class CorunWork:
             op=self.op,
             count=len(self.candidates),
             serial=self.serial,
-            admitted=self.admitted,
+            admitted=self.admitted and not self.placed,
             detached=self.detached,
+            cores=(ctypes.c_int32 * len(self.placed))(*self.placed),
+            placed=len(self.placed),
         )
         for k, candidate in enumerate((self.choice, *self.candidates)):
             work.seconds[k] = candidate.seconds

@@ -262,6 +262,11 @@ class CorunOracle(Oracle):
         while len(self.slots) < self.inter and self.queue:
             t = self.queue.pop(0)
             work = self.ops[self.op[t]]
+            if work.placed:
+                self.slots.append(t)
+                self.cores[t] = sorted(work.placed)
+                out.append((t, (work.choice.seconds + self.overhead) * self.runs[t], True))
+                continue
             if work.admitted:
                 self.slots.append(t)
                 self.waiting.append(Waiting(t, scaled(work, self.runs[t])))
@@ -392,6 +397,11 @@ def corun_cases(draw: st.DrawFn):
         candidates=st.lists(candidate, max_size=3).map(tuple),
         admitted=st.sampled_from([True, True, False]),
         detached=st.sampled_from([False, False, False, True]),
+        placed=st.one_of(
+            st.just(()),
+            st.just(()),
+            st.sets(st.integers(0, cores - 1), max_size=4).map(lambda some: tuple(sorted(some))),
+        ),
     )
     ops = draw(st.lists(work, min_size=1, max_size=6))
     return there, ops, draw(graphs(len(ops)))
@@ -488,6 +498,7 @@ def test_corun_properties(case, inter, hyperthreads) -> None:
         if op[t] >= 0
         and runs[t] > 0
         and ops[op[t]].admitted
+        and not ops[op[t]].placed
         and not ops[op[t]].detached
         and t not in found.second
     ]
