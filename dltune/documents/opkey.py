@@ -81,3 +81,14 @@ def _attributes(text: str) -> dict[str, str]:
     starts = list(_ATTRIBUTE.finditer(text))
     ends = [*(start.start() for start in starts[1:]), len(text)][: len(starts)]
     return {start[1]: text[start.end() : end] for start, end in zip(starts, ends, strict=True)}
+
+
+def of_node(graph: str, name: str) -> str:
+    """What stands for a key where one node of the graph with this signature is meant."""
+    return f"@{graph}/{name}"
+
+
+def named_node(key: str) -> tuple[str, str] | None:
+    """The graph's signature and the node's name; None for the key of an op."""
+    graph, slash, name = key.removeprefix("@").partition("/")
+    return (graph, name) if key.startswith("@") and slash else None

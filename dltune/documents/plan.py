@@ -8,13 +8,13 @@ from __future__ import annotations
 import collections
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
 
 from dltune import __version__
-from dltune.documents import files, plan_allreduce, plan_io, plan_settings
+from dltune.documents import files, opkey, plan_allreduce, plan_io, plan_settings
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Placement
 
@@ -31,7 +31,8 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one op key runs.
+    """How one op key runs, or one node: then `key` is `opkey.of_node` of it, and it goes before its
+    op's own entry.
 
     `threads`: into how many parts the work is divided. `cores`: the core indices it may run on;
     None leaves them to the scheduler, which takes as many as `threads` in the given `placement`.
@@ -145,7 +146,7 @@ def check(plan: Plan) -> list[str]:
     if plan.cores < 1:
         faults.append(f"cores: {plan.cores} is below 1")
     if plan.threads is not None:
-        faults += _threads_faults(plan.threads, plan.cores)
+        faults += _threads_faults(plan.threads, plan.cores, plan.signatures)
     if plan.io is not None:
         faults += plan_io.faults(plan.io)
     if plan.allreduce is not None:
@@ -155,7 +156,7 @@ def check(plan: Plan) -> list[str]:
     return faults
 
 
-def _threads_faults(threads: Threads, cores: int) -> Iterator[str]:
+def _threads_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:
     for field in ("intra", "inter"):
         if getattr(threads.uniform, field) < 1:
             yield f"threads.uniform.{field}: {getattr(threads.uniform, field)} is below 1"
@@ -167,6 +168,9 @@ def _threads_faults(threads: Threads, cores: int) -> Iterator[str]:
     yield from (f"threads.ops: the key {k!r} is there {n} times" for k, n in keys.items() if n > 1)
     for index, op in enumerate(threads.ops):
         yield from _op_faults(f"threads.ops[{index}] ({op.key})", op, cores)
+        named = opkey.named_node(op.key)
+        if op.key.startswith("@") and (named is None or named[0] not in signatures):
+            yield f"threads.ops[{index}].key: {op.key} names no node of the plan's graphs"
     if threads.strategy not in {prediction.setting for prediction in threads.predictions}:
         yield f"threads.strategy: {threads.strategy!r} is none of the settings in predictions"
     for index, prediction in enumerate(threads.predictions):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import msgspec
+
+from dltune.documents import opkey
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Candidate
 from dltune.documents.profile import Op, Placement, Profile, Settings, Step
@@ -171,6 +174,31 @@ class Workload:
                 hyperthreads=hyperthreads,
                 with_cores=with_cores,
             )
+        )
+
+    def apart(self, nodes: Iterable[str]) -> Workload:
+        """With an op of its own, which has the node's identity for its key, for each of these
+        (`opkey.of_node`); what the graphs do not have is left out."""
+        ops, curves, fixed = list(self.ops), list(self.curves), list(self.fixed)
+        graphs = {step.signature: k for k, step in enumerate(self.steps)}
+        changed = list(self.graphs)
+        for identity in nodes:
+            signature, name = opkey.named_node(identity) or ("", "")
+            k = graphs.get(signature)
+            if k is None or name not in changed[k].names:
+                continue
+            node = changed[k].names.index(name)
+            was = int(changed[k].op[node])
+            if was < 0:
+                continue
+            op = changed[k].op.copy()
+            op[node] = len(ops)
+            changed[k] = dataclasses.replace(changed[k], op=op)
+            ops.append(msgspec.structs.replace(ops[was], key=identity, count=1))
+            curves.append(curves[was])
+            fixed.append(fixed[was])
+        return dataclasses.replace(
+            self, ops=tuple(ops), curves=tuple(curves), fixed=tuple(fixed), graphs=tuple(changed)
         )
 
     def serial(self, index: int) -> float:

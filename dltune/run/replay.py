@@ -3,6 +3,7 @@ edits by hand included."""
 
 from __future__ import annotations
 
+from dltune.documents import opkey
 from dltune.documents.plan import Candidate, OpPlan, Plan
 from dltune.machine.placement import cores_for
 from dltune.plan.workload import Outcome, Workload
@@ -19,6 +20,7 @@ def replayed(made: Workload, plan: Plan) -> Outcome:
     if not section.ops:
         return made.uniform(uniform.intra, uniform.inter)
     entries = {entry.key: entry for entry in section.ops}
+    made = made.apart(key for key in entries if opkey.named_node(key))
     choices = made.alike(uniform.intra)
     candidates: dict[int, tuple[Candidate, ...]] = {}
     placed: dict[int, tuple[int, ...]] = {}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dltune.documents import opkey
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.errors import DltuneError, UsageError
@@ -226,6 +227,8 @@ class Session:
             return None
         planned = [op.key for op in mine.fitted.section.ops]
         ran = {key.key for key in mine.record.keys.values()}
+        for graph in map(mine.record.graphs.__getitem__, mine.record.executions):
+            ran.update(opkey.of_node(graph.signature, node.name) for node in graph.nodes)
         device = mine.record.settings()
         report = mine.record.report
         median = statistics.median(walls)

@@ -16,12 +16,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dltune.documents import opkey
 from dltune.documents import plan as plans
 from dltune.documents import profile as profiles
 from dltune.documents.machine import Machine
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
-from dltune.job.orders import Orders
+from dltune.job.orders import Orders, machine_lines
 from dltune.machine import topology
 from dltune.run.enforce import fit
 from dltune.run.session import RECORD_EVERY
@@ -171,6 +172,47 @@ def write(plan: plans.Plan, path: Path) -> Path:
 
 def controlled(profile: profiles.Profile) -> list[str]:
     return [op.key for op in profile.ops if op.times]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_an_order_for_a_node_goes_before_that_for_its_op(machine):
+    """Variables are read by nodes of one key: one of them on a single core, the others on two."""
+
+    def greet(process: Process) -> list[str]:
+        return [*machine_lines(machine), *Orders(1, discover=True).lines()]
+
+    graphs: dict[int, Graph] = {}
+    keys: dict[int, str] = {}
+    named: dict[int, str] = {}  # nodes of the key that is ordered
+    threads: dict[str, set[int]] = {}
+    command = [PYTHON, str(JOBS / "gradient_tape.py"), "--steps", "200"]
+    with Job(command, greet=greet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+        for event in job.events(1.0):
+            message = event.message if event else None
+            if isinstance(message, Graph):
+                graphs[message.id] = message
+            elif isinstance(message, Key):
+                keys[message.id] = message.key
+            elif isinstance(message, Execution) and message.version == 1 and not named:
+                nodes = graphs[message.graph].nodes
+                reads = {e[0]: e[1] for e in message.events if "ReadVar" in nodes[e[0]].type}
+                if message.number < 2 or len(reads) < 3:
+                    continue
+                named = {node: nodes[node].name for node in reads}
+                signature = graphs[message.graph].signature
+                one = opkey.of_node(signature, min(named.values()))
+                ops = {keys[key]: (2, (0, 1)) for key in reads.values()} | {one: (1, (1,))}
+                orders = Orders(2, targets=[signature], events=True, ops=ops)
+                event.process.order(orders.lines())
+            elif isinstance(message, Execution) and message.version == 2:
+                for node, _, count, *_ in message.events:
+                    if node in named:
+                        threads.setdefault(named[node], set()).add(count)
+                if message.number > 10:
+                    break
+    assert threads.pop(min(named.values())) == {1}
+    assert len(threads) >= 2
+    assert set(map(tuple, threads.values())) == {(2,)}
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 import pytest
 import synthetic
 
+from dltune.documents import opkey
+from dltune.documents import plan as plans
 from dltune.documents.plan import OpPlan, Plan
 from dltune.plan.anchor import anchored
 from dltune.plan.choose import choose
@@ -79,3 +82,34 @@ def test_cores_that_are_not_there_leave_the_op_to_tensorflow(workload, planned):
     dropped = replayed(workload, edited(plan, lambda op: replace(op, cores=(9,))))
     pool = workload.uniform(uniform.intra, uniform.inter)
     assert dropped.seconds == pytest.approx(pool.seconds, rel=1e-6)
+
+
+def test_a_node_of_its_own_goes_before_its_op(workload, planned):
+    """One of many nodes of an op, placed on a core where nothing else of the op runs."""
+    plan = planned("s1+s2+s3")
+    graph = workload.graphs[0]
+    counts = Counter(op for op in graph.op if op >= 0)
+    index = next(op for op, n in counts.items() if n == 1 and not workload.small(op))
+    node = list(graph.op).index(index)
+    identity = opkey.of_node(plan.signatures[0], graph.names[node])
+    assert plan.threads is not None
+    entry = next(op for op in plan.threads.ops if op.key == workload.ops[index].key)
+    own = replace(entry, key=identity, threads=1, seconds=entry.serial, cores=(2,))
+    both = replace(plan, threads=replace(plan.threads, ops=(*plan.threads.ops, own)))
+    assert plans.check(both) == []
+    timeline = replayed(workload, both).timelines[0]
+    assert timeline.cores[node] == (2,)
+    assert timeline.end[node] - timeline.start[node] >= entry.serial
+    # of a graph or a node that is not there: as if it were not said
+    absent = replace(own, key=opkey.of_node(plan.signatures[0], "nowhere"))
+    unknown = replace(plan, threads=replace(plan.threads, ops=(*plan.threads.ops, absent)))
+    assert replayed(workload, unknown).seconds == replayed(workload, plan).seconds
+
+
+def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
+    plan = planned("s1+s2")
+    assert plan.threads is not None
+    for key in (opkey.of_node("0000", "x"), "@nothing"):
+        other = replace(plan.threads.ops[0], key=key)
+        (fault,) = plans.check(replace(plan, threads=replace(plan.threads, ops=(other,))))
+        assert fault == f"threads.ops[0].key: {key} names no node of the plan's graphs"

@@ -227,6 +227,7 @@ Graph* AddGraph(std::unique_ptr<Graph> graph) {
   const int id = g_graph_count.fetch_add(1);
   if (id >= kMaxGraphs) return nullptr;
   graph->id = id;
+  for (auto& node : graph->nodes) node->identity = "@" + graph->signature + "/" + node->name;
   Graph* kept = graph.release();
   g_graphs[id].store(kept, std::memory_order_release);
   return kept;

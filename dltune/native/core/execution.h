@@ -38,9 +38,11 @@ struct Node {
   Graph* graph;
   int index;
   std::string name, type, attributes;
+  std::string identity;  // among all graphs: "@SIGNATURE/NAME", which no key begins like
   bool waits = false;  // may wait for another kernel, or is asynchronous: never held up
   std::atomic<bool> outputs_known{false};
   std::atomic<Variant*> variants{nullptr};
+  std::atomic<const OpOrder*> order{nullptr};  // as `Key::order`, where orders name nodes
 };
 
 // What a node gave out at one of its slots. `alias`: the input whose memory it is; -1: its own.
@@ -159,12 +161,23 @@ Variant* FindVariant(Node* node, uint64_t shapes, const Describe& describe) {
   return AddVariant(node, shapes, describe());
 }
 
-inline const OpOrder& OrderFor(Key* key, const Orders* orders) {
-  const OpOrder* known = key->order.load(std::memory_order_acquire);
-  if (known && known->of == orders) return *known;
-  known = orders->Find(key->text);
-  key->order.store(known, std::memory_order_release);
-  return *known;
+// The order for this text, remembered in `known` until another snapshot is asked for.
+inline const OpOrder& Ordered(std::atomic<const OpOrder*>* known, const std::string& text,
+                              const Orders* orders) {
+  const OpOrder* order = known->load(std::memory_order_acquire);
+  if (order && order->of == orders) return *order;
+  order = orders->Find(text);
+  known->store(order, std::memory_order_release);
+  return *order;
+}
+
+// A node that orders name obeys them, any other those for its key.
+inline const OpOrder& OrderFor(Node* node, Key* key, const Orders* orders) {
+  if (orders->names_nodes) {
+    const OpOrder& own = Ordered(&node->order, node->identity, orders);
+    if (&own != &orders->fallback) return own;
+  }
+  return Ordered(&key->order, key->text, orders);
 }
 
 void NoteOutputBytes(Key* key, int64_t bytes);

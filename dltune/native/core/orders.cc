@@ -167,6 +167,7 @@ void Commit() {
   if (!g_draft.events.empty()) orders.counters = FindCounterGroup(g_draft.events);
   for (auto& [key, order] : orders.ops) {
     order.of = &orders;
+    orders.names_nodes |= key[0] == '@';
     order.work.first_threads = !orders.hyperthreads;
   }
   g_versions[orders.version] = &orders;

@@ -16,7 +16,7 @@ namespace dltune {
 
 struct Orders;
 
-// How one op key runs under the snapshot `of`. Without a view it is left to the framework's own pool.
+// How one op key, or one node, runs under the snapshot `of`. Without a view it is left to the framework's own pool.
 struct OpOrder {
   const Orders* of = nullptr;
   View* view = nullptr;
@@ -38,7 +38,8 @@ struct Orders {
   CounterGroup* counters = nullptr;  // read around each op that is recorded
   double small = 0;         // ops below this serial time are not gated (seconds)
   OpOrder fallback;         // for keys without an entry
-  std::unordered_map<std::string, OpOrder> ops;  // by key
+  std::unordered_map<std::string, OpOrder> ops;  // by key, or by a node's identity
+  bool names_nodes = false;                      // some are by identity
   std::vector<std::string> targets;              // signatures of the steps' graphs
 
   const OpOrder* Find(const std::string& key) const {

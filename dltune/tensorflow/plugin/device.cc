@@ -166,7 +166,7 @@ class TunedDevice : public ThreadPoolDevice {
     const int64_t began = records ? NowNs() : 0;
     Key* key = FindVariant(node, HashInputs(context), [&] { return DescribeInputs(context); })->key;
     static const OpOrder none{};
-    const OpOrder& order = entered.steers() && !node->waits ? OrderFor(key, &orders) : none;
+    const OpOrder& order = entered.steers() && !node->waits ? OrderFor(node, key, &orders) : none;
     const std::vector<Given> given =
         records && !node->outputs_known ? Inputs(context) : std::vector<Given>();
     // the time that is dltune's own: all but the kernel's, and waiting, which is scheduling

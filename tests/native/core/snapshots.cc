@@ -14,7 +14,8 @@ constexpr int kKeys = 4, kExecutors = 4, kGraphs = 2;
 
 std::string Key(int k) { return "Op" + std::to_string(k) + "(float[2])"; }
 
-// Under version v the key k runs on 1 + (v + k) % 7 threads; every third version admits key 3.
+// Under version v the key k runs on 1 + (v + k) % 7 threads; every third version admits key 3, and
+// every fifth has the node of key 2 in graph1 run on 9.
 std::string Snapshot(int v) {
   std::string lines = "begin\t" + std::to_string(v) + "\nevents\t1\ntarget\tgraph0\ntarget\tgraph1\n";
   for (int k = 0; k < kKeys; k++) {
@@ -24,6 +25,7 @@ std::string Snapshot(int v) {
     else
       lines += "op\t" + Key(k) + "\t" + threads + "\t0,1\n";
   }
+  if (v % 5 == 0) lines += "op\t@graph1/node2\t9\t0,1\n";
   return lines + "gate\t1\nhyperthreads\t" + (v % 2 ? "1" : "0") + "\nend\n";
 }
 
@@ -34,6 +36,7 @@ std::unique_ptr<dltune::Graph> MakeGraph(int g) {
     auto node = std::make_unique<dltune::Node>();
     node->graph = graph.get();
     node->index = k;
+    node->name = "node" + std::to_string(k);
     node->type = "Op" + std::to_string(k);
     graph->nodes.push_back(std::move(node));
   }
@@ -45,7 +48,7 @@ void Run(dltune::Node* node, int64_t step, int thread) {
   const dltune::Entered entered = node->graph->Enter(step);
   if (!entered.steers()) return;
   dltune::Key* key = dltune::FindVariant(node, 7, [] { return std::string("float[2]"); })->key;
-  const dltune::OpOrder& order = dltune::OrderFor(key, entered.orders);
+  const dltune::OpOrder& order = dltune::OrderFor(node, key, entered.orders);
   dltune::Event event{};
   event.node = node->index;
   event.key = key->id;
