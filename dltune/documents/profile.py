@@ -265,7 +265,11 @@ def load(path: Path) -> Profile:
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """A profile of the first schema, which was TensorFlow's alone."""
     build = first.pop("tensorflow", None)
-    return first if build is None else {**first, "framework": {"name": "tensorflow", **build}}
+    return (
+        {**first, "framework": {"name": "tensorflow", **build}}
+        if isinstance(build, dict)
+        else first
+    )
 
 
 def check(profile: Profile) -> list[str]:

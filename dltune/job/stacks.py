@@ -20,7 +20,7 @@ STANDARD_LIBRARY = re.compile(
 # it traced them. Of the rest, installed packages come last.
 _FOREIGN = re.compile(
     rf"{STANDARD_LIBRARY.pattern}"
-    r"|/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
+    r"|/(site|dist)-packages/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
 )
 _INSTALLED = re.compile(r"/(site|dist)-packages/")
 

@@ -58,7 +58,8 @@ class CoreSet:
 @dataclass(frozen=True)
 class Link:
     """What transfers travel over: `bandwidth` in bytes a second, `latency` in seconds, which each
-    transfer takes besides. At most `channels` travel at once and share the link evenly. The next is
+    transfer takes besides. At most `channels` travel at once and share the link evenly, their
+    latencies too. The next is
     the first that came; with `by_priority` the one with the lowest number of those that wait."""
 
     bandwidth: float

@@ -68,7 +68,7 @@ def apply_here(path: Path) -> None:
     for line in (*fitted.first_lines(), *orders.lines()):
         complaint = library.dltune_obey(encoded([line]).rstrip(b"\n"))
         if complaint:
-            raise UsageError(f"the plugin refused the plan: {complaint.decode()}")
+            raise UsageError(f"the plugin refused the plan: {complaint.decode('latin-1')}")
     _plugin = library
 
 

@@ -70,6 +70,7 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
         (b"{", "is not a dltune.profile document"),
         (b'{"schema": "dltune.profile/3"}', "this dltune reads"),
         (b'{"schema": "dltune.profile/2"}', "missing required field"),
+        (b'{"schema": "dltune.profile/1", "tensorflow": "2.16"}', "required field"),
         (b'{"schema": "dltune.plan/1"}', "is a 'dltune.plan/1' document"),
         (b'{"schema": "dltune.profile/1"}', "missing required field"),
         (b"\x1f\x8bxx", "damaged gzip"),

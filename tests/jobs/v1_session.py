@@ -1,4 +1,5 @@
-"""A TensorFlow 1 graph in a session whose ConfigProto sets threads."""
+"""A TensorFlow 1 graph in a session whose ConfigProto sets threads. Its last variable is of the old
+kind, which ops hand on by reference."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -16,13 +17,15 @@ images = tf.placeholder(tf.float32, (None, 24, 24, 3))
 labels = tf.placeholder(tf.int64, (None,))
 
 
-def variable(name, shape):
-    return tf.get_variable(name, shape, initializer=tf.truncated_normal_initializer(stddev=0.05))
+def variable(name, shape, resource=True):
+    initializer = tf.truncated_normal_initializer(stddev=0.05)
+    return tf.get_variable(name, shape, initializer=initializer, use_resource=resource)
 
 
 hidden = tf.nn.relu(tf.nn.conv2d(images, variable("conv1", (3, 3, 3, 16)), 1, "SAME"))
 hidden = tf.nn.relu(tf.nn.conv2d(hidden, variable("conv2", (3, 3, 16, 32)), 2, "SAME"))
-logits = tf.matmul(tf.reshape(hidden, (-1, 12 * 12 * 32)), variable("dense", (12 * 12 * 32, 10)))
+dense = variable("dense", (12 * 12 * 32, 10), resource=False)
+logits = tf.matmul(tf.reshape(hidden, (-1, 12 * 12 * 32)), dense)
 loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 train = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, Protocol
 
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
@@ -26,8 +27,10 @@ _STATES = {
 # a process that nobody has waited for yet
 _ENDED = "ZX"
 
+# ranks that are looked at side by side: a look starts a process, which wants little of a core
+LOOKS_AT_ONCE = 8
 # code that waits for gradients
-_RUNTIME = re.compile(r"/(tensorflow|horovod)/")
+_RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod)/")
 
 
 class _Stand(NamedTuple):
@@ -88,7 +91,9 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
         return {rank.pid: _still(rank) for rank in still} if len(still) < len(alive) else {}
     if any(rank.progress.working for rank in alive):
         return {}
-    stands = {rank.pid: _stands(rank.pid) for rank in alive}
+    with ThreadPoolExecutor(min(len(alive), LOOKS_AT_ONCE)) as pool:
+        pids = [rank.pid for rank in alive]
+        stands = dict(zip(pids, pool.map(_stands, pids), strict=True))
     for where in ("outside", "within"):
         hanging = {
             pid: str(stand) for pid, stand in stands.items() if stand and stand.where == where

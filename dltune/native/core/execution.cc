@@ -110,7 +110,7 @@ void Entered::Spend(int64_t ns) const {
 
 void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool target) {
   std::lock_guard<std::mutex> lock(mu_);
-  step_.store(-1, std::memory_order_relaxed);
+  step_.store(kNone, std::memory_order_relaxed);
   open_.store(false, std::memory_order_release);
   orders_.store(orders, std::memory_order_release);
   target_.store(target, std::memory_order_release);

@@ -108,7 +108,9 @@ class Execution {
  private:
   friend struct Entered;
 
-  std::atomic<int64_t> step_{-1};
+  static constexpr int64_t kNone = INT64_MIN;  // a step may have any other number
+
+  std::atomic<int64_t> step_{kNone};
   std::atomic<const Orders*> orders_{nullptr};
   std::atomic<bool> target_{false}, open_{false};
   std::mutex mu_;  // guards what follows, and all writing

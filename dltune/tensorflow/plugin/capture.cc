@@ -5,6 +5,7 @@
 #include <set>
 
 #include "../../native/core/channel.h"
+#include "../../native/core/child.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
@@ -105,7 +106,9 @@ std::string Attributes(const NodeDef& def) {
 // Where it meets its partner, as JSON: rendezvous, devices of sender and receiver, members of the
 // group; null for a node that has none.
 std::string Partner(const NodeDef& def) {
-  const bool collective = Contains(def.op(), {"Collective"});
+  // newer collectives are handed their group as tensors: where they meet is not in the graph
+  const bool collective = def.attr().count("group_key") > 0;
+  if (!collective && def.attr().count("tensor_name") == 0) return "null";
   if (!collective && !Contains(def.op(), {"Send", "Recv"})) return "null";
   auto text = [&](const char* name) {
     auto found = def.attr().find(name);
@@ -212,7 +215,7 @@ bool IsBoundary(const tensorflow::Node& node) {
 class CapturePass : public GraphOptimizationPass {
  public:
   absl::Status Run(const GraphOptimizationPassOptions& options) override {
-    if (!options.partition_graphs) return absl::OkStatus();
+    if (!options.partition_graphs || InChild()) return absl::OkStatus();
     std::string function;
     if (options.function_def) function = options.function_def->signature().name();
     for (auto& [device, graph] : *options.partition_graphs) {

@@ -181,7 +181,7 @@ class TunedDevice : public ThreadPoolDevice {
     } else {
       foreign = RunOn(order.view, kernel, context, node, key, entered);
     }
-    if (!records) return;
+    if (!records || !context->status().ok()) return;
     if (key->output_bytes < 0) NoteOutputBytes(key, OutputBytes(context));
     if (!node->outputs_known) entered.AddOutputs(node, Outputs(context, given));
     entered.Spend(NowNs() - began - foreign);
@@ -281,8 +281,9 @@ class TunedDevice : public ThreadPoolDevice {
     int64_t bytes = 0;
     for (int i = 0; i < context->num_outputs(); i++) {
       // outputs that are references, or not set on a dead branch, hold no memory of their own
-      if (context->expected_output_dtype(i) > DT_FLOAT_REF) continue;
-      if (const Tensor* output = context->mutable_output(i)) bytes += output->TotalBytes();
+      if (IsRefType(context->expected_output_dtype(i))) continue;
+      const Tensor* output = context->mutable_output(i);
+      if (output && output->IsInitialized()) bytes += output->TotalBytes();
     }
     return bytes;
   }
@@ -301,9 +302,11 @@ class TunedDevice : public ThreadPoolDevice {
 
   static std::vector<Given> Inputs(OpKernelContext* context) {
     std::vector<Given> given(context->num_inputs());
-    for (int i = 0; i < context->num_inputs(); i++)
-      if (context->has_input(i) && !context->input_is_ref(i))
-        given[i] = MemoryOf(context->input(i));
+    for (int i = 0; i < context->num_inputs(); i++) {
+      if (!context->has_input(i)) continue;
+      given[i] = MemoryOf(context->input_is_ref(i) ? context->mutable_input(i, /*lock_held=*/false)
+                                                   : context->input(i));
+    }
     return given;
   }
 
@@ -312,7 +315,7 @@ class TunedDevice : public ThreadPoolDevice {
     for (int slot = 0; slot < context->num_outputs(); slot++) {
       const DataType dtype = context->expected_output_dtype(slot);
       Output output{DataTypeString(dtype), 0, -1};
-      const Tensor* tensor = dtype > DT_FLOAT_REF ? nullptr : context->mutable_output(slot);
+      const Tensor* tensor = IsRefType(dtype) ? nullptr : context->mutable_output(slot);
       if (tensor && tensor->IsInitialized()) {
         output.bytes = tensor->TotalBytes();
         const char* begin = MemoryOf(*tensor).begin;
@@ -349,6 +352,7 @@ Allocator* CpuAllocator() {
 // TensorFlow makes devices hundreds of times, for constant folding among others; each kind of
 // setting is told once.
 void Announce(const std::string& device) {
+  if (InChild()) return;
   static auto& told = *new std::set<std::string>;
   static std::mutex mu;
   std::lock_guard<std::mutex> lock(mu);

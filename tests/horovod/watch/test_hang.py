@@ -47,15 +47,17 @@ class Rank:
 @pytest.fixture
 def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
     """A rank that cycles in vain, in Python code of this name."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").touch()
-    (tmp_path / "tensorflow" / "eager.py").write_text(RUNTIME)
+    package = tmp_path / "site-packages" / "tensorflow"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "eager.py").write_text(RUNTIME)
 
     def stand(name: str, code: str) -> Rank:
-        script = tmp_path / name
+        script = tmp_path / "horovod" / name  # whatever the job's own folders are called
+        script.parent.mkdir(exist_ok=True)
         script.write_text(f"import time\nfrom tensorflow.eager import execute\n{code}")
         run = "import runpy, sys; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1])"
-        return Rank(started(run, script, tmp_path).pid, cycles=1.0)
+        return Rank(started(run, script, package.parent).pid, cycles=1.0)
 
     return stand
 
