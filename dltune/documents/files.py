@@ -63,15 +63,15 @@ def decode(
     found_name, _, found_version = found.rpartition("/")
     if found_name != name:
         raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
-    before = found_version.isdigit() and int(found_version) in older
-    if found_version != version and not before:
-        newer = found_version.isdigit() and int(found_version) > int(version)
+    number = int(found_version) if found_version.isdigit() else 0
+    if found_version != version and number not in older:
+        newer = number > int(version)
         raise UsageError(
             f"{source} has schema {found!r}; this dltune reads {schema!r}",
             remedy="upgrade dltune" if newer else "make the file again with this dltune",
         )
     try:
-        if before:
+        if number in older:
             document = _made_newer(data, kind, schema, older)
         else:
             document = msgspec.json.decode(data, type=kind)
@@ -88,7 +88,7 @@ def decode(
 def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Step]) -> T:
     name, _, version = schema.rpartition("/")
     raw = msgspec.json.decode(data, type=dict[str, Any])
-    was = hashlib.sha256(msgspec.json.encode(raw)).hexdigest()
+    was = _digest(raw)
     for passed in range(int(raw["schema"].rpartition("/")[2]), int(version)):
         raw = {**older[passed](raw), "schema": f"{name}/{passed + 1}"}
     document = msgspec.convert(raw, kind)
@@ -120,7 +120,11 @@ def digest(document: msgspec.Struct) -> str:
     """SHA-256 of the document's content, whatever its file looked like. One that was read from an
     older schema has that of the content there."""
     kept: str | None = getattr(document, "__dict__", {}).get("digest")
-    return kept or hashlib.sha256(msgspec.json.encode(document)).hexdigest()
+    return kept or _digest(document)
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
 
 
 def content(path: Path) -> bytes:

@@ -90,5 +90,5 @@ def of_node(graph: str, name: str) -> str:
 
 def named_node(key: str) -> tuple[str, str] | None:
     """The graph's signature and the node's name; None for the key of an op."""
-    graph, slash, name = key.removeprefix("@").partition("/")
-    return (graph, name) if key.startswith("@") and slash else None
+    graph, _, name = key.removeprefix("@").partition("/")
+    return (graph, name) if key.startswith("@") else None

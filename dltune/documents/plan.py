@@ -168,8 +168,7 @@ def _threads_faults(threads: Threads, cores: int, signatures: Collection[str]) -
     yield from (f"threads.ops: the key {k!r} is there {n} times" for k, n in keys.items() if n > 1)
     for index, op in enumerate(threads.ops):
         yield from _op_faults(f"threads.ops[{index}] ({op.key})", op, cores)
-        named = opkey.named_node(op.key)
-        if op.key.startswith("@") and (named is None or named[0] not in signatures):
+        if (node := opkey.named_node(op.key)) and node[0] not in signatures:
             yield f"threads.ops[{index}].key: {op.key} names no node of the plan's graphs"
     if threads.strategy not in {prediction.setting for prediction in threads.predictions}:
         yield f"threads.strategy: {threads.strategy!r} is none of the settings in predictions"

@@ -1,7 +1,7 @@
 """From when to when the memory of each tensor is needed (SuperNeurons, section 3.2).
 
-An estimate where the graph does not tell all: memory that kernels take while they run, and outputs
-written over an input, are not in it.
+An estimate: memory that kernels take while they run is not in a graph, nor are outputs written over
+an input where it does not tell whose memory a tensor is.
 """
 
 from __future__ import annotations

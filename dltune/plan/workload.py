@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ from dltune.model.climbed import HillClimbing
 from dltune.model.curve import Case, Curve
 from dltune.model.prediction import Model
 from dltune.simulate import engine
-from dltune.simulate.engine import Timeline
+from dltune.simulate.engine import CoreSet, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
 
 # Ops whose serial time is below this, in seconds, stay in TensorFlow's own pool: moving an op's
@@ -64,7 +64,7 @@ class Workload:
     `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
     each op; `scale`: the factor by which all ops are slower in the job than one by one
     (`anchor` finds both). `spinning`: even an op that gains nothing from its threads keeps all
-    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `engine.Graph.fifo`.
+    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `engine.CoreSet`.
     `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
     curves come from, with its error bars; None where they were carried to another machine.
     `remarks`: sentences on what all this rests on.
@@ -128,16 +128,10 @@ class Workload:
             self._detached(index) if choice is None else self._sharing(index, choice, threads)
             for index, choice in enumerate(choices)
         ]
-        return self._simulate(
-            lambda graph: graph.fifo(
-                works,
-                cores=self.cores,
-                inter=inter,
-                overhead=self.overhead,
-                oversubscription=self.oversubscription,
-                crowding=self.crowding,
-            )
+        cores = CoreSet(
+            works, self.cores, inter, self.overhead, self.oversubscription, self.crowding
         )
+        return self._simulate(lambda graph: graph.fifo(cores))
 
     def corun(
         self,
@@ -176,27 +170,30 @@ class Workload:
             )
         )
 
-    def apart(self, nodes: Iterable[str]) -> Workload:
+    def apart(self, nodes: Collection[str]) -> Workload:
         """With an op of its own, which has the node's identity for its key, for each of these
         (`opkey.of_node`); what the graphs do not have is left out."""
+        if not nodes:
+            return self
+        places = {
+            opkey.of_node(step.signature, name): (k, node)
+            for k, (step, graph) in enumerate(zip(self.steps, self.graphs, strict=True))
+            for node, name in enumerate(graph.names)
+        }
         ops, curves, fixed = list(self.ops), list(self.curves), list(self.fixed)
-        graphs = {step.signature: k for k, step in enumerate(self.steps)}
-        changed = list(self.graphs)
+        op_of = [graph.op.copy() for graph in self.graphs]
         for identity in nodes:
-            signature, name = opkey.named_node(identity) or ("", "")
-            k = graphs.get(signature)
-            if k is None or name not in changed[k].names:
-                continue
-            node = changed[k].names.index(name)
-            was = int(changed[k].op[node])
+            k, node = places.get(identity, (0, -1))
+            was = int(op_of[k][node]) if node >= 0 else -1
             if was < 0:
                 continue
-            op = changed[k].op.copy()
-            op[node] = len(ops)
-            changed[k] = dataclasses.replace(changed[k], op=op)
+            op_of[k][node] = len(ops)
             ops.append(msgspec.structs.replace(ops[was], key=identity, count=1))
             curves.append(curves[was])
             fixed.append(fixed[was])
+        changed = (
+            dataclasses.replace(graph, op=op) for graph, op in zip(self.graphs, op_of, strict=True)
+        )
         return dataclasses.replace(
             self, ops=tuple(ops), curves=tuple(curves), fixed=tuple(fixed), graphs=tuple(changed)
         )

@@ -20,7 +20,7 @@ def replayed(made: Workload, plan: Plan) -> Outcome:
     if not section.ops:
         return made.uniform(uniform.intra, uniform.inter)
     entries = {entry.key: entry for entry in section.ops}
-    made = made.apart(key for key in entries if opkey.named_node(key))
+    made = made.apart([key for key in entries if opkey.named_node(key)])
     choices = made.alike(uniform.intra)
     candidates: dict[int, tuple[Candidate, ...]] = {}
     placed: dict[int, tuple[int, ...]] = {}

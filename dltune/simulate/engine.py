@@ -38,7 +38,14 @@ class Timeline:
 
 @dataclass(frozen=True)
 class CoreSet:
-    """One device's cores under its framework's own scheduling, as in `Graph.fifo`."""
+    """One device's cores under its framework's own scheduling: ops run first in, first out, in
+    `inter` executor slots.
+
+    `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep more
+    cores busy than there are share them; `oversubscription` slows them further, by that part for
+    each thread above the number of cores, relative to that number. `crowding`: the factor by which
+    ops are slower that run side by side, each on cores of its own.
+    """
 
     ops: Sequence[FifoWork]
     cores: int
@@ -59,8 +66,8 @@ class CoreSet:
 class Link:
     """What transfers travel over: `bandwidth` in bytes a second, `latency` in seconds, which each
     transfer takes besides. At most `channels` travel at once and share the link evenly, their
-    latencies too. The next is
-    the first that came; with `by_priority` the one with the lowest number of those that wait."""
+    latencies too. The next is the first that came; with `by_priority` the one with the lowest
+    number of those that wait."""
 
     bandwidth: float
     latency: float = 0.0
@@ -85,27 +92,10 @@ class Graph:
         times = runs.ctypes.data_as(library.DOUBLES)
         self._native = library.Graph(self.tasks, offsets, edges, ops, times)
 
-    def fifo(
-        self,
-        ops: Sequence[FifoWork],
-        *,
-        cores: int,
-        inter: int,
-        overhead: float = 0.0,
-        oversubscription: float = 0.0,
-        crowding: float = 1.0,
-    ) -> Timeline:
-        """TensorFlow's own scheduling: first in, first out, in `inter` executor slots.
-
-        `overhead`: seconds the executor adds to each run of an op, on one core. Ops that keep
-        more cores busy than the machine has share them; `oversubscription` slows them further, by
-        that part for each thread above the number of cores, relative to that number. `crowding`:
-        the factor by which ops are slower that run side by side, each on cores of its own.
-        Raises ValueError when the graph has a cycle.
-        """
-        about = CoreSet(ops, cores, inter, overhead, oversubscription, crowding).native()
+    def fifo(self, cores: CoreSet) -> Timeline:
+        """TensorFlow's own scheduling. Raises ValueError when the graph has a cycle."""
         timeline = self._timeline()
-        self._whole(library.load().dltune_fifo(self._native, about, timeline))
+        self._whole(library.load().dltune_fifo(self._native, cores.native(), timeline))
         return Timeline(*self._times(timeline))
 
     def on(

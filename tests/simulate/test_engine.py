@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.plan import Candidate
 from dltune.graph.csr import CSR
-from dltune.simulate.engine import Graph, Timeline
+from dltune.simulate.engine import CoreSet, Graph, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
 
 
@@ -431,7 +431,7 @@ def inputs_first(timeline: Timeline, inputs: list[list[int]]) -> None:
 def test_fifo_gives_the_oracle_s_timeline(case, cores, inter, overhead, crowding) -> None:
     ops, (inputs, op, runs) = case
     more = {"oversubscription": overhead, "crowding": crowding}
-    found = tasks(inputs, op, runs).fifo(ops, cores=cores, inter=inter, overhead=overhead, **more)
+    found = tasks(inputs, op, runs).fifo(CoreSet(ops, cores, inter, overhead, **more))
     oracle = FifoOracle(inputs, op, runs, inter, overhead, ops=ops, capacity=cores, **more)
     same(found, oracle.run())
     inputs_first(found, inputs)
@@ -441,7 +441,7 @@ def test_fifo_gives_the_oracle_s_timeline(case, cores, inter, overhead, crowding
 @given(fifo_cases(), st.integers(1, 4), st.integers(1, 5))
 def test_fifo_is_no_faster_than_its_bounds(case, cores, inter) -> None:
     ops, (inputs, op, runs) = case
-    found = tasks(inputs, op, runs).fifo(ops, cores=cores, inter=inter)
+    found = tasks(inputs, op, runs).fifo(CoreSet(ops, cores, inter))
     seconds = [ops[o].seconds * r if o >= 0 else 0.0 for o, r in zip(op, runs, strict=True)]
     work = sum(s * ops[o].busy for s, o in zip(seconds, op, strict=True) if o >= 0)
     assert found.makespan >= max(critical(inputs, seconds), work / cores) - 1e-9
@@ -528,20 +528,20 @@ def critical(inputs: list[list[int]], seconds: list[float]) -> float:
 
 def test_a_cycle_is_told() -> None:
     with pytest.raises(ValueError, match="2 tasks wait for each other"):
-        tasks([[1], [0], []], [-1, -1, -1], None).fifo([], cores=1, inter=1)
+        tasks([[1], [0], []], [-1, -1, -1], None).fifo(CoreSet([], cores=1, inter=1))
 
 
 def test_mean_ops_in_flight_is_sampled_at_each_event() -> None:
     # two ops start together (2 in flight, twice), one ends (1), the other ends (0)
     ops = [FifoWork(1.0, 1.0, 1), FifoWork(2.0, 1.0, 1)]
-    assert tasks([[], []], [0, 1], None).fifo(ops, cores=2, inter=2).corunning == 1.25
+    assert tasks([[], []], [0, 1], None).fifo(CoreSet(ops, cores=2, inter=2)).corunning == 1.25
 
 
 def test_ops_that_follow_one_another_are_one_in_flight() -> None:
     ops = [FifoWork(1.0, 1.0, 1)]
-    found = tasks([[], [0], [1]], [0, 0, 0], None).fifo(ops, cores=1, inter=1)
+    found = tasks([[], [0], [1]], [0, 0, 0], None).fifo(CoreSet(ops, cores=1, inter=1))
     assert found.corunning == pytest.approx(5 / 6)  # all but the last end
 
 
 def test_an_empty_graph_takes_no_time() -> None:
-    assert tasks([], [], None).fifo([], cores=1, inter=1).makespan == 0.0
+    assert tasks([], [], None).fifo(CoreSet([], cores=1, inter=1)).makespan == 0.0

@@ -8,7 +8,7 @@ import pytest
 from dltune.documents.plan import Candidate
 from dltune.graph.csr import CSR
 from dltune.machine.known import find
-from dltune.simulate.engine import Graph
+from dltune.simulate.engine import CoreSet, Graph
 from dltune.simulate.work import CorunWork, FifoWork
 
 KNL = find("knl-7250")
@@ -24,7 +24,7 @@ SHORT_34 = SHORT_68 * 1.17
 
 def test_sequential() -> None:
     ops = [FifoWork(LONG_68, 68.0, 68), FifoWork(SHORT_68, 68.0, 68)]
-    found = BOTH.fifo(ops, cores=68, inter=1)
+    found = BOTH.fifo(CoreSet(ops, cores=68, inter=1))
     assert found.makespan == pytest.approx(41.1)
 
 
@@ -32,7 +32,7 @@ def test_with_hyper_threading() -> None:
     """Two hardware threads of a core do 1.03 times what one does: the machine's smt_throughput."""
     assert KNL.smt_throughput is not None
     ops = [FifoWork(LONG_68, 68.0, 68), FifoWork(SHORT_68, 68.0, 68)]
-    found = BOTH.fifo(ops, cores=68, inter=2)
+    found = BOTH.fifo(CoreSet(ops, cores=68, inter=2))
     assert found.makespan / KNL.smt_throughput == pytest.approx(39.9, rel=0.005)
 
 
@@ -51,7 +51,7 @@ def test_table_ii_s_times_do_not_explain_it() -> None:
     """The same two ops take 20.3 and 19.6 s there: 39.9 s one after the other, not 41.1, and 25.4
     s side by side with losses of 25 and 17 %, not 29.8."""
     ops = [FifoWork(20.3, 68.0, 68), FifoWork(19.6, 68.0, 68)]
-    assert BOTH.fifo(ops, cores=68, inter=1).makespan == pytest.approx(39.9)
+    assert BOTH.fifo(CoreSet(ops, cores=68, inter=1)).makespan == pytest.approx(39.9)
     half = [Candidate(34, "shared", 20.3 * 1.25), Candidate(34, "shared", 19.6 * 1.17)]
     works = [CorunWork(serial=1e9, choice=way, candidates=(way,)) for way in half]
     assert BOTH.corun(works, KNL, inter=2).makespan == pytest.approx(25.4, abs=0.05)
