@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Verdict
+from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Verdict
 from dltune.report.charts.forest import Row, forest
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import table
