@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dltune.documents.profile import Op, Profile
+from dltune.tables import Bar, Cell, Figure, Key, Prose, Table, columns
+from dltune.visible import visible
 
 if TYPE_CHECKING:
     from dltune.analysis.figures import Figures
@@ -19,32 +21,77 @@ if TYPE_CHECKING:
 CURVE = 4
 # columns of a table that is not on a terminal, and the least for an op's key
 WIDTH, KEY = 120, 24
+# characters at most: of a sentence in a cell, and of what any cell or title says
+PROSE, LONGEST = 60, 4000
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; a column whose head begins with ">" is aligned to the right."""
-    heads = [column.lstrip(">") for column in columns]
-    right = [column.startswith(">") for column in columns]
+    show(Table(title, columns(*heads), rows))
+
+
+def show(table: Table, most: int | None = None) -> None:
+    """Print a table, `most` rows of it at most, without the columns that are for a page."""
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if not column.page and not any(_drawn(row[index]) for row in table.rows)
+    ]
+    shown = [table.columns[index] for index in kept]
+    rows = [[row[index] for index in kept] for row in table.rows[:most]]
+    title = "\n".join(visible(line, LONGEST) for line in table.title.split("\n"))
+    if len(rows) < len(table.rows):
+        title += f", {len(rows)} of {len(table.rows)}"
+    texts = _texts([column.head for column in shown], rows)
     if sys.stdout.isatty():
+        from rich import table as rich
         from rich.console import Console
-        from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(title=title, title_justify="left")
-        for head, flush in zip(heads, right, strict=True):
-            drawn.add_column(head, justify="right" if flush else "left", overflow="ellipsis")
-        for row in rows:
-            drawn.add_row(*(Text(cell) for cell in row))
+        drawn = rich.Table(title=title, title_justify="left")
+        for column in shown:
+            align: Literal["left", "right"] = "right" if column.right else "left"
+            drawn.add_column(column.head, justify=align, overflow="ellipsis")
+        for line in texts[1:]:
+            drawn.add_row(*map(Text, line))
         Console().print(drawn)
         return
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    widths = [max(map(len, cells)) for cells in zip(*texts, strict=True)]
     click.echo(title)
-    for row in [heads, *rows]:
+    for line in texts:
         cells = [
-            cell.rjust(width) if flush else cell.ljust(width)
-            for cell, width, flush in zip(row, widths, right, strict=True)
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, shown, strict=True)
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def _drawn(cell: Cell) -> bool:
+    return isinstance(cell, Bar) or hasattr(cell, "__html__")
+
+
+def _texts(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """The lines of a table, its heads first; keys take what the rest leaves of the width."""
+    keys = [any(isinstance(row[i], Key) for row in rows) for i in range(len(heads))]
+    lines = [list(heads), *([_text(cell) for cell in row] for row in rows)]
+    if any(keys):
+        between = 3 if sys.stdout.isatty() else 2
+        rest = [i for i, key in enumerate(keys) if not key]
+        taken = sum(max(len(line[i]) for line in lines) for i in rest) + between * len(keys)
+        width = max(KEY, (_columns() - taken) // keys.count(True))
+        for line, row in zip(lines[1:], rows, strict=True):
+            for i, cell in enumerate(row):
+                if isinstance(cell, Key):
+                    line[i] = _cut(line[i], width, end=cell.end)
+    return lines
+
+
+def _text(cell: Cell) -> str:
+    if isinstance(cell, Prose):
+        return _cut(visible(cell.text, LONGEST), PROSE)
+    if isinstance(cell, (Key, Figure)):
+        cell = cell.text
+    return visible(cell, LONGEST) if isinstance(cell, str) else ""
 
 
 def show_profile(profile: Profile, path: Path, top: int) -> None:
@@ -81,15 +128,15 @@ def describe(profile: Profile, top: int) -> None:
         click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")
     analysis = analyse(profile)
     heavy = analysis.top(top)
-    _ops_table(
-        "\nops by time on one thread",
-        (">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads"),
-        [figures.op for figures in heavy],
-        [_times(figures) for figures in heavy],
-    )
-    heads, rows = derived.columns(heavy)
+    heads: Sequence[str]
+    rows: list[tuple[Cell, ...]]
+    heads = ("op", ">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads")
+    rows = [(Key(figures.op.key), *_times(figures)) for figures in heavy]
+    show(Table("\nops by time on one thread", columns(*heads), rows))
+    heads, cells = derived.columns(heavy)
     if heads:
-        _ops_table("\nthese ops at their best threads", heads, [f.op for f in heavy], rows)
+        rows = [(Key(of.op.key), *row) for of, row in zip(heavy, cells, strict=True)]
+        show(Table("\nthese ops at their best threads", columns("op", *heads), rows))
         for line in (*derived.ceilings(analysis.roofline), derived.scaled(heavy)):
             if line:
                 click.echo(line)
@@ -114,21 +161,6 @@ def describe(profile: Profile, top: int) -> None:
         click.echo(f"\nnote: {note}")
     if profile.partial:
         click.echo(f"\nthis profile is partial: {profile.partial}")
-
-
-def _ops_table(
-    title: str, columns: Sequence[str], ops: Sequence[Op], rows: Sequence[Sequence[str]]
-) -> None:
-    """A table whose first column, the ops' keys, takes what the others leave of the width."""
-    heads = [column.lstrip(">") for column in columns]
-    widths = [max(len(cell) for cell in cells) for cells in zip(heads, *rows, strict=True)]
-    between = 3 if sys.stdout.isatty() else 2
-    left = _columns() - sum(widths) - between * (len(widths) + 1)
-    table(
-        title,
-        ("op", *columns),
-        [(_cut(op.key, max(left, KEY)), *row) for op, row in zip(ops, rows, strict=True)],
-    )
 
 
 def _times(figures: Figures) -> tuple[str, ...]:
@@ -162,5 +194,8 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _cut(text: str, width: int, *, end: bool = False) -> str:
+    """`end`: keep this, not the beginning."""
+    if len(text) <= width:
+        return text
+    return "…" + text[1 - width :] if end else text[: width - 1] + "…"

@@ -21,6 +21,9 @@ class Markup(str):
 
     __slots__ = ()
 
+    def __html__(self) -> str:
+        return self
+
 
 # elements without content
 _VOID = frozenset({"br", "hr", "input", "meta", "link", "img"})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.report.markup import Markup, short, tag
+from dltune.report.charts.bars import bar
+from dltune.report.markup import Markup, joined, short, tag
+from dltune.tables import Bar, Cell, Figure, Key, Prose, Table, columns
 
 # rows from which on a table has a field to filter it by
 FILTERED = 8
@@ -13,25 +15,31 @@ FILTERED = 8
 def table(
     identifier: str,
     caption: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
     *,
     sorted_by: int | None = None,
 ) -> Markup:
-    """`columns` as in the terminal's tables: ">" before a head aligns to the right, and such a
-    column is sorted by its cells' numbers. A head without text is not sorted by. `sorted_by`: the
-    column by which rows come sorted, highest first. `identifier`: unique on the page."""
-    right = [column.startswith(">") for column in columns]
+    """`heads` as `tables.columns` takes them."""
+    return html(Table(caption, columns(*heads), rows, sorted_by), identifier)
+
+
+def html(table: Table, identifier: str, most: int | None = None) -> Markup:
+    """A table, `most` rows of it at most. `identifier`: unique on the page."""
+    rows = table.rows[:most]
+    caption = table.title.strip()
+    if len(rows) < len(table.rows):
+        caption += f", {len(rows)} of {len(table.rows)}"
     heads = [
-        _head(column.lstrip(">"), flush, index == sorted_by)
-        for index, (column, flush) in enumerate(zip(columns, right, strict=True))
+        _head(column.head, column.right, index == table.sorted_by)
+        for index, column in enumerate(table.columns)
     ]
     body = [
         tag(
             "tr",
             *(
-                tag("td", cell, class_="n" if flush else None)
-                for cell, flush in zip(row, right, strict=True)
+                _cell(cell, "n" if column.right else None)
+                for cell, column in zip(row, table.columns, strict=True)
             ),
         )
         for row in rows
@@ -54,7 +62,21 @@ def table(
         tag("output", f"{len(rows)} rows", for_=field, aria_live="polite"),
         class_="filter",
     )
-    return Markup(search + region)
+    return joined([search, region])
+
+
+def _cell(cell: Cell, style: str | None) -> Markup:
+    """Names are cut to be shown; sentences are not."""
+    if isinstance(cell, Figure):
+        value = "" if cell.value is None else repr(cell.value)
+        return tag("td", cell.text, class_=style, data_value=value)
+    if isinstance(cell, Key):
+        return tag("td", key_cell(cell.text), class_=style)
+    if isinstance(cell, Prose):
+        return tag("td", tag("span", cell.text, class_="why"), class_=style)
+    if isinstance(cell, Bar):
+        return tag("td", bar(cell.share, "bar chosen" if cell.chosen else "bar"), class_=style)
+    return tag("td", short(cell) if type(cell) is str else cell, class_=style)
 
 
 def _head(text: str, flush: bool, first: bool) -> Markup:

@@ -10,7 +10,8 @@ document.querySelectorAll("th button").forEach((button) => {
     const now = head.getAttribute("aria-sort");
     const down = now === "none" ? number : now === "ascending";
     const value = (row) => {
-      const text = row.cells[column].textContent;
+      const cell = row.cells[column];
+      const text = cell.dataset.value ?? cell.textContent;
       if (!number) return text;
       const found = parseFloat(text);
       return Number.isNaN(found) ? (down ? -Infinity : Infinity) : found;

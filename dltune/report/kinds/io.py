@@ -9,6 +9,7 @@ from dltune.report.charts.bars import bar
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.section import Context, Finding, Loaded, Section, Shown
 from dltune.report.table import table
+from dltune.tables import Cell
 
 __all__ = ["load", "show"]
 
@@ -175,7 +176,7 @@ def _ways(
     identifier: str,
     caption: str,
     heads: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    rows: Sequence[Sequence[Cell]],
     more: Sequence[str],
 ) -> Markup:
     columns = (*heads, ">MiB/s", "", ">spread", *more)

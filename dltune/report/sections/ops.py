@@ -11,6 +11,7 @@ from dltune.documents.profile import Op, Placement
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import key_cell, table
+from dltune.tables import Cell
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
@@ -65,7 +66,7 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     return joined([shown, tag("p", f"{len(left)} more ops, together {share:.2%}, are left out.")])
 
 
-def _row(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[object, ...]:
+def _row(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[Cell, ...]:
     assert figures.best is not None
     op, best = figures.op, figures.best.time
     one = next((t for t in op.times if t.threads == 1), best)

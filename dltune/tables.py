@@ -1,0 +1,83 @@
+"""A table as it is meant, before it is drawn: on a terminal by `cli/tables.py`, on a page by
+`report/table.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True)
+class Column:
+    """`right`: aligned to the right, and on a page sorted as numbers. `page`: too wide or too fine
+    for a terminal, which leaves it out. A column without a head is not sorted by."""
+
+    head: str
+    right: bool = False
+    page: bool = False
+
+
+def columns(*heads: str | Column) -> tuple[Column, ...]:
+    """Of the heads; ">" before one aligns to the right."""
+    return tuple(
+        head if isinstance(head, Column) else Column(head.lstrip(">"), head.startswith(">"))
+        for head in heads
+    )
+
+
+def page_only(*heads: str) -> tuple[Column, ...]:
+    """Columns that a terminal leaves out."""
+    return tuple(Column(one.head, one.right, page=True) for one in columns(*heads))
+
+
+@dataclass(frozen=True)
+class Key:
+    """The long name of an op or a tensor. A terminal gives it the width that the other columns
+    leave, and cuts it at its end, or at its beginning where it is the `end` that tells."""
+
+    text: str
+    end: bool = False
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A sentence: wrapped on a page, cut on a terminal."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in words that do not sort, as "1.5 GiB": a page sorts by `value`, None last."""
+
+    text: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A share between 0 and 1 that a page draws, and a terminal leaves to the figure beside it."""
+
+    share: float
+    chosen: bool = False
+
+
+class Drawn(Protocol):
+    """Markup, for a page alone."""
+
+    def __html__(self) -> str: ...
+
+
+Cell: TypeAlias = str | Key | Prose | Figure | Bar | Drawn
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells in rows, one for each column. Names in them may be anybody's: who draws a cell makes it
+    safe to see. `sorted_by`: the column by which rows come sorted, highest first."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    sorted_by: int | None = None
