@@ -14,6 +14,6 @@ def apply(plan: str) -> None:
     """
     from pathlib import Path
 
-    from dltune.tensorflow.apply import apply_here
+    from dltune.run.here import apply as apply_here
 
     apply_here(Path(plan))

@@ -73,6 +73,29 @@ Cell: TypeAlias = str | Key | Prose | Figure | Bar | Drawn
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """`low`, `high`: the interval's ends, None where there is none yet. `ratio` None: nothing was
+    measured, and the row has its text alone. `style` is a class of the page."""
+
+    name: str
+    text: str
+    style: str
+    ratio: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """A picture of ratios around 1, one below the other, which a page draws; on a terminal a table
+    says the same. `left`, `right`: what it is to lie on that side of 1."""
+
+    rows: Sequence[Ratio]
+    left: str
+    right: str
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells in rows, one for each column. Names in them may be anybody's: who draws a cell makes it
     safe to see. `sorted_by`: the column by which rows come sorted, highest first."""

@@ -27,7 +27,6 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from dltune.documents import plan as plans
 from dltune.documents.sections.allreduce import (
     AllreducePlan,
     Bin,
@@ -39,6 +38,7 @@ from dltune.documents.sections.allreduce import (
     Sleeps,
 )
 from dltune.machine import topology
+from dltune.planners import plan as plans
 from dltune.planners.allreduce.waiting import REST, SLEEPS
 from dltune.statistics import median, ratio_interval
 

@@ -16,13 +16,13 @@ import threading
 import time
 from pathlib import Path
 
-from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Plugin, Python, Waiting
 from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine import topology
 from dltune.machine.ranks import LocalRank, share
+from dltune.planners import plan as plans
 from dltune.planners.threads.fitted import fit
 from dltune.statistics import median, ratio_interval
 

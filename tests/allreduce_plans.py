@@ -7,16 +7,17 @@ from pathlib import Path
 import msgspec
 from two_ranks import Controller
 
-from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.documents.sections.threads import Threads
+from dltune.planners import plan as plans
 
 
 def written(
     path: Path,
     machine: Machine,
     controller: Controller,
-    ops: plans.Threads | None = None,
+    ops: Threads | None = None,
     **parts: object,
 ) -> Path:
     """A plan for two ranks with these parts alone, and this section on threads."""
@@ -35,7 +36,7 @@ def written(
         reasons=(),
     )
     section = msgspec.structs.replace(section, **parts)
-    plan = msgspec.structs.replace(plans.bare(machine), allreduce=section, threads=ops)
+    plan = plans.bare(machine, sections={"allreduce": section, "threads": ops})
     assert plans.check(plan) == []
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(plan))

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import plan as plans
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.machine import topology
+from dltune.planners import plan as plans
 
 
 def written(path: Path, job: Sequence[str], *chosen: tuple[str, str]) -> Path:
     choices = tuple(Choice(*item) for item in chosen)
     section = SettingsPlan(tuple(job), choices, "rounding", None, None, (), (), 1.0, None)
-    made = msgspec.structs.replace(plans.bare(topology.local()), settings=section)
+    made = plans.bare(topology.local(), sections={"settings": section})
     path.write_bytes(msgspec.json.encode(made))
     return path
 
 
 def section(path: Path) -> SettingsPlan:
     """Of a plan that has one."""
-    found = plans.load(path).settings
+    found = plans.load(path).of(SettingsPlan)
     assert found is not None
     return found

@@ -13,6 +13,7 @@ from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Samples
+from dltune.documents.sections.threads import Threads
 from dltune.statistics import relative_spread
 
 
@@ -55,7 +56,7 @@ def assemble(
         machine=machine,
         tensorflow=contest.runners[0].version,
         plan=files.digest(plan),
-        strategy=plan.threads.strategy if plan.threads else "",
+        strategy=section.strategy if (section := plan.of(Threads)) else "",
         reference=reference,
         rounds=contest.rounds,
         settings=tuple(settings),

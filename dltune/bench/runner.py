@@ -10,6 +10,7 @@ from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
+from dltune.documents.sections.settings import SettingsPlan
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
@@ -17,6 +18,7 @@ from dltune.job.launch import Event, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
 from dltune.job.shares import Shares
+from dltune.planners.plan import for_any_graph
 from dltune.planners.settings.enforce import Settings
 
 
@@ -36,8 +38,9 @@ class Runner(Turnstile):
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
     ) -> None:
         """`heard` is told each execution of the process that leads."""
-        chosen = plan.settings.chosen if plan.settings else ()
-        as_planned = not chosen or (setting.name == "plan" and not plan.for_any_graph)
+        around = plan.of(SettingsPlan)
+        chosen = around.chosen if around else ()
+        as_planned = not chosen or (setting.name == "plan" and not for_any_graph(plan))
         known = plan.signatures if as_planned else ()
         super().__init__(known, heard)
         self.setting = setting
@@ -54,7 +57,7 @@ class Runner(Turnstile):
             own = {"cpus": list(self.setting.cpus)}
         elif self.setting.shared:
             own = self._shares.answer(python)
-        return self.settings.answer(python, lambda _: own)
+        return {**self.settings.answer(python), "plugin": True, **own}
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: the setting, and to stop before the first step, or to tell of

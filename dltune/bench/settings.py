@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan, Uniform
+from dltune.documents.plan import Plan
+from dltune.documents.sections.settings import SettingsPlan
+from dltune.documents.sections.threads import Threads, Uniform
 from dltune.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
+from dltune.planners.plan import require_machine
 from dltune.planners.settings.applied import NOTHING, Applied
-from dltune.planners.threads.fitted import fit, require_machine
+from dltune.planners.threads.fitted import fit
 from dltune.workload import uniform
 
 RECOMMENDED, ONE_CORE = "recommended", "1core"
@@ -129,10 +132,15 @@ def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
 
 def _planned(plan: Plan, machine: Machine) -> Setting:
     """The plan as `dltune run` enforces it, behind the turnstile."""
-    if plan.threads is None and plan.settings is not None:
+    section = plan.of(Threads)
+    if section is None:
+        if plan.of(SettingsPlan) is None:
+            raise UsageError(
+                "the plan has neither threads nor settings to measure",
+                remedy="make one: dltune plan PROFILE",
+            )
         return Setting("plan", None, Orders(1, targets=plan.signatures, turnstile=True))
-    fitted = fit(plan, machine)
-    section = fitted.section
+    fitted = fit(section, machine)
     predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]
     orders = dataclasses.replace(fitted.orders(1, plan.signatures), turnstile=True)
     return Setting("plan", fitted.uniform, orders, predicted=predicted)
@@ -140,7 +148,8 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
 
 def _best_uniform(plan: Plan) -> Uniform | None:
     """The pair in the name of the prediction "uniform AxB"."""
-    for prediction in plan.threads.predictions if plan.threads else ():
+    section = plan.of(Threads)
+    for prediction in section.predictions if section else ():
         word, _, pair = prediction.setting.partition(" ")
         if word == "uniform" and (numbers := EXPLICIT.fullmatch(pair)):
             return Uniform(*map(int, numbers.groups()))
@@ -149,7 +158,8 @@ def _best_uniform(plan: Plan) -> Uniform | None:
 
 def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:
     """The plan's prediction for that pair, by whichever name it has there."""
-    seconds = {p.setting: p.seconds for p in plan.threads.predictions} if plan.threads else {}
+    section = plan.of(Threads)
+    seconds = {p.setting: p.seconds for p in section.predictions} if section else {}
     names = {f"uniform {pair.intra}x{pair.inter}": pair}
     names |= {"default": uniform.default(machine), RECOMMENDED: uniform.recommended(machine)}
     return next((seconds[n] for n, p in names.items() if p == pair and n in seconds), None)

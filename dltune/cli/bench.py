@@ -87,8 +87,10 @@ def command(
     from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, WITH_THREADS, WITHOUT, settings
     from dltune.cli import interrupts, progress
-    from dltune.documents import plan as plan_document
+    from dltune.documents.sections.settings import SettingsPlan
+    from dltune.documents.sections.threads import Threads
     from dltune.machine import topology
+    from dltune.planners.plan import load
     from dltune.planners.settings.applied import applied
 
     if not job:
@@ -100,13 +102,15 @@ def command(
         pyperf_file.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():
         raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
-    plan = plan_document.load(plan_path)
+    plan = load(plan_path)
     machine = topology.local()
-    asked = against or ",".join(WITH_THREADS if plan.threads else WITHOUT)
+    asked = against or ",".join(WITH_THREADS if plan.of(Threads) else WITHOUT)
     names = parts(asked)
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
-    around = applied(plan, machine, job, os.environ)
+    around = applied(
+        plan.of(SettingsPlan), machine, job, os.environ, placed=plan.of(Threads) is not None
+    )
     runners = [Runner(s, machine, plan) for s in settings(names, plan, machine, around)]
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:

@@ -96,7 +96,7 @@ def command(
     from dltune.cli import interrupts, progress
     from dltune.cli.tables import show_profile
     from dltune.documents.files import claim
-    from dltune.documents.plan import bare
+    from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job
     from dltune.machine import topology
@@ -123,8 +123,9 @@ def command(
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
     choice = _choice(counters)
-    plan = _plan(plan_path, machine) if plan_path else bare(machine)
-    around = applied(plan, machine, job, os.environ, placed=True)
+    plan = _plan(plan_path, machine) if plan_path else None
+    section = plan.of(SettingsPlan) if plan else None
+    around = applied(section, machine, job, os.environ, placed=True)
     with (
         interrupts.raised(),
         claim(output, overwrite=overwrite) as file,
@@ -141,7 +142,7 @@ def command(
             counters=choice,
             tell=line.tell,
             keep=file.write,
-            under=plan.settings,
+            under=section,
         )
         settings = Settings(around, machine, line.say)
         for sentence in around.left:
@@ -151,7 +152,7 @@ def command(
         try:
             with Job(
                 around.command(job),
-                answer=lambda python: settings.answer(python, lambda _: {}),
+                answer=lambda python: {**settings.answer(python), "plugin": True},
                 greet=session.greet,
                 heard=settings.hear,
                 environment=around.environment(os.environ),
@@ -195,11 +196,12 @@ def command(
 def _plan(path: Path, machine: Machine) -> Plan:
     """The plan with the settings to profile under. Raises UsageError when it has none, or is for
     another machine."""
-    from dltune.documents import plan as documents
-    from dltune.planners.threads.fitted import require_machine
+    from dltune.documents.sections.settings import SettingsPlan
+    from dltune.planners import plan as documents
+    from dltune.planners.plan import require_machine
 
     plan = documents.load(path)
-    if plan.settings is None:
+    if plan.of(SettingsPlan) is None:
         raise UsageError(
             f"{path} has no settings to profile under", remedy="dltune tune chooses some"
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dltune.documents.profile import Op, Profile
-from dltune.tables import Bar, Cell, Figure, Key, Prose, Table, columns
+from dltune.tables import Bar, Cell, Figure, Key, Prose, Ratios, Table, columns
 from dltune.visible import visible
 
 if TYPE_CHECKING:
@@ -64,6 +64,15 @@ def show(table: Table, most: int | None = None) -> None:
             for cell, width, column in zip(line, widths, shown, strict=True)
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def show_body(body: Iterable[str | Table | Ratios], most: int | None = None) -> None:
+    """Print sentences and tables, `most` rows of each at most."""
+    for one in body:
+        if isinstance(one, Table):
+            show(one, most)
+        elif isinstance(one, str):
+            click.echo(visible(one, LONGEST))
 
 
 def _drawn(cell: Cell) -> bool:

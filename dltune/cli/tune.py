@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dltune.documents.plan import Plan
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.documents.tune import Trial
-    from dltune.planners.settings.setting import Circumstances
     from dltune.tune.measured import Measured
     from dltune.tune.search import Search
 
@@ -91,7 +90,9 @@ def command(
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
     from dltune.documents.files import claim
+    from dltune.documents.profile import Framework
     from dltune.machine import topology
+    from dltune.planners.plan import names_ops, put
     from dltune.planners.settings.setting import Circumstances
     from dltune.tune import saved
     from dltune.tune.measured import Measured
@@ -115,6 +116,7 @@ def command(
         only=parts(only),
         without=parts(without),
         first=_advised(profile_path) if profile_path else (),
+        same_graph=existing is not None and names_ops(existing),
     )
     at = saved.beside(target)
     if at.exists() and not (resume or overwrite):
@@ -174,7 +176,8 @@ def command(
             seconds=budget - arena.left(),
             partial=partial,
         )
-        file.write(_plan(existing, found, here, arena.tensorflow))
+        build = Framework("tensorflow", arena.tensorflow, "", "")
+        file.write(put(existing, "settings", found, machine, framework=build))
         if partial is None and not search.exhausted:
             state.remove()
     _show(found, as_json)
@@ -203,28 +206,14 @@ def _run(search: Search, arena: Measured, budget: float) -> None:
 
 
 def _existing(into: Path, machine: Machine) -> Plan:
-    """Raises UsageError when it is for another machine."""
-    from dltune.documents import plan as documents
-    from dltune.planners.threads.fitted import require_machine
+    """Raises UsageError when it is for another machine, or its threads are for graphs that other
+    settings than its own would change."""
+    from dltune.planners.plan import load, require_fitting, require_machine
 
-    plan = documents.load(into)
+    plan = load(into)
     require_machine(plan, machine)
-    if plan.threads is not None and plan.threads.ops:
-        click.echo(
-            "dltune: the plan has threads for single ops: where settings change the job's graph, "
-            "plan them again under the new settings (dltune profile --plan)",
-            err=True,
-        )
+    require_fitting(plan, "settings", None)
     return plan
-
-
-def _plan(existing: Plan | None, found: SettingsPlan, here: Circumstances, tensorflow: str) -> Plan:
-    import msgspec
-
-    from dltune.documents.plan import bare
-
-    plan = existing or bare(here.machine, tensorflow=tensorflow)
-    return msgspec.structs.replace(plan, settings=found)
 
 
 def _advised(path: Path) -> list[str]:

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -77,12 +77,16 @@ def decode(
             document = msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise UsageError(f"{source}: {error}") from None
-    faults = check(document)
+    require_sound(source, check(document))
+    return document
+
+
+def require_sound(source: str, faults: Sequence[str]) -> None:
+    """Raises UsageError, which lists the faults, when there are any."""
     if faults:
         shown = "\n  ".join(faults[:20])
         more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
         raise UsageError(f"{source} is not usable:\n  {shown}{more}")
-    return document
 
 
 def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Step]) -> T:

@@ -1,100 +1,31 @@
 """The plan document: decisions, and the predictions they rest on.
 
 Each planner owns one section; a plan may hold several. A person can read, edit and commit it.
+`dltune.planners.plan` reads it whole: it knows each section's planner.
 """
 
 from __future__ import annotations
 
-import collections
-import datetime
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from dltune import __version__
-from dltune.documents import files, opkey
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Placement
-from dltune.documents.sections import allreduce as plan_allreduce
-from dltune.documents.sections import io as plan_io
-from dltune.documents.sections import settings as plan_settings
+from dltune.documents import files
+from dltune.documents.profile import Framework
+from dltune.errors import UsageError
 
-SCHEMA = "dltune.plan/1"
-CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)
+SCHEMA = "dltune.plan/2"
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A way to run an op, with its predicted time in seconds."""
-
-    threads: int
-    placement: Placement
-    seconds: float
-
-
-class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one op key runs, or one node: then `key` is `opkey.of_node` of it, and it goes before its
-    op's own entry.
-
-    `threads`: into how many parts the work is divided. `cores`: the core indices it may run on;
-    None leaves them to the scheduler, which takes as many as `threads` in the given `placement`.
-    `serial`: predicted seconds on one thread. `candidates`: what strategy 3 may choose from, the
-    most performant first (section III-D; three in the paper).
-    """
-
-    key: str
-    threads: int
-    placement: Placement
-    seconds: float
-    serial: float
-    cores: tuple[int, ...] | None = None
-    candidates: tuple[Candidate, ...] = ()
-
-
-class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thread setting for all ops, as TensorFlow itself knows it."""
-
-    intra: int
-    inter: int
-
-
-class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Simulated time of a round of the steps under a setting.
-
-    `setting`: "default", "recommended", "uniform AxB" (intra A, inter B), "s1+s2", "s1+s2+s3",
-    "s1+s2+s3+s4" (with "@N": no op on more than N threads), "bitwise+s3". `speedup` is over
-    "recommended"; `corunning` is the mean number of ops in flight over the events of Fig. 4 (an op
-    starts or ends).
-    """
-
-    setting: str
-    seconds: float
-    speedup: float
-    corunning: float
-
-
-class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Intra-op threads, placement and co-running (sections III-C and III-D).
-
-    `strategy` names the chosen prediction. `uniform` is the setting of TensorFlow itself under
-    which the plan runs; when `ops` is empty it is the whole plan. `corun` turns strategy 3 on,
-    `hyperthreads` strategy 4. Ops whose `serial` time is below `small` seconds are left to
-    TensorFlow's own pool and are not admitted one by one.
-    """
-
-    strategy: str
-    uniform: Uniform
-    corun: bool
-    hyperthreads: bool
-    small: float
-    ops: tuple[OpPlan, ...]
-    predictions: tuple[Prediction, ...]
-
-
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`profile` is the SHA-256 of the profile's content, `machine` the fingerprint of the machine
-    planned for, `signatures` the graphs of the steps it was made for."""
+    planned for, `framework` what ran the job (None: nothing in the plan depends on it),
+    `signatures` the graphs of the steps it was made for. `sections`: what each planner decided, by
+    the planner's name."""
 
     schema: str
     created: str
@@ -103,108 +34,42 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str
     machine_name: str
     cores: int
-    tensorflow: str
+    framework: Framework | None
     signatures: tuple[str, ...]
-    threads: Threads | None = None
-    io: plan_io.IoPlan | None = None
-    allreduce: plan_allreduce.AllreducePlan | None = None
-    settings: plan_settings.SettingsPlan | None = None
+    sections: dict[str, Any] = {}
 
-    @property
-    def for_any_graph(self) -> bool:
-        """Whether it has settings around the ops, which may make other graphs of those it was made
-        for, and says nothing of single ops, which would be met in those alone."""
-        chosen = self.settings is not None and bool(self.settings.chosen)
-        return chosen and not (self.threads and self.threads.ops)
+    def of(self, kind: type[S]) -> S | None:
+        """The section of that kind; None when the plan has none."""
+        return next((s for s in self.sections.values() if isinstance(s, kind)), None)
 
 
-def bare(
-    machine: Machine, *, profile: str = "", tensorflow: str = "", signatures: tuple[str, ...] = ()
-) -> Plan:
-    """A plan for this machine, made now, to which sections are added."""
-    return Plan(
-        schema=SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        dltune=__version__,
-        profile=profile,
-        machine=machine.fingerprint,
-        machine_name=machine.name,
-        cores=len(machine.cores),
-        tensorflow=tensorflow,
-        signatures=signatures,
-    )
+def stored(path: Path) -> Plan:
+    """The plan in a file, its sections as JSON has them. Raises UsageError, with every fault."""
+    return files.read(path, Plan, SCHEMA, _faults, {1: _second})
 
 
-def load(path: Path) -> Plan:
-    """The plan in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Plan, SCHEMA, check)
+def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
+    """A section as JSON has it, as its struct. Raises UsageError where it does not fit."""
+    try:
+        return msgspec.convert(stored, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: sections.{name}: {error}") from None
 
 
-def check(plan: Plan) -> list[str]:
-    """All that cannot be done in a plan, one sentence each, the field's path first.
-
-    Whether it fits a machine and a graph is for those who have these at hand.
-    """
-    faults = []
-    if plan.cores < 1:
-        faults.append(f"cores: {plan.cores} is below 1")
-    if plan.threads is not None:
-        faults += _threads_faults(plan.threads, plan.cores, plan.signatures)
-    if plan.io is not None:
-        faults += plan_io.faults(plan.io)
-    if plan.allreduce is not None:
-        faults += plan_allreduce.faults(plan.allreduce, plan.cores)
-    if plan.settings is not None:
-        faults += plan_settings.faults(plan.settings)
-    return faults
+def _second(first: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan of the first schema: TensorFlow's alone, with its four planners' sections for
+    fields."""
+    fields = dict(first)
+    version = fields.pop("tensorflow", "")
+    build = {"name": "tensorflow", "version": version, "git": "", "python": ""}
+    names = ("settings", "allreduce", "threads", "io")
+    sections = {name: fields.pop(name, None) for name in names}
+    return {
+        **fields,
+        "framework": build if version else None,
+        "sections": {name: section for name, section in sections.items() if section is not None},
+    }
 
 
-def _threads_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:
-    for field in ("intra", "inter"):
-        if getattr(threads.uniform, field) < 1:
-            yield f"threads.uniform.{field}: {getattr(threads.uniform, field)} is below 1"
-    if threads.hyperthreads and not threads.corun:
-        yield "threads.hyperthreads: strategy 4 needs strategy 3 (corun)"
-    if not _is_time(threads.small):
-        yield f"threads.small: {threads.small} is negative or not finite"
-    keys = collections.Counter(op.key for op in threads.ops)
-    yield from (f"threads.ops: the key {k!r} is there {n} times" for k, n in keys.items() if n > 1)
-    for index, op in enumerate(threads.ops):
-        yield from _op_faults(f"threads.ops[{index}] ({op.key})", op, cores)
-        if (node := opkey.named_node(op.key)) and node[0] not in signatures:
-            yield f"threads.ops[{index}].key: {op.key} names no node of the plan's graphs"
-    if threads.strategy not in {prediction.setting for prediction in threads.predictions}:
-        yield f"threads.strategy: {threads.strategy!r} is none of the settings in predictions"
-    for index, prediction in enumerate(threads.predictions):
-        for field in ("seconds", "speedup", "corunning"):
-            if not _is_time(getattr(prediction, field)):
-                value = getattr(prediction, field)
-                yield f"threads.predictions[{index}].{field}: {value} is negative or not finite"
-
-
-def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
-    if op.threads < 1:
-        yield f"{here}.threads: {op.threads} is below 1"
-    for field in ("seconds", "serial"):
-        if not _is_time(getattr(op, field)):
-            yield f"{here}.{field}: {getattr(op, field)} is negative or not finite"
-    if op.cores is not None:
-        if not op.cores:
-            yield f"{here}.cores: an op needs at least one core"
-        if len(set(op.cores)) < len(op.cores):
-            yield f"{here}.cores: a core is named twice"
-        for core in op.cores:
-            if not 0 <= core < cores:
-                yield f"{here}.cores: there is no core {core} among {cores}"
-    if len(op.candidates) > CANDIDATES:
-        yield f"{here}.candidates: {len(op.candidates)} of them; at most {CANDIDATES}"
-    for index, candidate in enumerate(op.candidates):
-        if candidate.threads < 1:
-            yield f"{here}.candidates[{index}].threads: {candidate.threads} is below 1"
-        if not _is_time(candidate.seconds):
-            value = candidate.seconds
-            yield f"{here}.candidates[{index}].seconds: {value} is negative or not finite"
-
-
-def _is_time(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+def _faults(plan: Plan) -> list[str]:
+    return [f"cores: {plan.cores} is below 1"] if plan.cores < 1 else []

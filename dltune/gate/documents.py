@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents import files
-from dltune.documents import plan as plan_document
+from dltune.documents.sections.threads import Threads
 from dltune.errors import UsageError
 from dltune.gate.config import Limit
+from dltune.planners import plan as plan_document
 from dltune.visible import visible
 
 REPORTS = {"io_amplification": "an I/O report", "background_share": "a Horovod report"}
@@ -45,10 +46,11 @@ def value(limit: Limit, folder: Path) -> float:
 def predicted(path: Path) -> float:
     """Seconds of a step that the plan in a file predicts for what it chose. Raises UsageError."""
     plan = plan_document.load(path)
-    if plan.threads is None:
+    section = plan.of(Threads)
+    if section is None:
         raise UsageError(f"{path} has no section for threads, which predicts a step")
-    by_setting = {p.setting: p.seconds for p in plan.threads.predictions}
-    return by_setting[plan.threads.strategy]
+    by_setting = {p.setting: p.seconds for p in section.predictions}
+    return by_setting[section.strategy]
 
 
 def why_missing(limit: Limit) -> str | None:

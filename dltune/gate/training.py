@@ -23,7 +23,6 @@ from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
 from dltune.bench.turnstile import JobEndedError
-from dltune.documents import plan as plan_document
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError
 from dltune.gate.side import Side, blame, last_lines
@@ -31,6 +30,7 @@ from dltune.job import messages
 from dltune.job.launch import Job
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
+from dltune.planners import plan as plan_document
 
 # executions in which ops are recorded, after each round; the first obeys the orders before
 RECORDED = 4

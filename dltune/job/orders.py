@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dltune.documents.machine import Core, Machine
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 
 if TYPE_CHECKING:
     from dltune.machine.perf.events import Event

@@ -19,8 +19,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.documents.plan import Candidate
 from dltune.documents.profile import OpTime, Placement
+from dltune.documents.sections.threads import Candidate
 
 Case = tuple[int, Placement]
 

@@ -14,9 +14,10 @@ from importlib import resources
 
 from dltune import __version__
 from dltune.errors import UsageError
+from dltune.planners.shown import Finding
 from dltune.report.markup import Markup, tag
 from dltune.report.reading import module
-from dltune.report.section import Context, Finding, Shown
+from dltune.report.section import Context, Shown
 
 SENTENCES = 3
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from dltune.documents import files
 from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
+from dltune.planners.plan import with_sections
 from dltune.report.section import Context
 
 
@@ -41,7 +40,7 @@ def plan_behind(bench: Bench, context: Context) -> Plan | None:
 
 def _digests(plan: Plan) -> tuple[str, str]:
     """Of the plan, and of what it was before `dltune tune --into`."""
-    return files.digest(plan), files.digest(msgspec.structs.replace(plan, settings=None))
+    return files.digest(plan), files.digest(with_sections(plan, settings=None))
 
 
 def _plans(context: Context) -> list[Plan]:

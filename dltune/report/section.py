@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from dltune.planners.shown import Finding
 from dltune.report.markup import Markup
 
 
@@ -19,15 +20,6 @@ class Section:
     identifier: str
     title: str
     body: Markup
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A sentence of "what was found". Of all, the page shows the three of the lowest `rank`:
-    0 is a verdict by measurement, 1 a decision, 2 where the time goes, 3 why."""
-
-    rank: int
-    sentence: str
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
+from dltune.documents.sections.threads import Threads
 from dltune.errors import DltuneError
 from dltune.machine.known import KNOWN
 from dltune.planners.threads import strategy1, strategy2
@@ -51,7 +52,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
     title = f"simulated: own settings {own.intra}x{own.inter}"
     found = [Simulation(title, own.inter, made.uniform(own.intra, own.inter))]
     remark = None
-    section = plan.threads if plan else None
+    section = plan.of(Threads) if plan else None
     if plan and section:
         there = _machine(profile, plan)
         if there is None:
@@ -64,7 +65,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
             uniform = section.uniform
             same = there == profile.machine and not section.ops
             if not same or (uniform.intra, uniform.inter) != (own.intra, own.inter):
-                outcome = replayed(moved, plan)
+                outcome = replayed(moved, section)
                 found.append(
                     Simulation(f"simulated: plan {section.strategy}", uniform.inter, outcome)
                 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
 from dltune.simulate import library
 

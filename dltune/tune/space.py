@@ -33,9 +33,11 @@ def offer(
     only: Collection[str] = (),
     without: Collection[str] = (),
     first: Sequence[str] = (),
+    same_graph: bool = False,
 ) -> Offer:
     """`allow`: the furthest that a setting may go; `only` (empty: all) and `without` name settings,
-    `first` those that are tried before the others, in this order.
+    `first` those that are tried before the others, in this order. `same_graph`: nothing is tried
+    that changes a step's graph.
 
     Raises UsageError when a name is none of a setting, and when nothing is left to try.
     """
@@ -44,7 +46,7 @@ def offer(
     options: list[Option] = []
     untried: list[Untried] = []
     for setting in sorted(SPACE, key=lambda s: first.index(s.name) if s.name in first else 1 << 30):
-        if why := _unfit(setting, here, allow, only, without):
+        if why := _unfit(setting, here, allow, only, without, same_graph):
             untried.append(Untried(setting.name, None, why))
             continue
         untried += [
@@ -79,12 +81,15 @@ def _unfit(
     allow: Kind,
     only: Collection[str],
     without: Collection[str],
+    same_graph: bool,
 ) -> str | None:
     """Why nothing of a setting is tried; None: it is."""
     if (only and setting.name not in only) or setting.name in without:
         return "it was left out"
     if why := setting.unfit(here):
         return why
+    if same_graph and setting.changes_graph:
+        return "it changes the step's graph, and the plan has threads for single ops of it"
     if users := set_by_user(setting, here):
         return f"it is set already ({users})"
     if KINDS.index(setting.kind) > KINDS.index(allow):

@@ -46,7 +46,7 @@ class Tried(Turnstile):
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """The settings, and the plugin in any case."""
-        return self._settings.answer(python, lambda _: {"plugin": True})
+        return {**self._settings.answer(python), "plugin": True}
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: the pools, and to tell of every graph."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Uniform
+from dltune.documents.sections.threads import Uniform
 
 
 def default(machine: Machine) -> Uniform:

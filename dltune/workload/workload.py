@@ -13,8 +13,8 @@ import msgspec
 
 from dltune.documents import opkey
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Candidate
 from dltune.documents.profile import Op, Placement, Profile, Settings, Step
+from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
 from dltune.graph import profiled
 from dltune.graph.step_graph import StepGraph

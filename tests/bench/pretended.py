@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.documents.plan import SCHEMA, Plan, Threads, Uniform
+from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.sections.threads import Threads, Uniform
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.orders import Orders
@@ -117,7 +118,7 @@ def execution(graph: int, start: int) -> messages.Execution:
 def plan(signatures: Sequence[str] = ("step",)) -> Plan:
     """A plan of one uniform setting for jobs with these step graphs."""
     section = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), ())
-    return Plan(SCHEMA, "2026", "0", "", "", "", 2, "2.21.0", tuple(signatures), section)
+    return Plan(SCHEMA, "2026", "0", "", "", "", 2, None, tuple(signatures), {"threads": section})
 
 
 def setting(name: str, signatures: Sequence[str] = ("step",), **more: object) -> Setting:

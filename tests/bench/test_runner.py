@@ -14,11 +14,12 @@ from pretended import Clock, PretendedJob, execution, plan, setting
 from dltune.bench import turnstile as module
 from dltune.bench.runner import Runner
 from dltune.bench.turnstile import JobEndedError
-from dltune.documents.plan import OpPlan, Uniform
 from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.documents.sections.threads import OpPlan, Uniform
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
+from dltune.planners.plan import with_sections
 
 MACHINE = synthetic.machine(2)
 
@@ -64,7 +65,7 @@ def test_an_execution_of_several_steps_is_several_steps(clock: Clock) -> None:
 def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
     chosen = (Choice("batch_norm", "fused"),)
     section = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
-    whole = msgspec.structs.replace(plan(), settings=section)
+    whole = with_sections(plan(), settings=section)
     clock = Clock()
     job = PretendedJob(clock)
     runner = Runner(setting("recommended"), MACHINE, whole)
@@ -74,10 +75,10 @@ def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
     assert "discover\t1" in first
     assert "turnstile\t1" not in first
     assert runner.graphs == 0
-    of_ops = msgspec.structs.replace(
+    of_ops = with_sections(
         whole,
         threads=msgspec.structs.replace(
-            whole.threads, ops=(OpPlan("Mul()", 1, "spread", 1e-3, 1e-3, None, ()),)
+            whole.sections["threads"], ops=(OpPlan("Mul()", 1, "spread", 1e-3, 1e-3, None, ()),)
         ),
     )
     planned = Runner(setting("plan"), MACHINE, of_ops).greet(job)
@@ -184,8 +185,8 @@ def test_confinement_reaches_every_interpreter() -> None:
     hello = messages.Python(1, ["python"], "3.11", {})
     free = Runner(setting("recommended"), MACHINE, plan())
     confined = Runner(setting("1core", cpus=(1,)), MACHINE, plan())
-    assert free.answer(hello) == {}
-    assert confined.answer(hello) == {"cpus": [1]}
+    assert free.answer(hello) == {"plugin": True}
+    assert confined.answer(hello) == {"plugin": True, "cpus": [1]}
 
 
 def rank_of_two(number: int) -> messages.Python:
@@ -221,7 +222,7 @@ def test_ranks_have_no_shares_where_nothing_is_imposed_or_all_are_on_one_core(na
         setting(name), cpus=cpus, uniform=Uniform(1, 1) if name == "1core" else None
     )
     runner = Runner(made, machine, plan())
-    assert runner.answer(rank_of_two(1)) == ({"cpus": [0]} if cpus else {})
+    assert runner.answer(rank_of_two(1)).get("cpus") == ([0] if cpus else None)
 
 
 def test_why_a_job_has_not_come_to_a_step(clock: Clock) -> None:

@@ -7,9 +7,11 @@ import pytest
 import synthetic
 
 from dltune.bench.settings import on_part, settings
-from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
+from dltune.planners.plan import with_sections
 from dltune.planners.settings.applied import NOTHING, Applied, applied
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
@@ -28,7 +30,16 @@ OP = OpPlan("Conv2D", 4, "spread", 0.5, 1.0, None, (Candidate(4, "spread", 0.5),
 def plan(*ops: OpPlan, strategy: str = "s1+s2+s3", corun: bool = True) -> Plan:
     section = Threads(strategy, Uniform(4, 2), corun, False, 1e-5, ops, PREDICTIONS)
     return Plan(
-        SCHEMA, "2026", "0", "00", MACHINE.fingerprint, "m", 8, "2.21.0", ("a", "b"), section
+        SCHEMA,
+        "2026",
+        "0",
+        "00",
+        MACHINE.fingerprint,
+        "m",
+        8,
+        None,
+        ("a", "b"),
+        {"threads": section},
     )
 
 
@@ -86,8 +97,8 @@ def test_the_plan_is_enforced_as_run_does_it() -> None:
 def with_settings(made: Plan) -> tuple[Plan, Applied]:
     chosen = (Choice("onednn", "on"),)
     section = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
-    whole = msgspec.structs.replace(made, settings=section)
-    return whole, applied(whole, MACHINE, ("python",), {})
+    whole = with_sections(made, settings=section)
+    return whole, applied(section, MACHINE, ("python",), {})
 
 
 def test_only_the_plan_runs_under_its_settings_around_the_ops() -> None:
@@ -104,7 +115,7 @@ def test_only_the_plan_runs_under_its_settings_around_the_ops() -> None:
 
 def test_a_plan_of_settings_alone_leaves_the_ops_to_tensorflow() -> None:
     whole, around = with_settings(
-        msgspec.structs.replace(plan(), threads=None, signatures=()),
+        msgspec.structs.replace(plan(), sections={}, signatures=()),
     )
     (found,) = settings(("plan",), whole, MACHINE, around)
     assert found.applied == around
@@ -129,7 +140,7 @@ def test_names_that_stand_for_nothing(names: tuple[str, ...], told: str) -> None
 
 
 def test_plans_that_lack_what_is_asked_for() -> None:
-    bare = msgspec.structs.replace(plan(), threads=None)
+    bare = msgspec.structs.replace(plan(), sections={})
     for name in ("plan", "uniform"):
         with pytest.raises(UsageError, match="the plan"):
             settings((name,), bare, MACHINE)

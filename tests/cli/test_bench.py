@@ -15,7 +15,8 @@ from dltune.bench.document import summary
 from dltune.cli import comparison
 from dltune.documents.bench import SCHEMA as BENCH_SCHEMA
 from dltune.documents.bench import Bench, Setting, Turn
-from dltune.documents.plan import SCHEMA, Plan, Prediction, Threads, Uniform
+from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.sections.threads import Prediction, Threads, Uniform
 from dltune.machine import topology
 
 
@@ -52,9 +53,9 @@ def plan(tmp_path: Path) -> Path:
         machine.fingerprint,
         machine.name,
         len(machine.cores),
-        "2.21.0",
+        None,
         ("signature",),
-        section,
+        {"threads": section},
     )
     path = tmp_path / "plan.json"
     path.write_bytes(msgspec.json.encode(made))

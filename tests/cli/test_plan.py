@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents import plan as plan_document
 from dltune.documents.profile import Profile
+from dltune.planners import plan as plan_document
 
 
 def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -25,6 +25,7 @@ def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def write(folder: Path, profile: Profile | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / "profile.json"
     profile = profile or synthetic.network(synthetic.machine(2), layers=3, span=0.02)
     path.write_bytes(msgspec.json.encode(profile))
@@ -42,13 +43,12 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     done = dltune(write(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "predicted time of a step"
+    assert lines[0] == "predicted time of a round of the steps, by strategy"
     assert [line.split()[0] for line in lines[2:5]] == ["default", "recommended", "uniform"]
     assert sum(line.endswith("planned") for line in lines) == 1
     assert "tied to the job's own run" in done.stderr
     assert "strategy 4 does not apply" in done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.threads is not None
     assert plan.cores == 2
     assert plan.signatures == ("signature-train",)
 
@@ -56,7 +56,7 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
 def test_the_planner_s_name_may_be_given(tmp_path: Path) -> None:
     done = dltune("threads", write(tmp_path), "-o", tmp_path / "mine.json")
     assert done.returncode == 0, done.stderr
-    assert plan_document.load(tmp_path / "mine.json").threads
+    assert plan_document.load(tmp_path / "mine.json").sections["threads"]
 
 
 def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
@@ -73,9 +73,8 @@ def test_into_a_plan_that_exists(tmp_path: Path) -> None:
     done = dltune(path, "--into", tmp_path / "plan.json", "--strategy", "s1+s2+s3")
     assert done.returncode == 0, done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.threads is not None
-    assert plan.threads.strategy == "s1+s2+s3"
-    assert plan.threads.ops
+    assert plan.sections["threads"].strategy == "s1+s2+s3"
+    assert plan.sections["threads"].ops
 
 
 def test_json_is_all_of_stdout(tmp_path: Path) -> None:
@@ -90,9 +89,8 @@ def test_a_strategy_can_be_asked_for(tmp_path: Path, strategy: str) -> None:
     done = dltune(write(tmp_path), "--strategy", strategy)
     assert done.returncode == 0, done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.threads is not None
-    assert plan.threads.strategy.startswith(strategy)
-    assert plan.threads.corun == ("s3" in strategy)
+    assert plan.sections["threads"].strategy.startswith(strategy)
+    assert plan.sections["threads"].corun == ("s3" in strategy)
 
 
 def test_settings_for_plain_jobs(tmp_path: Path) -> None:
@@ -127,9 +125,8 @@ def test_bitwise_keeps_the_job_s_own_threads(tmp_path: Path) -> None:
     done = dltune(write(tmp_path), "--bitwise")
     assert done.returncode == 0, done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.threads is not None
-    assert plan.threads.uniform.intra == 2
-    assert {op.threads for op in plan.threads.ops} <= {2}
+    assert plan.sections["threads"].uniform.intra == 2
+    assert {op.threads for op in plan.sections["threads"].ops} <= {2}
 
 
 def test_cores_can_be_fewer(tmp_path: Path) -> None:
@@ -170,11 +167,13 @@ def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     refused(dltune(path, "--strategy", "s9"), "s9")
     refused(dltune(path, "--strategy", "s1+s2+s3+s4"), "strategy 4 does not apply")
     refused(dltune(path, "--bitwise", "--strategy", "s1+s2"), "--bitwise forbids")
-    refused(dltune(path, "-o", path), "is the profile itself")
+    refused(dltune(path, "-o", path), "is what the plan is made from")
     refused(dltune(path, "-o", tmp_path / "no" / "plan.json"), "cannot write")
     refused(dltune(path, "-o", "a", "--into", "b"), "-o and --into")
     refused(dltune(path, "--emit", "env", "--json"), "--json and --emit")
-    refused(dltune(path, "--into", path), "is a 'dltune.profile/2' document")
+    refused(dltune(path, "--into", path), "is what the plan is made from")
+    other = write(tmp_path.parent / f"{tmp_path.name}-other")
+    refused(dltune(path, "--into", other), "is a 'dltune.profile/2' document")
     refused(dltune(), "Usage")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["profile.json"]
 

@@ -13,10 +13,12 @@ import synthetic
 import synthetic_ranks
 
 from dltune.documents import files
-from dltune.documents import plan as plan_document
 from dltune.documents.horovod import Horovod
-from dltune.documents.plan import Prediction, Threads, Uniform, bare
 from dltune.documents.profile import Profile
+from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.documents.sections.threads import Prediction, Threads, Uniform
+from dltune.planners import plan as plan_document
+from dltune.planners.plan import bare
 
 MACHINE = synthetic.machine(2)
 
@@ -65,18 +67,17 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == "predicted step of the job"
     assert sum(line.endswith("planned") for line in done.stdout.splitlines()) == 1
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.allreduce is not None
-    assert plan.threads is None
+    assert list(plan.sections) == ["allreduce"]
     assert plan.signatures == ("signature-train",)
-    assert plan.allreduce.report == files.digest(report)
-    assert (plan.allreduce.ranks, plan.allreduce.local) == (2, 2)
+    assert plan.sections["allreduce"].report == files.digest(report)
+    assert (plan.sections["allreduce"].ranks, plan.sections["allreduce"].local) == (2, 2)
 
 
 def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
     done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "scp,topo,nbcs,gs,knobs")
     assert methods(done)[-1] == "scp-topo-nbcs-gs-knobs"
     assert "scp: a rank's threads share its one core" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").allreduce
+    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.cores
     assert section.sleeps
@@ -94,7 +95,7 @@ def test_one_method_alone(tmp_path: Path) -> None:
     assert methods(done)[:2] == ["original", "topo"]
     assert "gradients in" in done.stdout
     assert "0: float32[1000,1] grad_0" in done.stdout
-    section = plan_document.load(tmp_path / "plan.json").allreduce
+    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert (section.cores, section.threads, section.sleeps, section.knobs) == (None,) * 4
 
@@ -103,7 +104,7 @@ def test_without_a_report_the_graph_still_gives_an_order(tmp_path: Path) -> None
     done = dltune(profiled(tmp_path), "--ranks", "2", "--controller", "gloo", "--methods", "topo")
     assert done.returncode == 0, done.stderr
     assert "no report" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").allreduce
+    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.orders
     assert section.report == ""
@@ -122,15 +123,16 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
     predicted = (Prediction("uniform 2x1", 0.05, 1.0, 1.0),)
     threads = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), predicted)
     signatures = tuple(step.signature for step in profile.steps)
-    plan = msgspec.structs.replace(bare(MACHINE, signatures=signatures), threads=threads)
+    plan = bare(MACHINE, signatures=signatures, sections={"threads": threads})
     path = write(tmp_path / "mine.json", plan)
     done = dltune(profiled(tmp_path), reported(tmp_path), "--into", path, "--methods", "scp")
     assert done.returncode == 0, done.stderr
     made = plan_document.load(path)
-    assert made.threads == threads
-    assert made.allreduce is not None
-    assert made.allreduce.threads is not None
-    assert made.allreduce.threads.intra == 1  # its two threads would not fit a rank's one core
+    assert made.sections["threads"] == threads
+    assert made.sections["allreduce"].threads is not None
+    assert (
+        made.sections["allreduce"].threads.intra == 1
+    )  # its two threads would not fit a rank's one core
 
 
 def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_the_fastest_measured_setting_is_planned(tmp_path: Path) -> None:
         "44.0 ms with a cycle time of 1 ms, a threshold of 128 MiB, yielding; 58.0 ms"
         in done.stderr
     )
-    section = plan_document.load(tmp_path / "plan.json").allreduce
+    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.yield_when_idle
     assert section.sleeps is None
@@ -201,7 +203,7 @@ def test_ranks_that_ran_faster_bound_are_planned_so(tmp_path: Path) -> None:
     done = dltune(profiled(tmp_path), free, "--measured", free, "--measured", bound)
     assert done.returncode == 0, done.stderr
     assert "spinning, bound to cores; 58.0 ms" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").allreduce
+    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert [rank.compute for rank in section.cores or ()] == [(1,), (0,)]
 

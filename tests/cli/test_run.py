@@ -10,18 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.documents.plan import (
-    SCHEMA,
-    Candidate,
-    OpPlan,
-    Plan,
-    Prediction,
-    Threads,
-    Uniform,
-    bare,
-)
+from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.machine import topology
+from dltune.planners.plan import bare
 
 
 def dry_run(folder: Path, *, corun: bool) -> dict[str, str]:
@@ -48,7 +41,9 @@ def dry_run(folder: Path, *, corun: bool) -> dict[str, str]:
         predictions=(Prediction("by hand", 1.0, 1.0, 1.0),),
     )
     name = machine.name
-    plan = Plan(SCHEMA, "2026", "0", "00", "0" * 16, name, cores + 1, "2.21.0", ("a",), section)
+    plan = Plan(
+        SCHEMA, "2026", "0", "00", "0" * 16, name, cores + 1, None, ("a",), {"threads": section}
+    )
     path = folder / "plan.json"
     path.write_bytes(msgspec.json.encode(plan))
     done = subprocess.run(
@@ -81,7 +76,7 @@ def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:
     )
     section = SettingsPlan(("python", "x.py"), choices, "lossy", None, None, (), (), 1.0, None)
     path = tmp_path / "plan.json"
-    made = msgspec.structs.replace(bare(machine), settings=section)
+    made = bare(machine, sections={"settings": section})
     path.write_bytes(msgspec.json.encode(made))
 
     def dry_run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -110,7 +105,7 @@ def test_settings_from_another_machine_are_refused(tmp_path: Path) -> None:
     chosen = (Choice("onednn", "on"),)
     section = SettingsPlan(("python", "x.py"), chosen, "rounding", None, None, (), (), 1.0, None)
     path = tmp_path / "plan.json"
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(bare(machine), settings=section)))
+    path.write_bytes(msgspec.json.encode(bare(machine, sections={"settings": section})))
     for verb in (["run"], ["profile", "-o", tmp_path / "p.json"], ["bench"]):
         done = subprocess.run(
             [sys.executable, "-m", "dltune", *verb, "--plan", path, "--", sys.executable, "x.py"],

@@ -5,28 +5,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.documents.plan import (
-    SCHEMA,
-    Candidate,
-    OpPlan,
-    Plan,
-    Prediction,
-    Threads,
-    Uniform,
-    check,
-    load,
-)
+from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
+from dltune.planners.plan import check, load, with_sections
 
 OP = OpPlan("Conv2D(f32[8])", 2, "spread", 1.0, 2.0, (0, 1), (Candidate(2, "spread", 1.0),))
 SECTION = Threads(
     "s1+s2+s3", Uniform(2, 4), True, False, 3e-5, (OP,), (Prediction("s1+s2+s3", 1.0, 1.0, 1.0),)
 )
-PLAN = Plan(SCHEMA, "2026-01-01", "0", "00", "11", "machine", 2, "2.21.0", ("signature",), SECTION)
+PLAN = Plan(
+    SCHEMA, "2026-01-01", "0", "00", "11", "machine", 2, None, ("signature",), {"threads": SECTION}
+)
 
 
 def with_section(**changes: object) -> Plan:
-    return msgspec.structs.replace(PLAN, threads=msgspec.structs.replace(SECTION, **changes))
+    return with_sections(PLAN, threads=msgspec.structs.replace(SECTION, **changes))
 
 
 def with_op(**changes: object) -> Plan:
@@ -37,13 +31,13 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(msgspec.json.encode(PLAN))
     assert load(path) == PLAN
-    assert check(msgspec.structs.replace(PLAN, threads=None)) == []
+    assert check(msgspec.structs.replace(PLAN, sections={})) == []
 
 
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
-        (msgspec.structs.replace(PLAN, cores=0, threads=None), "cores: 0 is below 1"),
+        (msgspec.structs.replace(PLAN, cores=0, sections={}), "cores: 0 is below 1"),
         (with_section(uniform=Uniform(0, 1)), "threads.uniform.intra: 0 is below 1"),
         (with_section(corun=False, hyperthreads=True), "strategy 4 needs strategy 3"),
         (with_section(small=-1.0), "threads.small"),

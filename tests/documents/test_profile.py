@@ -6,10 +6,11 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents import files, plan
+from dltune.documents import files
 from dltune.documents.profile import Partner, Settings, Tensor, check, load
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
+from dltune.planners import plan
 from dltune.planners.threads.decide import choose
 from dltune.workload.anchor import anchored
 
@@ -107,10 +108,9 @@ def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
     assert files.digest(profile) == made.profile
     workload, _ = anchored(profile)
     threads = choose(workload).threads(workload)
-    assert made.threads is not None
-    assert threads.strategy == made.threads.strategy
+    assert threads.strategy == made.sections["threads"].strategy
     assert [(p.setting, p.seconds) for p in threads.predictions] == [
-        (p.setting, pytest.approx(p.seconds)) for p in made.threads.predictions
+        (p.setting, pytest.approx(p.seconds)) for p in made.sections["threads"].predictions
     ]
 
 

@@ -16,8 +16,9 @@ from profiled_jobs import Done
 from running import with_argument
 
 from dltune.documents import bench as benches
-from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import Profile
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
@@ -54,20 +55,22 @@ def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozens
         machine=machine.fingerprint,
         machine_name=machine.name,
         cores=len(machine.cores),
-        tensorflow="2.21.0",
+        framework=None,
         signatures=signatures,
-        threads=Threads(
-            strategy="s1+s2+s3" if keys else "uniform 2x2",
-            uniform=Uniform(2, 2),
-            corun=bool(keys),
-            hyperthreads=False,
-            small=0.0,
-            ops=tuple(
-                OpPlan(key, 1, "spread", 1e-3, 1e-3, None, (Candidate(1, "spread", 1e-3),))
-                for key in sorted(keys)
-            ),
-            predictions=tuple(Prediction(name, 0.01, 1.0, 1.0) for name in names),
-        ),
+        sections={
+            "threads": Threads(
+                strategy="s1+s2+s3" if keys else "uniform 2x2",
+                uniform=Uniform(2, 2),
+                corun=bool(keys),
+                hyperthreads=False,
+                small=0.0,
+                ops=tuple(
+                    OpPlan(key, 1, "spread", 1e-3, 1e-3, None, (Candidate(1, "spread", 1e-3),))
+                    for key in sorted(keys)
+                ),
+                predictions=tuple(Prediction(name, 0.01, 1.0, 1.0) for name in names),
+            )
+        },
     )
     path.write_bytes(msgspec.json.encode(made))
     return path

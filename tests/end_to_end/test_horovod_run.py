@@ -32,7 +32,6 @@ from two_ranks import (
     trained,
 )
 
-from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import (
     Bin,
@@ -42,6 +41,7 @@ from dltune.documents.sections.allreduce import (
     RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Prediction, Threads, Uniform
 from dltune.horovod import timeline
 from dltune.machine import topology
 
@@ -96,14 +96,14 @@ def plain(plain_ranks: Callable[[Controller], Trained]) -> Trained:
     return plain_ranks("gloo")
 
 
-ON_ONE_THREAD = plans.Threads(
+ON_ONE_THREAD = Threads(
     strategy="uniform 1x1",
-    uniform=plans.Uniform(1, 1),
+    uniform=Uniform(1, 1),
     corun=False,
     hyperthreads=False,
     small=0.0,
     ops=(),
-    predictions=(plans.Prediction("uniform 1x1", 0.05, 1.0, 1.0),),
+    predictions=(Prediction("uniform 1x1", 0.05, 1.0, 1.0),),
 )
 BINS = ((13, 12, 11, 10, 9, 8), (7, 6, 5), (4, 3, 2, 1, 0))
 
@@ -204,8 +204,8 @@ def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
         said = f"rank {rank}: the plan is enforced from here on, in the step's graph with its bins"
         assert said in planned.said
         assert re.search(rf"rank {rank}: \d+ steps, median", planned.said)
-    assert [rank["rank"] for rank in planned.outcome["ranks"]] == [0, 1]
-    assert {process["rank"] for process in planned.outcome["processes"]} == {0, 1}
+    assert [rank["rank"] for rank in planned.outcome["sections"]["allreduce"]] == [0, 1]
+    assert {process["rank"] for process in planned.outcome["sections"]["threads"]} == {0, 1}
 
 
 def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Trained) -> None:

@@ -17,13 +17,15 @@ import msgspec
 import pytest
 
 from dltune.documents import opkey
-from dltune.documents import plan as plans
 from dltune.documents import profile as profiles
 from dltune.documents.machine import Machine
+from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders, machine_lines
 from dltune.machine import topology
+from dltune.planners import plan as plans
 from dltune.planners.threads.enforce import RECORD_EVERY
 from dltune.planners.threads.fitted import fit
 
@@ -98,37 +100,37 @@ def plan_for(
     corun: bool = False,
 ) -> plans.Plan:
     """A plan written by hand: key -> (threads, cores)."""
-    section = plans.Threads(
+    section = Threads(
         strategy="by hand",
-        uniform=plans.Uniform(profile.settings.intra, profile.settings.inter),
+        uniform=Uniform(profile.settings.intra, profile.settings.inter),
         corun=corun,
         hyperthreads=False,
         small=0.0,
         ops=tuple(
-            plans.OpPlan(
+            OpPlan(
                 key,
                 threads,
                 "shared" if threads > 1 else "spread",
                 1e-4,
                 2e-4,
                 cores,
-                (plans.Candidate(threads, "spread", 1e-4),) if corun else (),
+                (Candidate(threads, "spread", 1e-4),) if corun else (),
             )
             for key, (threads, cores) in entries.items()
         ),
-        predictions=(plans.Prediction("by hand", 1.0, 1.0, 1.0),),
+        predictions=(Prediction("by hand", 1.0, 1.0, 1.0),),
     )
-    return plans.Plan(
-        schema=plans.SCHEMA,
+    return Plan(
+        schema=SCHEMA,
         created="",
         dltune="",
         profile="",
         machine=machine.fingerprint,
         machine_name=machine.name,
         cores=len(machine.cores),
-        tensorflow=profile.framework.version,
+        framework=profile.framework,
         signatures=tuple(step.signature for step in profile.steps),
-        threads=section,
+        sections={"threads": section},
     )
 
 
@@ -233,8 +235,8 @@ def test_each_op_runs_on_its_threads_and_cores(machine):
         return key.removeprefix("_Mkl").removeprefix("Native")
 
     def greet(process: Process) -> list[str]:
-        profile_free = plans.Threads("x", plans.Uniform(2, 1), False, False, 0.0, (), ())
-        plan = plans.Plan("", "", "", "", "", "", 2, "", (), profile_free)
+        profile_free = Threads("x", Uniform(2, 1), False, False, 0.0, (), ())
+        plan = Plan("", "", "", "", "", "", 2, None, (), {"threads": profile_free})
         return [*fit(plan, machine).first_lines(), *Orders(1, discover=True).lines()]
 
     command = [PYTHON, str(JOBS / "two_convs.py")]
@@ -327,7 +329,7 @@ def test_co_running_keeps_the_numbers_and_ends(tape, machine, plain, tmp_path):
     options = ("--plan", plan, "--json", tmp_path / "o")
     planned = enforced(tmp_path, "gradient_tape.py", 60, *options).losses
     assert planned[0] == pytest.approx(plain()[0], rel=1e-5)
-    outcome = json.loads((tmp_path / "o").read_text())["processes"][0]
+    outcome = json.loads((tmp_path / "o").read_text())["sections"]["threads"][0]
     assert not outcome["unmet"]
     assert outcome["in_flight"] > 0
 
@@ -347,8 +349,8 @@ def test_the_summary_tells_what_was_met(tape, machine, tmp_path):
 
 def test_the_scripts_own_threads_are_overridden_and_told(profiled, tmp_path, machine):
     plan = plan_for(profiled("own_threads").profile, machine, {})
-    section = msgspec.structs.replace(plan.threads, uniform=plans.Uniform(1, 2))
-    plan = write(msgspec.structs.replace(plan, threads=section), tmp_path / "plan.json")
+    section = msgspec.structs.replace(plan.sections["threads"], uniform=Uniform(1, 2))
+    plan = write(plans.with_sections(plan, threads=section), tmp_path / "plan.json")
     done = enforced(tmp_path, "own_threads.py", 3, "--plan", plan)
     assert "overridden" in done.stderr
 

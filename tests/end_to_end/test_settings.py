@@ -14,8 +14,9 @@ from settings_plans import written
 from tensorflows import THIS_AND_PROOF
 
 from dltune.documents import bench as benches
-from dltune.documents import plan as plans
 from dltune.documents import profile as profiles
+from dltune.documents.sections.threads import Prediction, Threads, Uniform
+from dltune.planners import plan as plans
 
 pytestmark = pytest.mark.tensorflow
 
@@ -64,7 +65,7 @@ def test_run_applies_them_to_the_job_alone(plan: Path, tmp_path: Path, python: s
     assert "mmap_threshold" in found["environment"]["GLIBC_TUNABLES"]
     assert dict(os.environ) == before
     assert "settings: batch_norm=fused, onednn=on" in done.stderr
-    told = json.loads(outcome.read_bytes())["settings"]
+    told = json.loads(outcome.read_bytes())["sections"]["settings"]
     assert told["not_in_force"] == []
     assert [choice["setting"] for choice in told["applied"]] == list(CHOSEN)
     assert [(hook["setting"], hook["count"]) for hook in told["acted"]] == [("batch_norm", 2)]
@@ -85,7 +86,6 @@ def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     planned = plans.load(both)
     assert planned.settings == measured.under
-    assert planned.threads is not None
     done = dltune("plan", profile, "--into", plan)  # and into the plan that it came from
     assert done.returncode == 0, done.stderr
     assert "made under" not in done.stderr
@@ -129,8 +129,8 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
     plan: Path, tmp_path: Path
 ) -> None:
     """As `dltune tune --into` leaves it: the settings make another graph than was planned for."""
-    one = plans.Prediction("uniform 2x1", 0.01, 1.0, 1.0)
-    section = plans.Threads(one.setting, plans.Uniform(2, 1), False, False, 0.0, (), (one,))
+    one = Prediction("uniform 2x1", 0.01, 1.0, 1.0)
+    section = Threads(one.setting, Uniform(2, 1), False, False, 0.0, (), (one,))
     made = msgspec.structs.replace(plans.load(plan), threads=section, signatures=("before",))
     plan.write_bytes(msgspec.json.encode(made))
     done = dltune("run", "--plan", plan, "--", *JOB, "--steps", 40)

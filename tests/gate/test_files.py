@@ -15,7 +15,8 @@ import pytest
 
 from dltune.documents import gate as doc
 from dltune.documents.plan import SCHEMA as PLAN
-from dltune.documents.plan import Plan, Prediction, Threads, Uniform
+from dltune.documents.plan import Plan
+from dltune.documents.sections.threads import Prediction, Threads, Uniform
 from dltune.errors import UsageError
 from dltune.gate import against, documents, history, pyperf_file
 from dltune.gate.config import Config, Limit
@@ -238,15 +239,15 @@ def test_numbers_of_other_reports(tmp_path: Path) -> None:
 def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
     predictions = tuple(Prediction(n, s, 1.0, 1.0) for n, s in (("default", 2.0), ("s1+s2", 1.5)))
     plan = Plan(
-        *(PLAN, "2026", "0", "00", decided.HERE.fingerprint, "x", 2, "2.21.0", ("a",)),
-        Threads("s1+s2", Uniform(1, 1), False, False, 0.0, (), predictions),
+        *(PLAN, "2026", "0", "00", decided.HERE.fingerprint, "x", 2, None, ("a",)),
+        {"threads": Threads("s1+s2", Uniform(1, 1), False, False, 0.0, (), predictions)},
     )
     written(tmp_path / "plan.json", plan)
     limit = Limit("plan_step_time", at_most=1.0, document="plan.json")
     assert documents.value(limit, tmp_path) == 1.5
-    written(tmp_path / "plan.json", msgspec.structs.replace(plan, threads=None))
+    written(tmp_path / "plan.json", msgspec.structs.replace(plan, sections={}))
     with pytest.raises(UsageError, match="no section for threads"):
         documents.value(limit, tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps({"schema": "dltune.profile/1"}))
-    with pytest.raises(UsageError, match=r"expected 'dltune\.plan/1'"):
+    with pytest.raises(UsageError, match=r"expected 'dltune\.plan/2'"):
         documents.value(limit, tmp_path)

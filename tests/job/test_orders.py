@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from synthetic import machine
 
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.job.orders import Orders, alternate_line, grant_line, machine_lines, uniform_line
 
 

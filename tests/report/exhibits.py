@@ -21,8 +21,8 @@ from dltune.documents.sections.settings import (
     Untried,
     Verdict,
 )
+from dltune.planners.plan import put
 from dltune.planners.threads.decide import choose
-from dltune.planners.threads.document import document
 from dltune.statistics import median, ratio_interval
 from dltune.workload.anchor import anchored
 
@@ -76,7 +76,7 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
 
 def plan(found: Profile, strategy: str = "auto") -> Plan:
     workload, _ = anchored(found)
-    return document(found, found.machine, choose(workload, strategy).threads(workload))
+    return put(None, "threads", choose(workload, strategy).threads(workload), found.machine, found)
 
 
 def settings() -> SettingsPlan:
@@ -155,7 +155,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
         machine=there.machine,
         tensorflow="2.21.0",
         plan=files.digest(made),
-        strategy=made.threads.strategy if made.threads else "",
+        strategy=made.sections["threads"].strategy,
         reference=reference,
         rounds=max(map(len, times.values())),
         settings=tuple(settings),

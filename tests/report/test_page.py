@@ -18,6 +18,7 @@ from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
+from dltune.planners.plan import with_sections
 from dltune.report.page import page
 from dltune.report.reading import known, read
 from dltune.report.section import Context, Loaded
@@ -132,8 +133,7 @@ def test_the_numbers_are_the_documents(whole: bytes) -> None:
         assert figures.best is not None
         assert figures.op.key in text
         assert f"{figures.best.time.median * 1e3:.3f}" in text
-    assert plan.threads is not None
-    for prediction in plan.threads.predictions:
+    for prediction in plan.sections["threads"].predictions:
         assert f"{prediction.seconds * 1e3:.1f}" in text
     for part in profile.steps[0].parts:
         assert f"{part.name} {part.seconds * 1e3:.3g} ms" in text
@@ -192,14 +192,15 @@ def test_hostile_names(name: str) -> None:
         msgspec.structs.replace(setting, name=name) if setting.name != bench.reference else setting
         for setting in bench.settings
     )
-    assert plan.threads is not None
     threads = msgspec.structs.replace(
-        plan.threads,
-        ops=tuple(msgspec.structs.replace(op, key=name + op.key) for op in plan.threads.ops),
+        plan.sections["threads"],
+        ops=tuple(
+            msgspec.structs.replace(op, key=name + op.key) for op in plan.sections["threads"].ops
+        ),
     )
     shown = context(
         evil,
-        msgspec.structs.replace(plan, threads=threads, machine_name=name),
+        msgspec.structs.replace(with_sections(plan, threads=threads), machine_name=name),
         msgspec.structs.replace(bench, settings=settings, command=(name,), strategy=name),
     )
     clean = parsed(page(context(profile, plan, bench)))
@@ -226,7 +227,7 @@ def test_a_profile_alone_and_one_without_anything() -> None:
 def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
     before = "before settings were put into the plan"
     profile, plan, bench = everything()
-    tuned = msgspec.structs.replace(plan, settings=exhibits.settings())
+    tuned = with_sections(plan, settings=exhibits.settings())
     text = page(context(profile, tuned, bench)).decode()
     assert before in text
     assert "another plan" not in text
@@ -234,7 +235,7 @@ def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
     assert any("s1+s2+s3" in row.text and "41.0" in row.text for row in rows), "it was measured"
     assert before not in page(context(profile, plan, bench)).decode()
     other = everything("s1+s2")[1]
-    text = page(context(profile, msgspec.structs.replace(other, settings=None), bench)).decode()
+    text = page(context(profile, with_sections(other, settings=None), bench)).decode()
     assert "another plan" in text
 
 

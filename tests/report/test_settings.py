@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from page_parsed import Page, parsed
 
 from dltune.documents.sections.settings import Choice, SettingsPlan, Untried
-from dltune.report.charts.forest import HALVES, Row, around, forest
+from dltune.planners.plan import with_sections
+from dltune.report.charts.forest import HALVES, around, forest
 from dltune.report.page import page
 from dltune.report.section import Context, Loaded
+from dltune.tables import Ratio, Ratios
 
 EVIL = "<script>alert(1)</script>\u202e"
 
 
 def shown(section: SettingsPlan) -> Page:
     profile = exhibits.profile()
-    plan = msgspec.structs.replace(exhibits.plan(profile), threads=None, settings=section)
+    plan = with_sections(exhibits.plan(profile), threads=None, settings=section)
     return parsed(page(Context((Loaded(Path("plan.json"), "dltune.plan", plan, "d0"),))))
 
 
@@ -112,7 +114,7 @@ def test_the_axis_lies_even_around_1_and_holds_what_it_can(values: list[float]) 
 
 def test_ends_that_are_not_known_are_drawn_open() -> None:
     def lines(low: float | None, high: float | None) -> list[dict[str, str | None]]:
-        drawn = parsed(forest([Row("x", "", "open", 1.1, low, high)], "l", "r").encode())
+        drawn = parsed(forest(Ratios([Ratio("x", "", "open", 1.1, low, high)], "l", "r")).encode())
         return [
             e.attributes for e in drawn.of("line") if "interval" in str(e.attributes.get("class"))
         ]

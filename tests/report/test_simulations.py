@@ -8,8 +8,8 @@ import pytest
 
 from dltune.errors import DltuneError
 from dltune.machine.known import find
+from dltune.planners.plan import put, with_sections
 from dltune.planners.threads.decide import choose
-from dltune.planners.threads.document import document
 from dltune.report import simulations as module
 from dltune.report.simulations import simulations
 from dltune.workload.anchor import anchored
@@ -20,15 +20,19 @@ from dltune.workload.transfer import transferred
 def test_the_plans_timeline_takes_what_the_plan_predicts(strategy: str) -> None:
     profile = exhibits.profile(cores=4)
     plan = exhibits.plan(profile, strategy)
-    assert plan.threads is not None
     predicted = next(
-        p.seconds for p in plan.threads.predictions if p.setting == plan.threads.strategy
+        p.seconds
+        for p in plan.sections["threads"].predictions
+        if p.setting == plan.sections["threads"].strategy
     )
     found = simulations(profile, plan).found
-    wanted = f"simulated: plan {plan.threads.strategy}"
+    wanted = f"simulated: plan {plan.sections['threads'].strategy}"
     seconds = {one.title: one.outcome.seconds for one in found}
     own = f"simulated: own settings {profile.settings.intra}x{profile.settings.inter}"
-    if plan.threads.strategy == f"uniform {profile.settings.intra}x{profile.settings.inter}":
+    if (
+        plan.sections["threads"].strategy
+        == f"uniform {profile.settings.intra}x{profile.settings.inter}"
+    ):
         wanted = own
     assert seconds[wanted] == pytest.approx(predicted, rel=1e-6)
     assert seconds[own] == pytest.approx(profile.steps[0].wall.median, rel=1e-3)
@@ -37,12 +41,12 @@ def test_the_plans_timeline_takes_what_the_plan_predicts(strategy: str) -> None:
 def test_an_edit_by_hand_is_simulated() -> None:
     profile = exhibits.profile()
     plan = exhibits.plan(profile, "s1+s2")
-    assert plan.threads is not None
     slower = tuple(
-        msgspec.structs.replace(op, threads=1, seconds=op.serial) for op in plan.threads.ops
+        msgspec.structs.replace(op, threads=1, seconds=op.serial)
+        for op in plan.sections["threads"].ops
     )
-    edited = msgspec.structs.replace(
-        plan, threads=msgspec.structs.replace(plan.threads, ops=slower)
+    edited = with_sections(
+        plan, threads=msgspec.structs.replace(plan.sections["threads"], ops=slower)
     )
     as_made, by_hand = (simulations(profile, p).found[1].outcome.seconds for p in (plan, edited))
     assert by_hand > 1.5 * as_made
@@ -53,7 +57,7 @@ def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     there = find("knl-7250")
     workload, _ = anchored(profile)
     moved = transferred(workload, there)
-    plan = document(profile, there, choose(moved, "s1+s2+s3").threads(moved))
+    plan = put(None, "threads", choose(moved, "s1+s2+s3").threads(moved), there, profile)
     found = simulations(profile, plan)
     assert found.remark is None
     assert max(max(c) for c in found.found[-1].outcome.timelines[0].cores if c) == 67

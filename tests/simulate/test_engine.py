@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.graph.csr import CSR
 from dltune.simulate.engine import CoreSet, Graph, Timeline
 from dltune.simulate.work import CorunWork, FifoWork

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.machine.known import find
 from dltune.machine.placement import cores_for, placements
 from dltune.simulate.scheduler import Admission, Scheduler

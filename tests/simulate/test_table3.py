@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.graph.csr import CSR
 from dltune.machine.known import find
 from dltune.simulate.engine import CoreSet, Graph

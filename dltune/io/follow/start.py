@@ -14,9 +14,9 @@ END_SECONDS = 10.0  # for it to notice that the job has ended
 
 
 @contextmanager
-def followed(section: IoPlan | None, pid: int, say: Callable[[str], None]) -> Iterator[None]:
+def followed(section: IoPlan, pid: int, say: Callable[[str], None]) -> Iterator[None]:
     """While the block runs, hints for the job whose first process is `pid`, as planned."""
-    files = [] if section is None else [file for file in section.files if file.follow]
+    files = [file for file in section.files if file.follow]
     if not files:
         yield
         return

@@ -6,18 +6,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dltune.errors import UsageError
 from dltune.io.reader.options import Options
 
 if TYPE_CHECKING:
     from dltune.documents.sections.io import IoPlan
 
-VARIABLE = "DLTUNE_PLAN"  # set by `dltune run`: the plan's path
+VARIABLE = "DLTUNE_IO"  # set by `dltune run`: the plan's section on files, as `written` writes it
 AHEAD = 16 << 20  # bytes of read-ahead hints without a plan
 
 
 def planned(path: Path) -> Options:
     """The options that the job's plan has for the data file at `path`; the defaults without a plan
-    or when it has none for this file. Raises UsageError when the plan cannot be read.
+    or when it has none for this file. Raises UsageError when that is not one of dltune's.
     """
     section = _section()
     found = None if section is None else section.of(path)
@@ -37,16 +38,30 @@ def planned(path: Path) -> Options:
 
 def planned_ahead(path: Path) -> int:
     """Bytes of read-ahead hints that the job's plan has for the data file at `path`; `AHEAD`
-    without. Raises UsageError when the plan cannot be read."""
+    without. Raises UsageError when that is not one of dltune's."""
     section = _section()
     found = None if section is None else section.of(path)
     return AHEAD if found is None or not found.ahead else found.ahead
+
+
+def written(section: IoPlan) -> str:
+    """The section for the job's readers."""
+    import msgspec
+
+    return msgspec.json.encode(msgspec.structs.replace(section, reasons=())).decode()
 
 
 def _section() -> IoPlan | None:
     source = os.environ.get(VARIABLE)
     if not source:
         return None
-    from dltune.documents import plan as documents
+    import msgspec
 
-    return documents.load(Path(source)).io
+    from dltune.documents.sections.io import IoPlan
+
+    try:
+        return msgspec.json.decode(source, type=IoPlan)
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{VARIABLE} is not what dltune run sets: {error}", remedy=f"unset {VARIABLE}"
+        ) from None

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
 from dltune.documents.sections.allreduce import AllreducePlan, Controller
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.horovod.preload import counts, library
 from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
-from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import machine_lines, uniform_line
+from dltune.job.launch import Event, Job
 from dltune.job.shares import Shares
 from dltune.machine.ranks import LocalRank, local_rank
 from dltune.machine.world import World, world
@@ -29,6 +26,8 @@ from dltune.planners.allreduce.falls import Fall
 from dltune.planners.allreduce.hangs import Hangs
 from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
+from dltune.planners.allreduce.show import intent, sentences
+from dltune.planners.enforcement import Enforcement, Outcome, Run
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
@@ -55,66 +54,57 @@ class _Rank:
     input: InputThreads | None = None
 
 
-class Ranks:
-    """Enforces the section `allreduce` of one plan on the ranks of one job.
+class Ranks(Enforcement):
+    """The section on Horovod in the ranks of one job.
 
     With `partial`, what still applies of a plan for other ranks; `dropped` tells what does not.
     """
 
-    def __init__(
-        self, plan: Plan, machine: Machine, *, partial: bool, say: Callable[[str], None]
-    ) -> None:
-        assert plan.allreduce is not None
-        self.section = plan.allreduce
-        self.machine = machine
+    inside = True
+
+    def __init__(self, section: AllreducePlan, run: Run) -> None:
+        self.section = section
         self.dropped: list[str] = []
-        self.shares = Shares(machine, self.section.cores)
-        self._partial = partial
+        self._run = run
         self._others = False  # the job has other ranks than the plan
-        self._say = say
-        self._on_threads = plan.threads is not None
         self._ranks: dict[int, _Rank] = {}
         self._without: dict[int, str] = {}
         self._looked = 0.0
-        self._hangs = Hangs(say)
+        self._hangs = Hangs(run.say)
         self._counts: Path | None = None
+        run.shares = Shares(run.machine, section.cores)
+        run.changes.append(lambda pid: "with its bins" if self.binned(pid) else "")
+        if pools := section.threads:
+            run.pools = lambda *_: Uniform(pools.intra, pools.inter)
 
-    def environment(self, command: Sequence[str], folder: Path) -> dict[str, str]:
-        """What the launcher and its ranks need from their start; they may write to `folder`.
+    def intent(self) -> Iterator[str]:
+        return (f"Horovod: {line}" for line in intent(self.section, self._run.machine))
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        """What the launcher and its ranks need from their start.
 
         Raises DltuneError when the library for NBCS, GS and rests cannot be built.
         """
         if self.section.sleeps is None:
             return {}
         built = library.build(
-            _mpirun(command), lambda: self._say("building the library for NBCS, GS and rests, once")
+            _mpirun(self._run.command),
+            lambda: self._run.say("building the library for NBCS, GS and rests, once"),
         )
         self._counts = folder
-        return library.variables(built, self.section.sleeps, os.environ, folder)
+        return library.variables(built, self.section.sleeps, base, folder)
 
-    def answer(self, python: messages.Python) -> dict[str, object]:
-        """The reply to an interpreter's start.
-
-        Raises UsageError when the plan is for other ranks than the job's.
-        """
-        plugin = self._on_threads or self.section.threads is not None
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        """Raises UsageError when the plan is for other ranks than the job's."""
         local, where = local_rank(python.environment), world(python.environment)
         if local is None or where.size == 1:
-            return {"plugin": plugin}
+            return {}
         self._require_ranks(where.size, local)
         self._require_controller(_controller(python.environment))
         self._leave_bins_to_all(where, local)
         # a plan on threads divides the node between its ranks where this section does not
-        divided = self._on_threads or self.section.cores is not None
-        reply = self.shares.answer(python) if divided else {}
-        return {**reply, "plugin": plugin, "horovod": self._orders(local)}
-
-    def greet(self, process: Process) -> list[str]:
-        """First orders of a rank's plugin when the plan has no section on threads."""
-        machine, _ = self.shares.of(process.pid)
-        threads = self.section.threads
-        assert threads is not None
-        return [*machine_lines(machine), uniform_line(threads.intra, threads.inter)]
+        reply = self._run.shares.answer(python) if self.section.cores is not None else {}
+        return {**reply, "horovod": self._orders(local)}
 
     def binned(self, pid: int) -> bool:
         """Whether the plan's bins have changed the graph of a process's step."""
@@ -140,15 +130,7 @@ class Ranks:
         else:
             self._hear_rank(self._ranks[pid], message)
 
-    def run(self, job: Job) -> list[RankOutcome]:
-        """Until the job ends, for a plan without a section on threads."""
-        for event in job.events(LOOK_SECONDS):
-            self.look()
-            if event is not None:
-                self.hear(job, event)
-        return self.outcomes(job.exit_code)
-
-    def look(self) -> None:
+    def look(self, job: Job) -> None:
         """For new threads of input pipelines, and for ranks that hang."""
         self._hangs.look()
         now = time.monotonic()
@@ -158,8 +140,7 @@ class Ranks:
                 if rank.input and rank.fall is None:
                     rank.input.move()
 
-    def outcomes(self, exit_code: int | None) -> list[RankOutcome]:
-        """Once the job has ended. Raises a DltuneError when the plan was not enforced in it."""
+    def ended(self, exit_code: int) -> Outcome:
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
@@ -170,7 +151,7 @@ class Ranks:
         found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
         if not found:
             raise self._why_nothing(exit_code)
-        return found
+        return Outcome(found, [s for one in found for s in sentences(one)])
 
     def cause(self) -> str | None:
         """Which rank hung until the end, or else failed first, and why."""
@@ -199,7 +180,7 @@ class Ranks:
         return orders
 
     def _cpus(self, cores: Sequence[int]) -> list[int]:
-        return [cpu for core in cores for cpu in self.machine.cores[core].cpus]
+        return [cpu for core in cores for cpu in self._run.machine.cores[core].cpus]
 
     def _meet(self, job: Job, python: messages.Python) -> None:
         local, where = local_rank(python.environment), world(python.environment)
@@ -221,7 +202,7 @@ class Ranks:
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
                 rank.input = InputThreads(rank.pid, self._cpus(cores.input))
-            self._say(f"rank {message.rank}: Horovod has begun under the plan")
+            self._run.say(f"rank {message.rank}: Horovod has begun under the plan")
         elif isinstance(message, messages.Reduction):
             rank.reductions.append(message)
         elif isinstance(message, messages.Device):
@@ -242,14 +223,14 @@ class Ranks:
         heard.device = asked[0] if asked else None
         if rank.input:
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
-        return outcome(self.section, self.machine, self.dropped, heard)
+        return outcome(self.section, self._run.machine, self.dropped, heard)
 
     def _require_ranks(self, size: int, local: LocalRank) -> None:
         section = self.section
         if self._others or (size, local.size) == (section.ranks, section.local):
             return
         told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
-        if not self._partial:
+        if not self._run.partial:
             raise UsageError(
                 f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
                 remedy="plan for as many as the job has, or pass --partial to run what applies",
@@ -257,13 +238,13 @@ class Ranks:
         self._others = True
         if section.cores is not None and local.size != section.local:
             self.section = msgspec.structs.replace(section, cores=None)
-            self.shares = Shares(self.machine)
+            self._run.shares = Shares(self._run.machine)
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
 
     def _leave_bins_to_all(self, where: World, local: LocalRank) -> None:
         """Ranks with bins wait for ever for ranks without."""
-        alone = world(os.environ).size == 1  # the launcher was started by this dltune
+        alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
         if self.section.orders and where.size > local.size and alone:
             self.section = msgspec.structs.replace(self.section, orders=None)
             self.dropped.append(
@@ -278,7 +259,7 @@ class Ranks:
         told = (
             f"the plan is for Horovod over {section.controller}, the job runs it over {controller}"
         )
-        if not self._partial:
+        if not self._run.partial:
             raise UsageError(
                 told,
                 remedy=f"start it with horovodrun --{section.controller}, plan again, or pass "
@@ -289,7 +270,7 @@ class Ranks:
         )
         self.dropped.append(told)
 
-    def _why_nothing(self, exit_code: int | None) -> DltuneError:
+    def _why_nothing(self, exit_code: int) -> DltuneError:
         if cause := self.cause():
             message = f"no rank came as far as hvd.init(): {cause}"
         elif self._without:

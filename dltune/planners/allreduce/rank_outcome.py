@@ -54,37 +54,6 @@ def outcome(
     return RankOutcome(heard.init.rank, heard.init.pid, tuple(enforced), tuple(left))
 
 
-def intent(section: AllreducePlan, machine: Machine) -> list[str]:
-    """What would be enforced, a sentence each."""
-    told = [f"for {section.ranks} ranks over {section.controller}, {section.local} on this node"]
-    for rank, cores in enumerate(section.cores or ()):
-        parts = [
-            f"{what} {_cpus(machine, getattr(cores, part))}"
-            for part, what in (
-                ("background", "background thread on CPU"),
-                ("helpers", "its helpers on"),
-                ("compute", "ops on"),
-                ("input", "tf.data on"),
-            )
-        ]
-        told.append(f"local rank {rank}: {', '.join(parts)}")
-    if section.threads:
-        told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
-    told += [
-        f"{len(order.shapes)} gradients are reduced in {_in_words(len(order.bins))} of "
-        f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
-        for order in section.orders or ()
-    ]
-    told += [f"{name}={value}" for name, value in settings(section).items()]
-    if section.sleeps and section.sleeps.between_tests is not None:
-        told.append(_nbcs(section.sleeps.between_tests))
-    if section.sleeps and section.sleeps.agree_every is not None:
-        told.append(_gs(section.sleeps.agree_every))
-    if section.sleeps and section.sleeps.rest is not None:
-        told.append(_rest(section.sleeps.rest))
-    return told
-
-
 def settings(section: AllreducePlan) -> dict[str, str]:
     """Horovod's and Open MPI's own, as their environment variables."""
     chosen: dict[str, str] = {}
@@ -119,18 +88,18 @@ def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
     if not init.threads:
         yield False, "cores: hvd.init() added no thread, so there is no background thread to place"
     else:
-        background, helpers = _cpus(machine, mine.background), _cpus(machine, mine.helpers)
+        background, helpers = cpus(machine, mine.background), cpus(machine, mine.helpers)
         yield (
             True,
             f"background thread on CPU {background}"
             + (f" in slices of {init.slice * 1e3:g} ms" if init.slice else "")
             + (f", {len(init.threads) - 1} helpers on {helpers}" if init.threads[1:] else "")
-            + f", ops on {_cpus(machine, mine.compute)}"
+            + f", ops on {cpus(machine, mine.compute)}"
             + (f"; the launcher had bound the rank to {bound}" if bound else ""),
         )
     if set(mine.input) == set(mine.compute):
         return
-    where = _cpus(machine, mine.input)
+    where = cpus(machine, mine.input)
     if heard.unmoved:
         yield False, f"tf.data on CPU {where}: {heard.unmoved}"
     elif heard.moved:
@@ -163,10 +132,10 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
         if bins is None:
             yield False, f"bins of a call with {count} gradients: {why}"
         else:
-            yield True, f"{count} gradients are reduced in {_in_words(bins)}"
+            yield True, f"{count} gradients are reduced in {in_words(bins)}"
 
 
-def _in_words(count: int) -> str:
+def in_words(count: int) -> str:
     return "1 bin" if count == 1 else f"{count} bins"
 
 
@@ -185,19 +154,19 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
         return
     none = "the preloaded library left no count of it"
     if sleeps.between_tests is not None:
-        told = _nbcs(sleeps.between_tests)
+        told = nbcs(sleeps.between_tests)
         if counts and counts.collectives:
             yield True, f"{told}; {counts.sleeps} sleeps in {counts.collectives} collectives"
         else:
             yield False, f"{told}: {none if counts is None else 'no collective was seen'}"
     if sleeps.agree_every is not None:
-        told = _gs(sleeps.agree_every)
+        told = gs(sleeps.agree_every)
         if counts and counts.agreements:
             yield True, f"{told}; {counts.agreements} times, {counts.shortened} sleeps cut short"
         else:
             yield False, f"{told}: {none if counts is None else 'they never did'}"
     if sleeps.rest is not None:
-        told = _rest(sleeps.rest)
+        told = rest(sleeps.rest)
         if REST in heard.init.overridden:
             yield False, f"{told}: there may be process sets, whose members would wait for it"
         elif counts and counts.rests:
@@ -206,17 +175,17 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
             yield False, f"{told}: {none if counts is None else _NO_REST}"
 
 
-def _nbcs(between_tests: float) -> str:
+def nbcs(between_tests: float) -> str:
     return f"NBCS: sleeps of {between_tests * 1e6:g} us between tests"
 
 
-def _gs(agree_every: int) -> str:
+def gs(agree_every: int) -> str:
     return f"GS: ranks agree on the least sleep every {agree_every} cycles"
 
 
-def _rest(rest: float) -> str:
+def rest(rest: float) -> str:
     return f"rests of up to {rest * 1e3:g} ms while there is nothing to send"
 
 
-def _cpus(machine: Machine, cores: Sequence[int]) -> str:
+def cpus(machine: Machine, cores: Sequence[int]) -> str:
     return cpulist.show(frozenset(cpu for core in cores for cpu in machine.cores[core].cpus))

@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import msgspec
-
 from dltune.documents import files
 from dltune.documents.io import DataFile, Experiment, Io
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan, bare
 from dltune.documents.sections.io import Access, FilePlan, Follow, IoPlan, ReaderPlan
 from dltune.errors import UsageError
 from dltune.io.reader.filling import SLOTS
@@ -47,16 +44,6 @@ def decide(io: Io, machine: Machine, access: Access | None) -> IoPlan:
             remedy="name it with --access, or measure the file: dltune io-report --file FILE",
         )
     return IoPlan(files.digest(io), tuple(planned), tuple(reasons))
-
-
-def document(section: IoPlan, machine: Machine) -> Plan:
-    """A plan with nothing but this section."""
-    return msgspec.structs.replace(bare(machine), io=section)
-
-
-def put_into(existing: Plan, section: IoPlan) -> Plan:
-    """`existing` with this section in place of the one it may have had."""
-    return msgspec.structs.replace(existing, io=section)
 
 
 def _from_experiment(

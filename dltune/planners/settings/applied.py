@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
-from dltune.documents.sections.settings import Choice
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners.settings import launcher
 from dltune.planners.settings.setting import Circumstances, Means, Setting
@@ -100,7 +99,7 @@ NOTHING = Applied((), Means())
 
 
 def applied(
-    plan: Plan,
+    section: SettingsPlan | None,
     machine: Machine,
     job: Sequence[str],
     environment: Mapping[str, str],
@@ -110,16 +109,15 @@ def applied(
 ) -> Applied:
     """The settings of a plan on a job with this command and this environment.
 
-    What the user has set himself stays. Threads and CPUs are left to what else sets them: the
-    plan's sections on threads and on Horovod, and with `placed` whoever starts the job. Raises
-    UsageError as `means_of`; with `partial`, what cannot be done here is left.
+    What the user has set himself stays. With `placed`, threads and CPUs are left to what else sets
+    them: another section of the plan, or whoever starts the job. Raises UsageError as `means_of`;
+    with `partial`, what cannot be done here is left.
     """
-    if plan.settings is None:
+    if section is None:
         return NOTHING
-    here = Circumstances(machine, tuple(job) or plan.settings.command, environment)
-    placed = placed or plan.threads is not None or plan.allreduce is not None
+    here = Circumstances(machine, tuple(job) or section.command, environment)
     kept, left = [], []
-    for choice in plan.settings.chosen:
+    for choice in section.chosen:
         try:
             setting = by_name(choice.setting)
             means = setting.means(choice.value, here)

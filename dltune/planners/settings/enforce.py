@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dltune.documents.machine import Machine
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, why_no_step
-from dltune.job.launch import Event, Process
+from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import machine_lines, uniform_line
 from dltune.job.shares import Shares
+from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.plan import for_any_graph
 from dltune.planners.settings.applied import Applied
-
-
-@dataclass(frozen=True)
-class Acted:
-    """What one hook has done in one process, as `messages.Setting` tells."""
-
-    pid: int
-    setting: str
-    value: str
-    did: str
-    count: int
-    left: tuple[str, ...]
+from dltune.planners.settings.show import Acted, announced, sentences
 
 
 class Settings:
@@ -55,19 +46,14 @@ class Settings:
         self._shares = Shares(machine)
         self.acted: dict[tuple[int, str], messages.Setting] = {}
 
-    def answer(
-        self,
-        python: messages.Python,
-        own: Callable[[messages.Python], dict[str, object]] | None = None,
-    ) -> dict[str, object]:
-        """The reply to an interpreter's start: the settings, and what `own` tells it of the plan's
-        other sections, which go before. Without these, the plugin is there for threads alone."""
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The reply to an interpreter's start: the settings, and the plugin where it has threads to
+        set. What else is in force in the job comes before."""
         means = self.applied.means
-        alone: dict[str, object] = {"plugin": means.uniform is not None}
-        others = own(python) if own else alone
+        reply: dict[str, object] = {"plugin": means.uniform is not None}
         if not self.applied.choices and not self._watch:
-            return others
-        reply: dict[str, object] = {
+            return reply
+        reply |= {
             "settings": dict(means.hooks),
             "environment": sorted({*means.environment, *means.joined, *self._watch}),
         }
@@ -75,15 +61,21 @@ class Settings:
             reply["cpus"] = list(means.cpus)
         if means.shared:
             reply |= self._shares.answer(python)
-        return reply | others
+        return reply
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin that is there for the settings alone."""
         machine, rank = self._shares.of(process.pid)
+        pools = self.pools(machine, rank)
+        return [*machine_lines(machine), uniform_line(pools.intra, pools.inter)]
+
+    def pools(self, machine: Machine, rank: int | None) -> Uniform:
+        """TensorFlow's own, where they are among the settings; a rank has no more threads than its
+        part of the machine has cores."""
         uniform = self.applied.means.uniform
         assert uniform is not None
         intra = uniform.intra if rank is None else min(uniform.intra, len(machine.cores))
-        return [*machine_lines(machine), uniform_line(intra, uniform.inter)]
+        return Uniform(intra, uniform.inter)
 
     def hear(self, event: Event) -> None:
         """Raises a DltuneError when a thread setting cannot reach the job."""
@@ -143,6 +135,42 @@ class Settings:
             message = "no process of the job imported TensorFlow, so the settings changed nothing"
             return JobFailed(message, exit_code) if exit_code else UsageError(message)
         return error
+
+
+class EnforcedSettings(Enforcement):
+    """The section on settings in one job."""
+
+    def __init__(self, applied: Applied, run: Run) -> None:
+        self._applied = applied
+        self._settings = Settings(applied, run.machine, run.say)
+        self.inside = bool(applied.choices)
+        self.announced = list(announced(applied))
+        if applied.means.uniform:
+            run.pools = self._settings.pools
+        if for_any_graph(run.plan):
+            run.changes.append(lambda _: "under its settings")
+
+    def command(self, given: Sequence[str]) -> Sequence[str]:
+        return self._applied.command(given)
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        return self._applied.environment(base)
+
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        return self._settings.answer(python)
+
+    def hear(self, job: Job, event: Event) -> None:
+        self._settings.hear(event)
+
+    def ended(self, exit_code: int) -> Outcome:
+        acted = self._settings.outcome(exit_code)
+        document = {
+            "applied": self._applied.choices,
+            "left": self._applied.left,
+            "acted": acted,
+            "not_in_force": self._settings.faults,
+        }
+        return Outcome(document, [s for hook in acted for s in sentences(hook)])
 
 
 def mapped(pid: int, library: Path) -> bool:

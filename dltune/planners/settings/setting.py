@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Uniform
 from dltune.documents.sections.settings import Kind
+from dltune.documents.sections.threads import Uniform
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Setting:
     interacts, so that they are tried together. `users`: how the user has set it himself, as a
     sentence, beyond the variables that its means name (None: he has not). `default`: the value
     that is in force when nobody sets it, where that is one of the values. `untried`: values that
-    cannot be had here, and why.
+    cannot be had here, and why. `changes_graph`: a job's step may have another graph with it than
+    without, so that what was planned for single ops is not met.
     """
 
     name: str
@@ -69,3 +70,4 @@ class Setting:
     users: Callable[[Circumstances], str | None] = lambda _: None
     default: Callable[[Circumstances], str | None] = lambda _: None
     untried: Callable[[Circumstances], Mapping[str, str]] = lambda _: {}
+    changes_graph: bool = False

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.documents.plan import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
 from dltune.planners.threads import strategy1, strategy2, strategy3, strategy4
 from dltune.workload import uniform

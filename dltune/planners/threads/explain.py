@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator
 
-from dltune.documents.plan import Candidate
 from dltune.documents.profile import Op
+from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
 from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import Decision

@@ -7,34 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Candidate, OpPlan, Plan, Threads, Uniform
-from dltune.documents.sections.allreduce import RankThreads
-from dltune.errors import UsageError
-from dltune.job.orders import Orders, machine_lines, uniform_line
+from dltune.documents.sections.threads import Candidate, OpPlan, Threads, Uniform
+from dltune.job.orders import Orders
 from dltune.machine.placement import cores_for
-
-
-def threads_of(plan: Plan) -> Threads:
-    """The plan's thread section. Raises UsageError when it has none."""
-    if plan.threads is None:
-        raise UsageError(
-            "the plan has no section that `run` enforces", remedy="make one: dltune plan PROFILE"
-        )
-    return plan.threads
-
-
-def require_machine(plan: Plan, machine: Machine) -> None:
-    """Raises UsageError unless `machine` is the one that the plan was made for."""
-    if plan.machine == machine.fingerprint:
-        return
-    here = f"{len(machine.cores)} cores of {machine.name}"
-    if machine.quota is not None:
-        here += f" with a quota of {machine.quota:g} CPUs"
-    raise UsageError(
-        f"the plan was made for {plan.cores} cores of {plan.machine_name} "
-        f"(fingerprint {plan.machine}); here are {here} ({machine.fingerprint})",
-        remedy="plan for this machine, or pass --partial to run what still applies",
-    )
 
 
 class Handling(enum.Enum):
@@ -58,13 +33,6 @@ class Fitted:
     machine: Machine
     uniform: Uniform
     dropped: tuple[str, ...]
-
-    def first_lines(self) -> list[str]:
-        """What the plugin must hear before TensorFlow makes its devices."""
-        return [
-            *machine_lines(self.machine),
-            uniform_line(self.uniform.intra, self.uniform.inter),
-        ]
 
     def handling(self, op: OpPlan) -> Handling:
         """What becomes of the op of this entry of the plan."""
@@ -99,20 +67,15 @@ class Fitted:
         return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)
 
 
-def fit(plan: Plan, machine: Machine, ranked: RankThreads | None = None) -> Fitted:
-    """The plan's thread section on `machine`, which may be a part of the one planned for.
+def fit(section: Threads, machine: Machine) -> Fitted:
+    """A plan's thread section on `machine`, which may be a part of the one planned for.
 
     How work is divided (`threads`) stays as planned, so numbers stay; where it runs is cut to the
-    cores there are. TensorFlow's own pools get what is planned for a rank (`ranked`), else no more
-    threads than there are cores.
+    cores there are. TensorFlow's own pools get no more threads than there are cores.
     """
-    section = threads_of(plan)
     cores = len(machine.cores)
     dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
-    if ranked is not None:
-        uniform = Uniform(intra=ranked.intra, inter=ranked.inter)
-    else:
-        uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
+    uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
     return Fitted(section, machine, uniform, dropped)
 
 

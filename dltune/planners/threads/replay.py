@@ -4,19 +4,16 @@ edits by hand included."""
 from __future__ import annotations
 
 from dltune.documents import opkey
-from dltune.documents.plan import Candidate, OpPlan, Plan
+from dltune.documents.sections.threads import Candidate, OpPlan, Threads
 from dltune.machine.placement import cores_for
 from dltune.planners.threads.fitted import Handling, fit
 from dltune.workload.workload import Outcome, Workload
 
 
-def replayed(made: Workload, plan: Plan) -> Outcome:
-    """A round of the steps on the workload's machine, with cores where strategy 3 chooses them.
-
-    Raises UsageError when the plan has no thread section.
-    """
-    fitted = fit(plan, made.machine)
-    uniform, section = fitted.uniform, fitted.section
+def replayed(made: Workload, section: Threads) -> Outcome:
+    """A round of the steps on the workload's machine, with cores where strategy 3 chooses them."""
+    fitted = fit(section, made.machine)
+    uniform = fitted.uniform
     if not section.ops:
         return made.uniform(uniform.intra, uniform.inter)
     entries = {entry.key: entry for entry in section.ops}

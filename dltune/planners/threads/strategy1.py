@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.documents.plan import Candidate
 from dltune.documents.profile import Placement
+from dltune.documents.sections.threads import Candidate
 from dltune.workload.workload import Workload
 
 

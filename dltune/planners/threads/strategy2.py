@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.workload.workload import Workload
 
 

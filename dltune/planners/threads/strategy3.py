@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.documents.plan import CANDIDATES, Candidate
+from dltune.documents.sections.threads import CANDIDATES, Candidate
 from dltune.workload.workload import Workload
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op

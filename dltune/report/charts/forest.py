@@ -8,31 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dltune.report.charts.axis import Axis
 from dltune.report.markup import Markup, tag
+from dltune.tables import Ratio, Ratios
 
 HEIGHT = 20  # pixels of a row
 # numbers half-way from 1 to the ends of an axis, which are their squares
 HALVES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
-@dataclass(frozen=True)
-class Row:
-    """`low`, `high`: the interval's ends, None where there is none yet. `ratio` None: nothing was
-    measured, and the row has its text alone. `style` is a class of the page."""
-
-    name: str
-    text: str
-    style: str
-    ratio: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-def forest(rows: Sequence[Row], left: str, right: str) -> Markup:
-    """`left` and `right` say what it is to lie on that side of 1."""
+def forest(drawing: Ratios) -> Markup:
+    rows = drawing.rows
     axis = around([value for row in rows for value in (row.ratio, row.low, row.high) if value])
     drawn = [
         tag(
@@ -44,8 +31,8 @@ def forest(rows: Sequence[Row], left: str, right: str) -> Markup:
         )
         for row in rows
     ]
-    scale = tag("svg", *_scale(axis, left, right), width="100%", height=34, class_="beside",
-                aria_hidden="true")  # fmt: skip
+    lines = _scale(axis, drawing.left, drawing.right)
+    scale = tag("svg", *lines, width="100%", height=34, class_="beside", aria_hidden="true")
     ends = (tag("span", class_="name"), scale, tag("span", class_="figure"))
     return tag("div", *drawn, tag("div", *ends, class_="row"), class_="rows forest")
 
@@ -57,7 +44,7 @@ def around(values: Sequence[float]) -> Axis:
     return Axis(half**-2, half**2, log=True)
 
 
-def _drawn(row: Row, axis: Axis) -> Markup:
+def _drawn(row: Ratio, axis: Axis) -> Markup:
     middle = f"{100 * axis.at(1.0):.2f}%"
     marks = [tag("line", x1=middle, x2=middle, y1="0", y2=HEIGHT, class_="one")]
     if row.ratio is not None:

@@ -7,12 +7,13 @@ import statistics
 
 from dltune.documents import files
 from dltune.documents.bench import Bench, Setting, load
+from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.bars import legend
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
-from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import table
 
 __all__ = ["load", "show"]

@@ -6,11 +6,12 @@ import shlex
 
 from dltune.documents.gate import Result, load
 from dltune.gate import figures
+from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.bars import legend
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import table
 
 __all__ = ["load", "show"]

@@ -6,9 +6,10 @@ import shlex
 
 from dltune.documents.horovod import Distribution, Horovod, Rank, Role, Timeline, load
 from dltune.machine import cpulist
+from dltune.planners.shown import Finding
 from dltune.report.charts.bars import bar, divided
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import table
 
 __all__ = ["load", "show"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.documents.io import Experiment, Io, Measured, Watch, load
+from dltune.planners.shown import Finding
 from dltune.report.charts.bars import bar
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import table
 from dltune.tables import Cell
 

@@ -8,10 +8,12 @@ from dltune.analysis.advice import advice_of
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.why import attack, why
 from dltune.documents.profile import Profile, load
+from dltune.documents.sections.threads import Threads
+from dltune.planners.shown import Finding
 from dltune.report.execution import executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
-from dltune.report.section import Context, Finding, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.sections import ops, roofline
 from dltune.report.sections.advice import advice
 from dltune.report.sections.memory import memory
@@ -32,7 +34,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
     sections = [Section(f"{at}-steps", "Steps", steps(profile, at))]
     if analysis.top(1):
         chosen = ops.choices(analysis, plan)
-        point = "the plan's" if plan and plan.threads else "the fastest measured, without a plan"
+        point = (
+            "the plan's" if plan and plan.of(Threads) else "the fastest measured, without a plan"
+        )
         sections += [
             Section(f"{at}-types", "Time by op type", types(analysis, at)),
             Section(

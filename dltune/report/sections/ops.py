@@ -8,6 +8,7 @@ from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.why import why
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Op, Placement
+from dltune.documents.sections.threads import Threads
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import key_cell, table
@@ -26,7 +27,7 @@ def choices(analysis: Analysis, plan: Plan | None) -> Choices:
     An op that the plan does not name runs on the intra-op threads of the plan's uniform setting,
     where the operating system places them (None).
     """
-    section = plan.threads if plan else None
+    section = plan.of(Threads) if plan else None
     if section is None:
         best = ((f.op.key, f.best.time) for f in analysis.ops if f.best)
         return {key: (time.threads, time.placement) for key, time in best}

@@ -16,5 +16,5 @@ sys.path.append(str(Path(__file__).parent))
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {name for pair in (*world.VARIABLES, *ranks.VARIABLES) for name in pair}
-    for name in {*names, *JOB_VARIABLES, "SLURM_LOCALID", "DLTUNE_PLAN"}:
+    for name in {*names, *JOB_VARIABLES, "SLURM_LOCALID", "DLTUNE_IO"}:
         monkeypatch.delenv(name, raising=False)

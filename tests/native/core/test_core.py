@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dltune.native
-from dltune.documents.plan import Candidate
+from dltune.documents.sections.threads import Candidate
 from dltune.job.orders import Orders, encoded
 from dltune.native.build import compiler
 

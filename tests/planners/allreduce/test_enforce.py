@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents import plan as plans
 from dltune.documents.sections.allreduce import (
     AllreducePlan,
     Bin,
@@ -23,8 +22,12 @@ from dltune.horovod.preload.counts import Counts
 from dltune.horovod.preload.library import REST
 from dltune.job import messages
 from dltune.job.launch import Event
+from dltune.job.shares import Shares
+from dltune.planners import plan as plans
 from dltune.planners.allreduce.enforce import Ranks
-from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, intent, outcome
+from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome
+from dltune.planners.allreduce.show import intent
+from dltune.planners.enforcement import Run
 
 MACHINE = synthetic.machine(4)
 CORES = (RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3)))
@@ -46,8 +49,9 @@ SECTION = AllreducePlan(
 
 
 def ranks(section: AllreducePlan = SECTION, *, partial: bool = False) -> Ranks:
-    plan = msgspec.structs.replace(plans.bare(MACHINE), allreduce=section)
-    return Ranks(plan, MACHINE, partial=partial, say=lambda _: None)
+    plan = plans.bare(MACHINE, sections={"allreduce": section})
+    run = Run(plan, MACHINE, (), os.environ, partial, lambda _: None, Shares(MACHINE))
+    return Ranks(section, run)
 
 
 def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> messages.Python:
@@ -97,7 +101,6 @@ def test_a_rank_is_told_its_cores_its_bins_and_its_settings() -> None:
     told = ranks().answer(python(1))
 
     assert told["cpus"] == [3]
-    assert told["plugin"] is True
     assert told["horovod"] == {
         "cores": {"background": [2], "helpers": [2], "first": True},
         "settings": {
@@ -122,14 +125,13 @@ def test_a_background_thread_that_spins_does_not_go_first(sleeps, idle, first) -
 
 def test_the_launcher_is_told_nothing() -> None:
     launcher = messages.Python(1, ["horovodrun"], "3.11", {})
-    assert ranks().answer(launcher) == {"plugin": True}
+    assert ranks().answer(launcher) == {}
 
 
 def test_without_cores_a_rank_stays_where_it_is() -> None:
     section = msgspec.structs.replace(SECTION, cores=None, threads=None)
     told = ranks(section).answer(python(1))
     assert "cpus" not in told
-    assert told["plugin"] is False
 
 
 def test_a_plan_for_other_ranks_is_refused() -> None:
@@ -174,14 +176,14 @@ def test_a_job_without_horovod_is_an_error() -> None:
     under = ranks()
     hear(under, python(0))
     with pytest.raises(UsageError, match=r"no process of the job called hvd\.init"):
-        under.outcomes(0)
+        under.ended(0)
 
 
 def test_a_job_that_cannot_import_horovod_keeps_its_exit_code() -> None:
     under = ranks()
     hear(under, messages.NoHorovod(7, "ModuleNotFoundError: No module named 'horovod'"))
     with pytest.raises(JobFailed, match=r"could not be imported.*No module named") as caught:
-        under.outcomes(3)
+        under.ended(3)
     assert caught.value.exit_code == 3
 
 

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents import plan as plans
-from dltune.documents.plan import Uniform
 from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import JobFailed, UsageError
 from dltune.job.launch import Job
 from dltune.machine import allocators, topology
@@ -28,10 +27,9 @@ HERE = Circumstances(topology.local(), JOB, dict(os.environ))
 INSTALLED = [name for name in allocators.SONAMES if allocators.find(name, os.environ)]
 
 
-def plan(*choices: tuple[str, str]) -> plans.Plan:
+def plan(*choices: tuple[str, str]) -> SettingsPlan:
     chosen = tuple(Choice(*choice) for choice in choices)
-    section = SettingsPlan(JOB, chosen, "rounding", None, None, (), (), 0.0, None)
-    return msgspec.structs.replace(plans.bare(MACHINE), settings=section)
+    return SettingsPlan(JOB, chosen, "rounding", None, None, (), (), 0.0, None)
 
 
 def run(folder: Path, around: Applied, code: str, **environment: str) -> tuple[Settings, str]:
@@ -136,8 +134,7 @@ def test_what_the_user_has_set_stays_and_is_told(tmp_path):
 def test_a_section_on_threads_goes_before(tmp_path):
     both = plan(("threads", "2x1"), ("onednn", "on"))
     assert applied(both, MACHINE, JOB, {}).means.uniform == Uniform(2, 1)
-    section = plans.Threads("x", Uniform(1, 1), False, False, 0.0, (), ())
-    placed = applied(msgspec.structs.replace(both, threads=section), MACHINE, JOB, {})
+    placed = applied(both, MACHINE, JOB, {}, placed=True)
     assert placed.means.uniform is None
     assert [choice.setting for choice in placed.choices] == ["onednn"]
     assert "decided elsewhere" in placed.left[0]

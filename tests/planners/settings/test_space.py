@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.plan import Uniform
 from dltune.documents.sections.settings import Choice
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.machine import allocators, cpuflags, pages
 from dltune.planners.settings.applied import Applied, means_of, set_by_user

@@ -2,20 +2,17 @@ from __future__ import annotations
 
 import dataclasses
 
-import msgspec
 import pytest
 import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.plan import bare, check
 from dltune.documents.profile import Settings
-from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.machine.known import find
 from dltune.model.scaling import Law
+from dltune.planners.plan import check, put
 from dltune.planners.threads.decide import choose
-from dltune.planners.threads.document import document, other_settings, put_into
 from dltune.workload.anchor import anchored
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import workload
@@ -46,7 +43,7 @@ def test_a_plan_is_whole_and_never_slower_than_the_best_uniform_setting(
     )
     made, decision = planned(profile, bitwise=bitwise)
     section = decision.threads(made)
-    assert check(document(profile, there, section)) == []
+    assert check(put(None, "threads", section, there, profile)) == []
     by_name = {p.setting: p for p in section.predictions}
     best = min(p.seconds for n, p in by_name.items() if n.startswith("uniform"))
     assert by_name[section.strategy].seconds <= best * (1 + 1e-9)
@@ -197,39 +194,3 @@ def test_another_machine_is_planned_for_by_the_stated_law() -> None:
     assert "a core of bigger is taken to be as fast" in there.remarks[0]
     fewer = transferred(made, synthetic.machine(1))
     assert fewer.remarks == ()
-
-
-def test_a_section_goes_into_a_plan_for_the_same_machine_and_graphs_only() -> None:
-    there = synthetic.machine(2)
-    profile = synthetic.network(there, layers=2)
-    made, decision = planned(profile)
-    plan = document(profile, there, decision.threads(made))
-    assert put_into(plan, plan).threads == plan.threads
-    other = document(profile, synthetic.machine(4), decision.threads(made))
-    with pytest.raises(UsageError, match="with 4 cores"):
-        put_into(other, plan)
-    graphs = {"other": profile.steps[0].nodes}
-    elsewhere = synthetic.profile(there, profile.ops, graphs)
-    with pytest.raises(UsageError, match="other graphs"):
-        put_into(document(elsewhere, there, decision.threads(made)), plan)
-
-
-def test_settings_that_a_profile_was_made_under_come_with_its_plan() -> None:
-    there = synthetic.machine(2)
-    plain = synthetic.network(there, layers=2)
-    made, decision = planned(plain)
-    section = decision.threads(made)
-    chosen = (Choice("batch_norm", "fused"),)
-    tuned = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
-    profile = msgspec.structs.replace(plain, under=tuned)
-    alone = msgspec.structs.replace(bare(there), settings=tuned)
-
-    assert document(plain, there, section).settings is None
-    assert document(profile, there, section).settings == tuned
-    whole = put_into(alone, document(profile, there, section))
-    assert (whole.settings, whole.threads) == (tuned, section)
-    assert other_settings(alone, profile) is None
-    assert other_settings(bare(there), profile) is None
-    # a plan with settings, and a profile without: they stay, and that is warned of
-    assert put_into(alone, document(plain, there, section)).settings == tuned
-    assert "batch_norm=fused, this profile was made under none" in str(other_settings(alone, plain))

@@ -1,24 +1,18 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.plan import Candidate, OpPlan, Plan, Prediction, Threads, Uniform
-from dltune.errors import UsageError
-from dltune.planners.threads.fitted import Handling, fit, require_machine, threads_of
+from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.planners.threads.fitted import Handling, fit
 
 
 def machine(cores: int) -> Machine:
     return Machine(SCHEMA, "test", tuple(Core((i,), i // 2, 0, 0) for i in range(cores)))
 
 
-def plan(*ops: OpPlan, corun: bool = False, cores: int = 4) -> Plan:
-    section = Threads(
-        "s1+s2", Uniform(cores, 2), corun, False, 1e-5, ops, (Prediction("s1+s2", 1, 1, 1),)
-    )
-    fingerprint = machine(cores).fingerprint
-    return Plan("", "", "", "", fingerprint, "test", cores, "2.21.0", ("abc",), section)
+def plan(*ops: OpPlan, corun: bool = False) -> Threads:
+    return Threads("s1+s2", Uniform(4, 2), corun, False, 1e-5, ops, (Prediction("s1+s2", 1, 1, 1),))
 
 
 def entry(key: str, threads: int, cores=None, serial: float = 1e-3, placement="spread") -> OpPlan:
@@ -80,16 +74,3 @@ def test_what_is_ordered_is_what_is_told_of_each_op(corun):
         else:
             waits = corun and op.cores is None
             assert told[op.key] is (Handling.ADMITTED if waits else Handling.PLACED)
-
-
-def test_another_machine_is_told_apart():
-    require_machine(plan(), machine(4))
-    with pytest.raises(UsageError, match=r"4 cores of test.*here are 8 cores"):
-        require_machine(plan(), machine(8))
-    with pytest.raises(UsageError, match=r"quota of 1\.5"):
-        require_machine(plan(), msgspec.structs.replace(machine(4), quota=1.5))
-
-
-def test_a_plan_without_threads_is_refused():
-    with pytest.raises(UsageError, match="no section"):
-        threads_of(msgspec.structs.replace(plan(), threads=None))

@@ -53,6 +53,7 @@ ONEDNN = Setting(
     means=_ONEDNN.means,
     joins=("threads",),
     default=_default,
+    changes_graph=True,
 )
 
 ONEDNN_PRIMITIVES = Setting(
@@ -83,6 +84,7 @@ XLA = Setting(
     source="TensorFlow's guide to XLA (auto-clustering)",
     values=_XLA.values,
     means=_XLA.means,
+    changes_graph=True,
 )
 
 JIT_COMPILE = Setting(
@@ -92,4 +94,5 @@ JIT_COMPILE = Setting(
     source="Keras' Model.compile(jit_compile=True)",
     values=_JIT.values,
     means=_JIT.means,
+    changes_graph=True,
 )

@@ -26,6 +26,7 @@ PRECISION = Setting(
     values=_PRECISION.values,
     means=_PRECISION.means,
     joins=("batch_norm",),
+    changes_graph=True,
 )
 
 ONEDNN_MATH = Setting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from dltune.documents.plan import Uniform
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.workload import uniform

@@ -20,6 +20,7 @@ BATCH_NORM = Setting(
     values=_BATCH_NORM.values,
     means=_BATCH_NORM.means,
     joins=("onednn", "allocator"),
+    changes_graph=True,
 )
 
 STEPS_PER_EXECUTION = Setting(
@@ -31,4 +32,5 @@ STEPS_PER_EXECUTION = Setting(
     values=_STEPS.values,
     means=_STEPS.means,
     joins=("jit_compile",),
+    changes_graph=True,
 )

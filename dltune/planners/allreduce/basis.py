@@ -1,16 +1,12 @@
-"""What a plan is made from, checked against each other; the section put into a plan."""
+"""What a section is decided from, checked against each other."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from dltune.documents import files
 from dltune.documents.horovod import Horovod
-from dltune.documents.plan import Plan, bare
 from dltune.documents.profile import Profile
-from dltune.documents.sections.allreduce import AllreducePlan, Controller
+from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
 from dltune.planners.allreduce.observed import Observed, observed, unobserved
 
@@ -70,39 +66,3 @@ def basis(
             remedy="report on a job with that, or leave --controller out",
         )
     return found
-
-
-def document(section: AllreducePlan, profile: Profile, existing: Plan | None) -> Plan:
-    """A plan with this section: `existing` with it, or one of its own.
-
-    Raises UsageError when `existing` is for another machine or other graphs.
-    """
-    made = bare(
-        profile.machine,
-        profile=files.digest(profile),
-        tensorflow=profile.framework.version,
-        signatures=tuple(step.signature for step in profile.steps),
-    )
-    if existing is None:
-        return msgspec.structs.replace(made, allreduce=section)
-    if existing.machine != made.machine:
-        raise UsageError(
-            f"that plan is for {existing.machine_name} with {existing.cores} cores, this profile "
-            f"of {made.machine_name} with {made.cores}",
-            remedy="write a plan of its own with -o",
-        )
-    # a plan on reading data alone is for any graph
-    if not existing.signatures:
-        existing = msgspec.structs.replace(
-            existing,
-            profile=made.profile,
-            tensorflow=made.tensorflow,
-            signatures=made.signatures,
-        )
-    elif set(existing.signatures) != set(made.signatures):
-        raise UsageError(
-            "that plan was made for other graphs than those of this profile",
-            remedy="make both from the profile of the parallel job, or write a plan of its own "
-            "with -o",
-        )
-    return msgspec.structs.replace(existing, created=made.created, allreduce=section)

@@ -1,0 +1,107 @@
+"""The section on Horovod, and what came of it, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dltune.documents.machine import Machine
+from dltune.documents.profile import Profile
+from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.planners.allreduce.calls import Call
+from dltune.planners.allreduce.rank_outcome import (
+    RankOutcome,
+    cpus,
+    gs,
+    in_words,
+    nbcs,
+    rest,
+    settings,
+)
+from dltune.planners.shown import Finding, Part, Shown
+from dltune.tables import Table, columns
+
+
+def shown(section: AllreducePlan) -> Shown:
+    """What each method is predicted to take, and what was decided."""
+    title = f"{section.ranks} ranks over {section.controller}"
+    part = Part("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
+    bins = sum(len(order.bins) for order in section.orders or ())
+    decided = [f"gradients in {in_words(bins)}"] if bins else []
+    decided += ["cores of its own for the background thread"] if section.cores else []
+    decided += ["a background thread that sleeps while it waits"] if section.sleeps else []
+    sentence = f"Planned for {title}: {', '.join(decided) or 'stock Horovod as it is'}."
+    return Shown([part], [Finding(1, sentence)])
+
+
+def predictions(section: AllreducePlan, planned: str = "") -> Table:
+    """A row for each method; `planned`: the one that the section is."""
+    original = section.predictions[0].seconds if section.predictions else 0.0
+    rows = [
+        (
+            found.method,
+            f"{found.seconds * 1e3:.1f}",
+            f"{original / found.seconds:.2f}" if found.seconds else "",
+            f"{found.background:.1%}",
+            "planned" if found.method == planned else "",
+        )
+        for found in section.predictions
+    ]
+    heads = ("method", ">ms", ">speed-up", ">background thread, of a core", "")
+    return Table("predicted step of the job", columns(*heads), rows)
+
+
+def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> list[str]:
+    """Each bin's tensors by name, and when the profiled step had them."""
+    lines = []
+    for order in section.orders or ():
+        call = next(c for c in calls if tuple(g.shape for g in c.gradients) == order.shapes)
+        nodes = profile.steps[call.step].nodes
+        lines.append(
+            f"{call.scope}: {len(call.gradients)} gradients in {in_words(len(order.bins))}"
+        )
+        for number, bin_ in enumerate(order.bins):
+            lines.append(f"  bin {number}: {bin_.bytes} bytes")
+            for place in bin_.tensors:
+                gradient = call.gradients[place]
+                start = nodes[gradient.node].start
+                there = "" if start is None else f", there after {start * 1e3:.1f} ms"
+                shape = ",".join(map(str, gradient.shape))
+                lines.append(f"    {place}: {gradient.dtype}[{shape}] {gradient.name}{there}")
+    return lines
+
+
+def intent(section: AllreducePlan, machine: Machine) -> list[str]:
+    """What would be enforced, a sentence each."""
+    told = [f"for {section.ranks} ranks over {section.controller}, {section.local} on this node"]
+    for rank, cores in enumerate(section.cores or ()):
+        parts = [
+            f"{what} {cpus(machine, getattr(cores, part))}"
+            for part, what in (
+                ("background", "background thread on CPU"),
+                ("helpers", "its helpers on"),
+                ("compute", "ops on"),
+                ("input", "tf.data on"),
+            )
+        ]
+        told.append(f"local rank {rank}: {', '.join(parts)}")
+    if section.threads:
+        told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
+    told += [
+        f"{len(order.shapes)} gradients are reduced in {in_words(len(order.bins))} of "
+        f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
+        for order in section.orders or ()
+    ]
+    told += [f"{name}={value}" for name, value in settings(section).items()]
+    if section.sleeps and section.sleeps.between_tests is not None:
+        told.append(nbcs(section.sleeps.between_tests))
+    if section.sleeps and section.sleeps.agree_every is not None:
+        told.append(gs(section.sleeps.agree_every))
+    if section.sleeps and section.sleeps.rest is not None:
+        told.append(rest(section.sleeps.rest))
+    return told
+
+
+def sentences(outcome: RankOutcome) -> Iterator[str]:
+    """What came of the section in one rank."""
+    yield from (f"rank {outcome.rank}: {sentence}" for sentence in outcome.enforced)
+    yield from (f"rank {outcome.rank}: not enforced: {sentence}" for sentence in outcome.left)

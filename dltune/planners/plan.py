@@ -1,0 +1,192 @@
+"""Plans as a whole: read with the planners of their sections, made, and put together."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from dltune import __version__
+from dltune.documents import files
+from dltune.documents import plan as documents
+from dltune.documents.machine import Machine
+from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.profile import Framework, Profile
+from dltune.errors import UsageError
+from dltune.planners.registry import composed, planner
+
+
+def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
+    """The plan in a file. Raises UsageError, which lists every fault.
+
+    `left`: is told of each section whose planner is not here, which is then left out; without it,
+    such a section is an error.
+    """
+    plan = documents.stored(path)
+    sections: dict[str, msgspec.Struct] = {}
+    for name, stored in plan.sections.items():
+        try:
+            kind = planner(name).section
+        except UsageError as error:
+            if left is None:
+                raise UsageError(f"{path}: sections.{name}: {error}", remedy=error.remedy) from None
+            left(f"the section {name!r} is left out: {error}")
+            continue
+        sections[name] = documents.typed(stored, name, kind, path)
+    msgspec.structs.force_setattr(plan, "sections", sections)
+    files.require_sound(str(path), check(plan))
+    return plan
+
+
+def check(plan: Plan) -> list[str]:
+    """All that cannot be done in a plan, one sentence each, the field's path first.
+
+    Whether it fits a machine and a graph is for those who have these at hand.
+    """
+    return [
+        fault
+        for name, section in plan.sections.items()
+        for fault in planner(name).faults(section, plan)
+    ]
+
+
+def bare(
+    machine: Machine,
+    *,
+    profile: str = "",
+    framework: Framework | None = None,
+    signatures: tuple[str, ...] = (),
+    sections: Mapping[str, Any] = MappingProxyType({}),
+) -> Plan:
+    """A plan for this machine, made now, of these sections."""
+    return Plan(
+        schema=SCHEMA,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dltune=__version__,
+        profile=profile,
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        framework=framework,
+        signatures=signatures,
+        sections={name: section for name, section in sections.items() if section is not None},
+    )
+
+
+def with_sections(plan: Plan, **sections: Any) -> Plan:
+    """The plan with these sections in place of those of their names; None takes one away."""
+    whole = {**plan.sections, **sections}
+    kept = {name: section for name, section in whole.items() if section is not None}
+    return msgspec.structs.replace(plan, sections=kept)
+
+
+def put(
+    existing: Plan | None,
+    name: str,
+    section: msgspec.Struct,
+    machine: Machine,
+    profile: Profile | None = None,
+    framework: Framework | None = None,
+) -> Plan:
+    """`existing` with this section of the planner `name`, or a plan of its own.
+
+    The section was decided for `machine`, from `profile` where it is for certain graphs; what the
+    profile's job ran under comes into the plan with it. `framework`: what ran the job, where there
+    is no profile to tell. Raises UsageError when `existing` is for another machine or other graphs,
+    or has sections under which a job has other graphs than those that this section, or one that is
+    there, was decided for.
+    """
+    if profile is None:
+        made = bare(machine, framework=framework, sections={name: section})
+    else:
+        made = bare(
+            machine,
+            profile=files.digest(profile),
+            framework=profile.framework,
+            signatures=tuple(step.signature for step in profile.steps),
+            sections={"settings": profile.under, name: section},
+        )
+    if existing is None:
+        return made
+    if existing.machine != machine.fingerprint:
+        raise UsageError(
+            f"that plan is for {existing.machine_name} with {existing.cores} cores, this section "
+            f"for {machine.name} with {len(machine.cores)}",
+            remedy="write a plan of its own with -o",
+        )
+    if existing.signatures and made.signatures and set(existing.signatures) != set(made.signatures):
+        raise UsageError(
+            "that plan was made for other graphs than those of this profile",
+            remedy="make both from one profile, or write a plan of its own with -o",
+        )
+    if profile is None:
+        require_fitting(existing, name, section)
+    else:
+        _require_same_graphs(existing, made, name)
+    return msgspec.structs.replace(
+        existing,
+        created=made.created,
+        profile=made.profile or existing.profile,
+        framework=made.framework or existing.framework,
+        signatures=made.signatures or existing.signatures,
+        sections={**made.sections, **existing.sections, name: section},
+    )
+
+
+def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
+    """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
+    for name, after in existing.sections.items():
+        before = made.sections.get(name)
+        if name != own and (why := planner(name).difference(before, after)):
+            raise UsageError(
+                f"that plan has {why}, without which this profile was made: a job under the plan "
+                "has other graphs",
+                remedy="profile the job with --plan, and plan again",
+            )
+
+
+def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:
+    """Raises UsageError when a job with this section of the planner `name`, or without one, has
+    other graphs than those whose ops a section of `existing` speaks of."""
+    why = planner(name).difference(existing.sections.get(name), section)
+    if why and names_ops(existing):
+        raise UsageError(
+            f"that plan speaks of single ops, and was decided without {why}: a job under both has "
+            "other graphs",
+            remedy="write a plan of its own with -o, then profile the job with --plan",
+        )
+
+
+def names_ops(plan: Plan) -> bool:
+    """Whether a section speaks of single ops, which are met in the plan's graphs alone."""
+    return any(planner(name).names_ops(section) for name, section in plan.sections.items())
+
+
+def for_any_graph(plan: Plan) -> bool:
+    """Whether it may make other graphs of those it was made for, and says nothing of single ops,
+    which would be met in those alone."""
+    changes = (planner(name).changes_graphs(section) for name, section in plan.sections.items())
+    return any(changes) and not names_ops(plan)
+
+
+def require_machine(plan: Plan, machine: Machine) -> None:
+    """Raises UsageError unless `machine` is the one that the plan was made for."""
+    if plan.machine == machine.fingerprint:
+        return
+    here = f"{len(machine.cores)} cores of {machine.name}"
+    if machine.quota is not None:
+        here += f" with a quota of {machine.quota:g} CPUs"
+    raise UsageError(
+        f"the plan was made for {plan.cores} cores of {plan.machine_name} "
+        f"(fingerprint {plan.machine}); here are {here} ({machine.fingerprint})",
+        remedy="plan for this machine, or pass --partial to run what still applies",
+    )
+
+
+def in_order(plan: Plan) -> list[tuple[str, Any]]:
+    """The plan's sections by their planners' names, in the order in which they take effect."""
+    return [(name, plan.sections[name]) for name in composed(plan.sections)]

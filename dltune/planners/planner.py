@@ -1,0 +1,112 @@
+"""What every planner is to the rest of dltune: the doors of its room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import click
+import msgspec
+
+from dltune.documents.plan import Plan
+from dltune.errors import UsageError
+from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.shown import Shown
+
+if TYPE_CHECKING:
+    from dltune.documents.machine import Machine
+    from dltune.documents.profile import Profile
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class Decision(Generic[S]):
+    """What a planner has decided, and what a person is told of it.
+
+    `machine`: the one planned for. `profile`: what it was decided from; None: it holds for any
+    graph. `choice`: the decision in a few words. `remarks`: sentences on what it rests on.
+    `shown`: what stdout gets. `explanation`: lines that were asked for besides. `summary`: for
+    `--json`; the section itself when None. `formats`: what the section is in other programs'
+    formats, by the name that `--emit` takes; each may raise UsageError.
+    """
+
+    section: S
+    machine: Machine
+    profile: Profile | None = None
+    choice: str = ""
+    remarks: Sequence[str] = ()
+    shown: Shown = field(default_factory=Shown)
+    explanation: Sequence[str] = ()
+    summary: Mapping[str, Any] | None = None
+    formats: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+
+
+class Planner(Generic[S]):
+    """One planner. What is said here of a section holds for one without any effect, which needs
+    nothing; a planner overrides what it does.
+
+    `name`: of its section and of its command. `summary`: a line for `dltune plan --help`.
+    `section`: the struct that stands in the plan. `after`: planners whose sections take effect
+    before this one's where a plan has both. `formats`: what `--emit` offers.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    section: type[S]
+    after: ClassVar[tuple[str, ...]] = ()
+    formats: ClassVar[tuple[str, ...]] = ()
+
+    def faults(self, section: S, plan: Plan) -> Iterator[str]:
+        """All that cannot be done, one sentence each, the field's path first (`name.field: ...`).
+        Whether it fits a machine or a job is for `enforce`."""
+        return iter(())
+
+    def parameters(self) -> Sequence[click.Parameter] | None:
+        """Arguments and options of `dltune plan NAME` besides those of every planner (-o, --into,
+        --overwrite, --json, --emit). Arguments are files that the plan is made from. None: this
+        planner's section is decided elsewhere."""
+        return None
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[S]:
+        """From the values of `parameters`; `existing`: the plan that the section will stand in.
+        Raises UsageError when it cannot."""
+        raise NotImplementedError
+
+    def changes_graphs(self, section: S) -> bool:
+        """Whether a job under this section may have other graphs than without."""
+        return False
+
+    def names_ops(self, section: S) -> bool:
+        """Whether this section speaks of single ops, which are met in the graphs they were planned
+        for alone."""
+        return False
+
+    def places_threads(self, section: S) -> bool:
+        """Whether this section decides how many threads there are and where they run."""
+        return False
+
+    def difference(self, before: S | None, after: S | None) -> str:
+        """By what, in a few words, a job's graphs under `after` are not those under `before`;
+        empty: by nothing."""
+        return ""
+
+    def enforce(self, section: S, run: Run) -> Enforcement:
+        """This section in force on one job of `dltune run`. Raises UsageError when it does not fit,
+        where `run.partial` does not allow that."""
+        raise UsageError(
+            f"the section {self.name!r} cannot be enforced", remedy="make a plan without it"
+        )
+
+    def apply(self, section: S, plan: Plan, machine: Machine) -> Callable[[], None]:
+        """What `dltune.apply` does in a process that runs already. Raises UsageError when nothing
+        of the kind is possible."""
+        raise UsageError(
+            f"the plan has a section {self.name!r}, which works from the job's start on",
+            remedy="start the job with dltune run",
+        )
+
+    def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        """The section for people; `beside`: documents on what came of this plan."""
+        return Shown()

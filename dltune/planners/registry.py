@@ -1,0 +1,77 @@
+"""The planners that there are: dltune's own, and those of other packages (entry points of the group
+`dltune.planners`, as `transfers = "package.module:PLANNER"`).
+
+Nothing is imported before it is asked for, so that a package that is broken troubles only who needs
+its planner.
+"""
+
+from __future__ import annotations
+
+import functools
+import graphlib
+import importlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from dltune.errors import UsageError
+from dltune.planners.planner import Planner
+
+GROUP = "dltune.planners"
+OWN = ("threads", "settings", "io", "allreduce")
+
+
+def names() -> tuple[str, ...]:
+    """Of all planners, dltune's own first."""
+    return (*OWN, *sorted(_others()))
+
+
+@functools.cache
+def planner(name: str) -> Planner[Any]:
+    """Raises UsageError when there is none of that name, or its package does not work."""
+    if name in OWN:
+        own: Planner[Any] = importlib.import_module(f"dltune.planners.{name}.planner").PLANNER
+        return own
+    if name not in _others():
+        raise UsageError(
+            f"there is no planner {name!r} here",
+            remedy=f"install the package that brings it; there are {', '.join(names())}",
+        )
+    entry = _others()[name]
+    where = f"the planner {name!r} ({entry.value})"
+    try:
+        loaded = entry.load()
+    except Exception as error:  # whatever another package does when it is imported
+        raise UsageError(
+            f"{where} cannot be loaded: {type(error).__name__}: {error}",
+            remedy="mend or remove the package that brings it",
+        ) from error
+    if not isinstance(loaded, Planner) or loaded.name != name:
+        raise UsageError(
+            f"{where} is not a dltune.planners.Planner of that name",
+            remedy="tell the authors of the package that brings it",
+        )
+    return loaded
+
+
+def composed(sections: Iterable[str]) -> list[str]:
+    """Names of planners in the order in which their sections take effect on a job: each after those
+    that it names itself (`Planner.after`). Raises UsageError when two want to come after each
+    other."""
+    chosen = sorted(sections)
+    order = graphlib.TopologicalSorter[str]()
+    for name in chosen:
+        order.add(name, *sorted(set(planner(name).after).intersection(chosen)))
+    try:
+        return list(order.static_order())
+    except graphlib.CycleError as error:
+        circle = ", ".join(error.args[1][1:])
+        raise UsageError(
+            f"no order of the planners {circle}: each must come after the other",
+            remedy="tell the authors of the packages that bring them",
+        ) from None
+
+
+@functools.cache
+def _others() -> Mapping[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in OWN}

@@ -1,0 +1,98 @@
+"""What each setting did to the step time, as a table for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Verdict
+from dltune.tables import Cell, Prose, Ratio, Ratios, Table, columns
+
+# verdicts in the order of the table
+_ORDER: tuple[Verdict, ...] = (
+    "helps",
+    "no difference seen",
+    "not proven",
+    "undecided",
+    "hurts",
+    "no effect",
+    "failed",
+)
+
+
+AS_GIVEN = "the job as given"
+
+
+def told(choices: Sequence[Choice]) -> str:
+    return ", ".join(map(str, choices)) or AS_GIVEN
+
+
+def effects(section: SettingsPlan) -> Table:
+    """What helps first, and of one verdict what is fastest."""
+    heads = ("setting", "beside", "verdict", ">ratio", "interval", ">rounds", "kind", "why")
+    title = "step times over those of the job without it, in the same rounds: below 1 is faster"
+    return Table(title, columns(*heads), [_row(one) for one in sorted(section.effects, key=_rank)])
+
+
+def interval(found: Measured) -> str:
+    """Both ends, or that there are too few rounds for them."""
+    if found.low is None and found.high is None:
+        return "too few rounds for an interval"
+    low = "0" if found.low is None else f"{found.low:.3f}"
+    return f"{low} to {'∞' if found.high is None else f'{found.high:.3f}'}"
+
+
+def _row(effect: Effect) -> tuple[Cell, ...]:
+    found = effect.measured
+    return (
+        told(effect.choices),
+        told(effect.beside) if effect.beside else "-",
+        effect.verdict,
+        f"{found.ratio:.3f}" if found else "",
+        f"{found.confidence:.1%}: {interval(found)}" if found else "",
+        str(found.rounds) if found else "",
+        effect.kind,
+        Prose(effect.why),
+    )
+
+
+def _rank(effect: Effect) -> tuple[int, float]:
+    return _ORDER.index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
+
+
+# how a verdict is drawn; each stands as text beside its row too
+_STYLES: Mapping[Verdict, str] = {
+    "helps": "helps",
+    "hurts": "hurts",
+    "not proven": "open",
+    "no difference seen": "same",
+    "undecided": "open",
+    "failed": "open",
+    "no effect": "open",
+}
+
+
+def picture(section: SettingsPlan) -> Ratios:
+    """Every trial's ratio with its interval, and those of all that was chosen."""
+    rows = [
+        _ratio(_name(effect), effect.verdict, _STYLES[effect.verdict], effect.measured)
+        for effect in section.effects
+    ]
+    if section.whole:
+        rows.append(_ratio("all that was chosen", None, "chosen", section.whole))
+    if found := section.recommended:
+        rows.append(_ratio("the same over TensorFlow's recommendation", None, "chosen", found))
+    return Ratios(rows, "faster", "slower")
+
+
+def _ratio(name: str, verdict: Verdict | None, style: str, found: Measured | None) -> Ratio:
+    said: list[str] = [verdict] if verdict else []
+    if found is None:
+        return Ratio(name, " ".join(said), style, None)
+    said.append(f"{found.ratio:.3f} ({interval(found)})")
+    return Ratio(name, " ".join(said), style, found.ratio, found.low, found.high)
+
+
+def _name(effect: Effect) -> str:
+    changed = {choice.setting for choice in effect.choices}
+    beside = tuple(choice for choice in effect.beside if choice.setting not in changed)
+    return told(effect.choices) + (f", beside {told(beside)}" if beside else "")

@@ -1,0 +1,74 @@
+"""The planner of settings around the ops, as the registry knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
+from dltune.documents.sections import settings
+from dltune.documents.sections.settings import SettingsPlan
+from dltune.errors import UsageError
+from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.planner import Planner
+from dltune.planners.registry import planner
+from dltune.planners.shown import Shown
+
+
+class SettingsPlanner(Planner[SettingsPlan]):
+    """`dltune tune` decides this section, by measuring."""
+
+    name = "settings"
+    summary = "Settings around the ops: dltune tune chooses them."
+    section = SettingsPlan
+
+    def faults(self, section: SettingsPlan, plan: Plan) -> Iterator[str]:
+        return settings.faults(section)
+
+    def changes_graphs(self, section: SettingsPlan) -> bool:
+        return bool(section.chosen)
+
+    def difference(self, before: SettingsPlan | None, after: SettingsPlan | None) -> str:
+        from dltune.planners.settings.space import by_name
+
+        was = set(before.chosen) if before else set()
+        now = set(after.chosen) if after else set()
+        return ", ".join(
+            f"{choice}" if choice in now else f"no {choice}"
+            for choice in sorted(was ^ now)
+            if by_name(choice.setting).changes_graph
+        )
+
+    def enforce(self, section: SettingsPlan, run: Run) -> Enforcement:
+        from dltune.planners.settings.applied import applied
+        from dltune.planners.settings.enforce import EnforcedSettings
+
+        others = ((name, other) for name, other in run.plan.sections.items() if name != self.name)
+        made = applied(
+            section,
+            run.machine,
+            run.command,
+            run.environment,
+            partial=run.partial,
+            placed=any(planner(name).places_threads(other) for name, other in others),
+        )
+        return EnforcedSettings(made, run)
+
+    def apply(self, section: SettingsPlan, plan: Plan, machine: Machine) -> Callable[[], None]:
+        if not section.chosen:
+            return lambda: None
+        names = ", ".join(choice.setting for choice in section.chosen)
+        raise UsageError(
+            f"the plan has settings ({names}) that are set at the job's start",
+            remedy="start the job with dltune run",
+        )
+
+    def show(self, section: SettingsPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        from dltune.planners.settings.show import shown
+
+        return shown(section)
+
+
+PLANNER = SettingsPlanner()

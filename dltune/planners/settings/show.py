@@ -1,0 +1,72 @@
+"""The section on settings, and what came of it, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dltune.documents.sections.settings import SettingsPlan
+from dltune.planners.settings.applied import Applied
+from dltune.planners.settings.effects import effects, interval, picture, told
+from dltune.planners.settings.space import by_name
+from dltune.planners.shown import Finding, Part, Shown
+from dltune.tables import Prose, Ratios, Table, columns
+
+
+@dataclass(frozen=True)
+class Acted:
+    """What one hook has done in one process, as `messages.Setting` tells."""
+
+    pid: int
+    setting: str
+    value: str
+    did: str
+    count: int
+    left: tuple[str, ...]
+
+
+def shown(section: SettingsPlan) -> Shown:
+    """The chosen set, each trial's ratio with its interval, and what was not tried."""
+    body: list[str | Table | Ratios] = [f"Chosen: {told(section.chosen)} ({section.kind})."]
+    if section.partial:
+        body.append(f"This search is partial: {section.partial}.")
+    drawing = picture(section)
+    if drawing.rows:
+        body += [drawing, effects(section)]
+    parts = [Part("settings", "Settings around the ops", body)]
+    if section.untried:
+        rows = [(one.setting, one.value or "any", Prose(one.why)) for one in section.untried]
+        title = "settings, and values of them, that were not tried"
+        table = Table(title, columns("setting", "value", "why"), rows)
+        parts.append(Part("untried", "Not tried", [table]))
+    return Shown(parts, [_finding(section)])
+
+
+def _finding(section: SettingsPlan) -> Finding:
+    found = section.whole
+    if not section.chosen or found is None:
+        return Finding(1, "No setting around the ops was found to make the job faster.")
+    sentence = (
+        f"With {told(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
+        f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
+    )
+    if better := section.recommended:
+        sentence += f", and {better.ratio:.3f} of that under TensorFlow's recommendation"
+    return Finding(0, sentence + ".")
+
+
+def announced(applied: Applied) -> Iterator[str]:
+    """What is applied to a job that is about to start."""
+    if applied.choices:
+        yield f"settings: {', '.join(map(str, applied.choices))}"
+    lossy = [str(c) for c in applied.choices if by_name(c.setting).kind == "lossy"]
+    if lossy:
+        yield f"lossy, which changes what the job computes: {', '.join(lossy)}"
+    yield from (f"setting not applied: {sentence}" for sentence in applied.left)
+
+
+def sentences(hook: Acted) -> Iterator[str]:
+    """What came of a setting in the job's Python."""
+    none = " (no effect)" if not hook.count else ""
+    yield f"{hook.setting}={hook.value}: {hook.did}{none}"
+    yield from (f"  left alone: {sentence}" for sentence in hook.left)

@@ -1,0 +1,40 @@
+"""`dltune.apply`: a plan enforced from inside a script, without `dltune run` around it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.machine import topology
+from dltune.machine.ranks import local_rank, share
+from dltune.planners.plan import in_order, load, require_machine
+from dltune.planners.registry import planner
+
+_applied = False
+
+
+def apply(path: Path) -> None:
+    """Enforce the plan at `path` in this process.
+
+    A rank of a launcher gets its part of the node's cores. Raises UsageError, before anything is
+    changed, when the plan does not fit this machine, when one of its sections cannot be enforced
+    from inside, or when another plan is enforced in this process.
+    """
+    global _applied
+    plan = load(path)
+    machine = topology.local()
+    require_machine(plan, machine)
+    if _applied or os.environ.get("DLTUNE_SOCKET"):
+        raise UsageError(
+            "a plan is enforced in this process already", remedy="apply one plan, once"
+        )
+    rank = local_rank(os.environ)
+    several = rank is not None and rank.size > 1
+    part = share(machine, rank) if rank is not None and several else machine
+    actions = [planner(name).apply(section, plan, part) for name, section in in_order(plan)]
+    if several:
+        os.sched_setaffinity(0, [cpu for core in part.cores for cpu in core.cpus])
+    for action in actions:
+        action()
+    _applied = True
