@@ -27,11 +27,12 @@ PROSE, LONGEST = 60, 4000
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; a column whose head begins with ">" is aligned to the right."""
-    show(Table(title, columns(*heads), rows))
+    show(Table(title, columns(*heads), rows), gap=False)
 
 
-def show(table: Table, most: int | None = None) -> None:
-    """Print a table, `most` rows of it at most, without the columns that are for a page."""
+def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
+    """Print a table, `most` rows of it at most, without the columns that are for a page. `gap`: an
+    empty line before it."""
     kept = [
         index
         for index, column in enumerate(table.columns)
@@ -42,6 +43,8 @@ def show(table: Table, most: int | None = None) -> None:
     title = "\n".join(visible(line, LONGEST) for line in table.title.split("\n"))
     if len(rows) < len(table.rows):
         title += f", {len(rows)} of {len(table.rows)}"
+    if gap:
+        click.echo("")
     texts = _texts([column.head for column in shown], rows)
     if sys.stdout.isatty():
         from rich import table as rich
@@ -132,11 +135,11 @@ def describe(profile: Profile, top: int) -> None:
     rows: list[tuple[Cell, ...]]
     heads = ("op", ">runs", ">share", ">1 thread ms", "best threads", ">gain", "ms by threads")
     rows = [(Key(figures.op.key), *_times(figures)) for figures in heavy]
-    show(Table("\nops by time on one thread", columns(*heads), rows))
+    show(Table("ops by time on one thread", columns(*heads), rows))
     heads, cells = derived.columns(heavy)
     if heads:
         rows = [(Key(of.op.key), *row) for of, row in zip(heavy, cells, strict=True)]
-        show(Table("\nthese ops at their best threads", columns("op", *heads), rows))
+        show(Table("these ops at their best threads", columns("op", *heads), rows))
         for line in (*derived.ceilings(analysis.roofline), derived.scaled(heavy)):
             if line:
                 click.echo(line)

@@ -27,7 +27,7 @@ def table(
 def html(table: Table, identifier: str, most: int | None = None) -> Markup:
     """A table, `most` rows of it at most. `identifier`: unique on the page."""
     rows = table.rows[:most]
-    caption = table.title.strip()
+    caption = table.title[:1].upper() + table.title[1:]
     if len(rows) < len(table.rows):
         caption += f", {len(rows)} of {len(table.rows)}"
     heads = [
