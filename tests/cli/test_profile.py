@@ -12,8 +12,9 @@ from synthetic import machine, node, op, profile
 
 from dltune.cli import interrupts
 from dltune.cli.live import live
+from dltune.cli.profile_tables import show_profile
 from dltune.cli.progress import Line
-from dltune.cli.tables import show_profile, table
+from dltune.cli.tables import table
 from dltune.documents.profile import Memory
 from dltune.model.scaling import Law
 from dltune.profile.session import Progress

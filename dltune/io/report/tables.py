@@ -101,7 +101,15 @@ def ways(experiment: Experiment) -> list[Table]:
         Table(
             "readers that share the records one by one",
             columns(
-                *(">readers", "way", ">throughput", "", ">switches/MiB", ">involuntary", ">asleep"),
+                *(
+                    ">readers",
+                    "way",
+                    ">throughput",
+                    "",
+                    ">voluntary switches",
+                    ">involuntary",
+                    ">asleep",
+                ),
                 *(">major faults", ">extra touched", ">storage/used"),
             ),
             [
@@ -122,7 +130,7 @@ def ways(experiment: Experiment) -> list[Table]:
         ),
         Table(
             "one reader, front to back",
-            columns("by", ">block", ">throughput", "", ">switches/MiB", ">asleep"),
+            columns("by", ">block", ">throughput", "", ">voluntary switches", ">asleep"),
             [
                 (
                     run.method,

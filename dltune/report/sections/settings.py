@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Verdict
+from dltune.documents.plan_settings import Effect, Measured, SettingsPlan, Verdict
 from dltune.report.charts.forest import Row, forest
-from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import table
+from dltune.report.markup import Markup, joined, tag
+from dltune.report.table import html
+from dltune.tables import Prose, Table, columns
+from dltune.tune.candidate import told
+from dltune.tune.effects import effects, interval
+
+__all__ = ["interval", "settings", "told", "untried"]
 
 # how a verdict is drawn; each stands as text beside its row too
 STYLES: Mapping[Verdict, str] = {
@@ -19,7 +24,6 @@ STYLES: Mapping[Verdict, str] = {
     "failed": "open",
     "no effect": "open",
 }
-GIVEN = "the job as given"
 
 
 def settings(section: SettingsPlan, prefix: str) -> Markup:
@@ -47,31 +51,20 @@ def settings(section: SettingsPlan, prefix: str) -> Markup:
             rows.append(Row(name, text, "chosen", found.ratio, found.low, found.high))
     if rows:
         body.append(forest(rows, "faster", "slower"))
-        body.append(_table(section.effects, prefix))
+        body.append(html(effects(section), f"{prefix}-settings-table"))
     return joined(body)
 
 
 def untried(section: SettingsPlan, prefix: str) -> Markup:
-    rows = [(short(one.setting), short(one.value or "any"), one.why) for one in section.untried]
-    caption = "Settings, and values of them, that were not tried"
-    return table(f"{prefix}-untried-table", caption, ("setting", "value", "why"), rows)
-
-
-def told(choices: Sequence[Choice]) -> str:
-    return ", ".join(f"{short(c.setting)}={short(c.value)}" for c in choices) or GIVEN
-
-
-def interval(found: Measured) -> str:
-    """Both ends, or that there are too few rounds for them."""
-    if found.low is None and found.high is None:
-        return "too few rounds for an interval"
-    low = "0" if found.low is None else f"{found.low:.3f}"
-    return f"{low} to {'∞' if found.high is None else f'{found.high:.3f}'}"
+    rows = [(one.setting, one.value or "any", Prose(one.why)) for one in section.untried]
+    title = "settings, and values of them, that were not tried"
+    table = Table(title, columns("setting", "value", "why"), rows)
+    return html(table, f"{prefix}-untried-table")
 
 
 def _name(effect: Effect) -> str:
-    gone = [c for c in effect.beside if c.setting in {x.setting for x in effect.choices}]
-    beside = [c for c in effect.beside if c not in gone]
+    changed = {choice.setting for choice in effect.choices}
+    beside = tuple(choice for choice in effect.beside if choice.setting not in changed)
     return told(effect.choices) + (f", beside {told(beside)}" if beside else "")
 
 
@@ -80,24 +73,3 @@ def _figures(verdict: Verdict | None, found: Measured | None) -> str:
     if found:
         said.append(f"{found.ratio:.3f} ({interval(found)})")
     return " ".join(said)
-
-
-def _table(effects: Sequence[Effect], prefix: str) -> Markup:
-    rows = [
-        (
-            told(effect.choices),
-            told(effect.beside),
-            effect.verdict,
-            f"{effect.measured.ratio:.3f}" if effect.measured else "",
-            f"{effect.measured.confidence:.1%}: {interval(effect.measured)}"
-            if effect.measured
-            else "",
-            str(effect.measured.rounds) if effect.measured else "",
-            effect.kind,
-            tag("span", effect.why, class_="why"),
-        )
-        for effect in effects
-    ]
-    heads = ("setting", "beside", "verdict", ">ratio", "interval", ">rounds", "kind", "why")
-    caption = "Step times over those of the job without it, in the same rounds: below 1 is faster"
-    return table(f"{prefix}-settings-table", caption, heads, rows)
