@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from dltune.documents.bench import Bench, Setting
 from dltune.tables import Table, columns
 
@@ -19,10 +17,7 @@ def times(bench: Bench) -> Table:
     """Raises StopIteration for a bench without its reference."""
     reference = next(s for s in bench.settings if s.name == bench.reference)
     rounds = min(len(setting.turns) for setting in measured(bench))
-    title = (
-        f"{shlex.join(bench.command)}\n{rounds} round{'s' * (rounds > 1)}; pools are "
-        "intra-op x inter-op threads"
-    )
+    title = f"{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
     heads = (
         *("setting", ">pools", ">step ms", ">spread", ">ratio", ">95 % interval"),
         *(">predicted ms", ">predicted ratio"),

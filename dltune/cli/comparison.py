@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from dltune.bench import tables
 from dltune.cli.tables import show as draw
 from dltune.documents.bench import Bench, Setting
+from dltune.visible import visible
 
 
 def show(bench: Bench) -> None:
@@ -16,6 +19,7 @@ def show(bench: Bench) -> None:
     measured = tables.measured(bench)
     if not measured:
         return
+    click.echo(visible(shlex.join(bench.command)))
     draw(tables.times(bench), gap=False)
     click.echo(f"ratios are over {bench.reference}: below 1 is faster")
     draw(tables.costs(bench))

@@ -55,8 +55,8 @@ def table(result: Result) -> Table:
     """Of each limit: what was measured, and what that means."""
     heads = ("metric", *(f">{column}" for column in COLUMNS), "verdict", "+why")
     return Table(
-        f"{result.head.name} against {result.base.name}, {result.seconds:.0f} s, intervals hold "
-        f"with {result.confidence:.3g} at every look",
+        f"limits of {result.head.name} against {result.base.name}, {result.seconds:.0f} s, "
+        f"intervals hold with {result.confidence:.3g} at every look",
         columns(*heads),
         [(Key(v.metric), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
     )
