@@ -28,7 +28,7 @@ import msgspec
 import psutil
 
 from dltune.documents import plan as plans
-from dltune.documents.plan_allreduce import (
+from dltune.documents.sections.allreduce import (
     AllreducePlan,
     Bin,
     Controller,
@@ -38,8 +38,8 @@ from dltune.documents.plan_allreduce import (
     RankThreads,
     Sleeps,
 )
-from dltune.horovod.plan.waiting import REST, SLEEPS
 from dltune.machine import topology
+from dltune.planners.allreduce.waiting import REST, SLEEPS
 from dltune.statistics import median, ratio_interval
 
 TRAIN = Path(__file__).with_name("train_horovod.py")

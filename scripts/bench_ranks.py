@@ -23,7 +23,7 @@ from dltune.job.messages import Plugin, Python, Waiting
 from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine import topology
 from dltune.machine.ranks import LocalRank, share
-from dltune.run.enforce import fit
+from dltune.planners.threads.fitted import fit
 from dltune.statistics import median, ratio_interval
 
 RANKS = 2

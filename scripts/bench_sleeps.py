@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dltune.documents.plan_allreduce import Sleeps
+from dltune.documents.sections.allreduce import Sleeps
 from dltune.horovod.preload import library
 from dltune.statistics import median, ratio_interval
 

@@ -26,10 +26,10 @@ from typing import Any
 
 from dltune import __version__
 from dltune.bench.jobs import all_ended
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.machine import topology
-from dltune.settings import space
-from dltune.settings.setting import Circumstances, Means, Setting
+from dltune.planners.settings import space
+from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, told
 from dltune.tune.measured import Measured

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from settings_table import Replayed, Table
 
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
 

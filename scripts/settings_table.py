@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dltune.documents.plan_settings import Choice
-from dltune.settings.space import SPACE
+from dltune.documents.sections.settings import Choice
+from dltune.planners.settings.space import SPACE
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option
 

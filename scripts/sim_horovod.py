@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dltune.horovod import timeline
-from dltune.horovod.plan.waiting import REST
+from dltune.planners.allreduce.waiting import REST
 from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, phases
 from dltune.simulate.ranks.method import ORIGINAL, Method, fused, gs, nbcs, scp, scp_topo, topo
 from dltune.simulate.ranks.network import Network

@@ -17,10 +17,11 @@ from dltune.documents.profile import Profile, load
 from dltune.machine.known import find
 from dltune.model import knl
 from dltune.model.curve import Curve
-from dltune.plan import strategy1, strategy2, uniform
-from dltune.plan.choose import planned
-from dltune.plan.transfer import transferred
-from dltune.plan.workload import Workload, workload
+from dltune.planners.threads import strategy1, strategy2
+from dltune.planners.threads.decide import planned
+from dltune.workload import uniform
+from dltune.workload.transfer import transferred
+from dltune.workload.workload import Workload, workload
 
 SLOTS = (16,)
 MODELS = ("ResNet-50", "DCGAN", "Inception-v3")

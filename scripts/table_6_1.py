@@ -15,8 +15,8 @@ from pathlib import Path
 
 from dltune.documents import profile as document
 from dltune.documents.profile import Step
-from dltune.horovod.plan.calls import SINGLE, inputs
-from dltune.horovod.plan.topology import traverse
+from dltune.planners.allreduce.calls import SINGLE, inputs
+from dltune.planners.allreduce.topology import traverse
 
 REPEATS = 5
 # Table 6.1: nodes, edges, milliseconds

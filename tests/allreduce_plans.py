@@ -9,7 +9,7 @@ from two_ranks import Controller
 
 from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
-from dltune.documents.plan_allreduce import AllreducePlan
+from dltune.documents.sections.allreduce import AllreducePlan
 
 
 def written(

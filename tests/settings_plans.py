@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents import plan as plans
-from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.machine import topology
 
 

@@ -20,8 +20,8 @@ from dltune.documents.horovod import (
     TransferCost,
 )
 from dltune.documents.machine import Machine
-from dltune.documents.plan_allreduce import Controller
 from dltune.documents.profile import Node, Op, Profile
+from dltune.documents.sections.allreduce import Controller
 
 SCOPE = "DistributedGradientTape_Allreduce"
 

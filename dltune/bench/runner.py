@@ -16,8 +16,8 @@ from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
-from dltune.run.settings import Settings
-from dltune.run.shares import Shares
+from dltune.job.shares import Shares
+from dltune.planners.settings.enforce import Settings
 
 
 class Runner(Turnstile):

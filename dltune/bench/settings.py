@@ -11,9 +11,9 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan, Uniform
 from dltune.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
-from dltune.plan import uniform
-from dltune.run.enforce import fit, require_machine
-from dltune.settings.applied import NOTHING, Applied
+from dltune.planners.settings.applied import NOTHING, Applied
+from dltune.planners.threads.fitted import fit, require_machine
+from dltune.workload import uniform
 
 RECOMMENDED, ONE_CORE = "recommended", "1core"
 NAMED = ("default", RECOMMENDED, "uniform", "plan", "own", ONE_CORE)

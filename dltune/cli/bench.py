@@ -89,7 +89,7 @@ def command(
     from dltune.cli import interrupts, progress
     from dltune.documents import plan as plan_document
     from dltune.machine import topology
-    from dltune.settings.applied import applied
+    from dltune.planners.settings.applied import applied
 
     if not job:
         raise UsageError(

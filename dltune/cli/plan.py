@@ -13,17 +13,17 @@ from dltune.documents import plan as plan_document
 from dltune.documents import profile as profile_document
 from dltune.documents.files import claim
 from dltune.errors import UsageError
-from dltune.plan import emit as emit_formats
-from dltune.plan.choose import STRATEGIES
+from dltune.planners.threads import emit as emit_formats
+from dltune.planners.threads.decide import STRATEGIES
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import Plan
     from dltune.documents.profile import Profile
     from dltune.model.prediction import Model
-    from dltune.plan.anchor import Anchor
-    from dltune.plan.choose import Decision
-    from dltune.plan.workload import Workload
+    from dltune.planners.threads.decide import Decision
+    from dltune.workload.anchor import Anchor
+    from dltune.workload.workload import Workload
 
 DEFAULT = "threads"
 
@@ -104,7 +104,7 @@ def threads(
             found, machine, cores, strategy, bitwise, model
         )
         if existing:
-            from dltune.plan.document import other_settings, put_into
+            from dltune.planners.threads.document import other_settings, put_into
 
             plan = put_into(existing, plan)
             if warning := other_settings(existing, found):
@@ -133,11 +133,11 @@ def _plan(
     model: Model | None,
 ) -> tuple[Machine, Workload, Anchor, Decision, Plan]:
     from dltune.machine.known import find
-    from dltune.plan.anchor import anchored
-    from dltune.plan.choose import choose
-    from dltune.plan.document import document
-    from dltune.plan.target import restricted
-    from dltune.plan.transfer import transferred
+    from dltune.planners.threads.decide import choose
+    from dltune.planners.threads.document import document
+    from dltune.planners.threads.target import restricted
+    from dltune.workload.anchor import anchored
+    from dltune.workload.transfer import transferred
 
     elsewhere = find(name) if name else None
     there = restricted(elsewhere or profile.machine, cores)
@@ -171,7 +171,7 @@ def _model(path: Path, profile: Profile, name: Path) -> Model:
 
 
 def _explained(workload: Workload, decision: Decision, wanted: str | None) -> list[str]:
-    from dltune.plan.explain import explain
+    from dltune.planners.threads.explain import explain
 
     return ["", *explain(workload, decision, wanted)] if wanted else []
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from dltune.cli.comma_list import parts
-from dltune.documents.plan_allreduce import Controller
+from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
 
 if TYPE_CHECKING:
     from dltune.documents.horovod import Horovod
-    from dltune.documents.plan_allreduce import AllreducePlan, RankThreads
     from dltune.documents.profile import Profile
-    from dltune.horovod.plan.calls import Call
+    from dltune.documents.sections.allreduce import AllreducePlan, RankThreads
+    from dltune.planners.allreduce.calls import Call
 
-# as in dltune.horovod.plan, which is imported only when it is called
+# as in dltune.planners.allreduce, which is imported only when it is called
 METHODS = ("scp", "topo", "nbcs", "gs", "yield", "rest", "knobs")
 FORMATS = ("horovodrun-yaml", "rankfile", "env")
 
@@ -72,12 +72,12 @@ def command(
     from dltune.documents import horovod as horovod_document
     from dltune.documents import plan as plan_document
     from dltune.documents import profile as profile_document
-    from dltune.horovod.plan import measured as measurements
-    from dltune.horovod.plan.calls import calls
-    from dltune.horovod.plan.decide import Planner, applicable
-    from dltune.horovod.plan.document import basis, document
-    from dltune.horovod.plan.exports import export
-    from dltune.horovod.plan.model import Model
+    from dltune.planners.allreduce import measured as measurements
+    from dltune.planners.allreduce.calls import calls
+    from dltune.planners.allreduce.decide import Planner, applicable
+    from dltune.planners.allreduce.document import basis, document
+    from dltune.planners.allreduce.exports import export
+    from dltune.planners.allreduce.model import Model
 
     if output and into:
         raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")
@@ -143,7 +143,7 @@ def _asked(methods: str | None) -> tuple[str, ...] | None:
 
 def _threads(existing: object) -> RankThreads | None:
     from dltune.documents.plan import Plan
-    from dltune.documents.plan_allreduce import RankThreads
+    from dltune.documents.sections.allreduce import RankThreads
 
     if not isinstance(existing, Plan) or existing.threads is None:
         return None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from dltune.documents.plan_io import Access
+from dltune.documents.sections.io import Access
 from dltune.errors import UsageError
 
 if TYPE_CHECKING:
-    from dltune.documents.plan_io import FilePlan
+    from dltune.documents.sections.io import FilePlan
 
 
 @click.command("io")
@@ -43,8 +43,8 @@ def command(
     from dltune.documents import io as io_document
     from dltune.documents import plan as plan_document
     from dltune.documents.files import claim
-    from dltune.io.plan import decide, document, put_into
     from dltune.machine import topology
+    from dltune.planners.io.decide import decide, document, put_into
 
     if output and into:
         raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")

@@ -101,9 +101,9 @@ def command(
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.machine.placement import default_interval
+    from dltune.planners.settings.applied import applied
+    from dltune.planners.settings.enforce import Settings
     from dltune.profile.session import Session
-    from dltune.run.settings import Settings
-    from dltune.settings.applied import applied
 
     if ops_of and (job or keep_running):
         raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
@@ -196,7 +196,7 @@ def _plan(path: Path, machine: Machine) -> Plan:
     """The plan with the settings to profile under. Raises UsageError when it has none, or is for
     another machine."""
     from dltune.documents import plan as documents
-    from dltune.run.enforce import require_machine
+    from dltune.planners.threads.fitted import require_machine
 
     plan = documents.load(path)
     if plan.settings is None:

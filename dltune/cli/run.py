@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import OpPlan, Plan
     from dltune.job.launch import Job
-    from dltune.run.rank_outcome import RankOutcome
-    from dltune.run.session import Outcome
-    from dltune.run.settings import Acted
-    from dltune.settings.applied import Applied
+    from dltune.planners.allreduce.rank_outcome import RankOutcome
+    from dltune.planners.settings.applied import Applied
+    from dltune.planners.settings.enforce import Acted
+    from dltune.planners.threads.enforce import Outcome
 
 
 @click.command("run")
@@ -58,11 +58,11 @@ def command(
     from dltune.io.follow.start import followed
     from dltune.job.launch import Job
     from dltune.machine import topology
-    from dltune.run.enforce import require_machine, threads_of
-    from dltune.run.horovod import Ranks
-    from dltune.run.session import Session
-    from dltune.run.settings import Settings
-    from dltune.settings.applied import applied
+    from dltune.planners.allreduce.enforce import Ranks
+    from dltune.planners.settings.applied import applied
+    from dltune.planners.settings.enforce import Settings
+    from dltune.planners.threads.enforce import Session
+    from dltune.planners.threads.fitted import require_machine, threads_of
 
     plan = documents.load(path)
     if plan.io is None and plan.allreduce is None and plan.settings is None:
@@ -162,8 +162,8 @@ def _say(text: str) -> None:
 
 def _show_intent(plan: Plan, machine: Machine) -> None:
     from dltune.cli.tables import table
-    from dltune.run.enforce import Handling, fit
-    from dltune.run.rank_outcome import intent
+    from dltune.planners.allreduce.rank_outcome import intent
+    from dltune.planners.threads.fitted import Handling, fit
 
     for file in plan.io.files if plan.io else ():
         does = {"ahead": f"hints {file.ahead} bytes ahead of the job", "whole": "read once, whole"}
@@ -207,7 +207,7 @@ def _show_intent(plan: Plan, machine: Machine) -> None:
 
 
 def _show_settings(around: Applied, say: Callable[[str], None]) -> None:
-    from dltune.settings.space import by_name
+    from dltune.planners.settings.space import by_name
 
     if around.choices:
         say(f"settings: {', '.join(map(str, around.choices))}")

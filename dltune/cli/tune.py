@@ -18,9 +18,9 @@ from dltune.errors import UsageError
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
     from dltune.documents.plan import Plan
-    from dltune.documents.plan_settings import SettingsPlan
+    from dltune.documents.sections.settings import SettingsPlan
     from dltune.documents.tune import Trial
-    from dltune.settings.setting import Circumstances
+    from dltune.planners.settings.setting import Circumstances
     from dltune.tune.measured import Measured
     from dltune.tune.search import Search
 
@@ -92,7 +92,7 @@ def command(
     from dltune.cli import interrupts, tune_live, tune_tables
     from dltune.documents.files import claim
     from dltune.machine import topology
-    from dltune.settings.setting import Circumstances
+    from dltune.planners.settings.setting import Circumstances
     from dltune.tune import saved
     from dltune.tune.measured import Measured
     from dltune.tune.result import section
@@ -205,7 +205,7 @@ def _run(search: Search, arena: Measured, budget: float) -> None:
 def _existing(into: Path, machine: Machine) -> Plan:
     """Raises UsageError when it is for another machine."""
     from dltune.documents import plan as documents
-    from dltune.run.enforce import require_machine
+    from dltune.planners.threads.fitted import require_machine
 
     plan = documents.load(into)
     require_machine(plan, machine)

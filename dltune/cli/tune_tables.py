@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from dltune.documents.plan_settings import Measured, SettingsPlan, Untried
+from dltune.documents.sections.settings import Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import Candidate, added, told
 from dltune.tune.effects import effects, interval
@@ -49,7 +49,7 @@ def summary(section: SettingsPlan) -> list[str]:
 
 def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
     """What each setting of the result is, where it is known from, and its trials round by round."""
-    from dltune.settings.space import SPACE
+    from dltune.planners.settings.space import SPACE
 
     lines = []
     there = {choice.setting for effect in section.effects for choice in effect.choices}

@@ -17,8 +17,8 @@ import msgspec
 from dltune.documents import files
 from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
-from dltune.documents.plan_settings import Choice
 from dltune.documents.profile import Samples
+from dltune.documents.sections.settings import Choice
 
 SCHEMA = "dltune.bench/1"
 

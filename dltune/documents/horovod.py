@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.plan_allreduce import Controller
+from dltune.documents.sections.allreduce import Controller
 
 SCHEMA = "dltune.horovod/1"
 # what the thread is called here that writes Horovod's timeline

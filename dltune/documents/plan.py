@@ -14,9 +14,12 @@ from pathlib import Path
 import msgspec
 
 from dltune import __version__
-from dltune.documents import files, opkey, plan_allreduce, plan_io, plan_settings
+from dltune.documents import files, opkey
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Placement
+from dltune.documents.sections import allreduce as plan_allreduce
+from dltune.documents.sections import io as plan_io
+from dltune.documents.sections import settings as plan_settings
 
 SCHEMA = "dltune.plan/1"
 CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from dltune.documents import files, plan_settings
+from dltune.documents import files
 from dltune.documents import machine as machine_document
 from dltune.documents.machine import Machine
-from dltune.documents.plan_settings import SettingsPlan
+from dltune.documents.sections import settings as plan_settings
+from dltune.documents.sections.settings import SettingsPlan
 
 SCHEMA = "dltune.profile/2"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.plan_settings import Choice, Verdict
+from dltune.documents.sections.settings import Choice, Verdict
 
 SCHEMA = "dltune.tune/1"
 

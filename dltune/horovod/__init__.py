@@ -1,1 +1,1 @@
-"""Horovod's ranks: what they do, how they would do at scale, and a plan for their allreduce."""
+"""Horovod's ranks: what they do, and how they would do at scale."""

@@ -40,7 +40,7 @@ class Curve:
         Whatever else runs on the machine only makes an op slower, and slows many threads more than
         few: medians of a busy moment would hide how an op scales. Two profiles of one job differ by
         4 % in their minima where their medians differ by 30 %. What the job loses to such company
-        is left to the anchor (dltune.plan.anchor).
+        is left to the anchor (dltune.workload.anchor).
         Raises ValueError when there are none.
         """
         return cls.of({(time.threads, time.placement): time.min for time in times})

@@ -13,7 +13,7 @@ from itertools import pairwise
 from dltune import __version__
 from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
-from dltune.documents.plan_settings import SettingsPlan
+from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import breakdown

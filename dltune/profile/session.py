@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.documents.machine import Machine
-from dltune.documents.plan_settings import SettingsPlan
 from dltune.documents.profile import Profile
+from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process

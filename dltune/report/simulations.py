@@ -9,12 +9,12 @@ from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import DltuneError
 from dltune.machine.known import KNOWN
-from dltune.plan import strategy1, strategy2
-from dltune.plan.anchor import Anchor, anchored
-from dltune.plan.choose import planned
-from dltune.plan.transfer import transferred
-from dltune.plan.workload import Outcome, Workload
-from dltune.run.replay import replayed
+from dltune.planners.threads import strategy1, strategy2
+from dltune.planners.threads.decide import planned
+from dltune.planners.threads.replay import replayed
+from dltune.workload.anchor import Anchor, anchored
+from dltune.workload.transfer import transferred
+from dltune.workload.workload import Outcome, Workload
 
 STRATEGY_3 = "s1+s2+s3"
 

@@ -15,7 +15,7 @@ from dltune.job.launch import INJECTED
 from dltune.job.orders import encoded
 from dltune.machine import topology
 from dltune.machine.ranks import local_rank, share
-from dltune.run.enforce import fit, require_machine
+from dltune.planners.threads.fitted import fit, require_machine
 
 _plugin: ctypes.CDLL | None = None  # keeps the library loaded
 

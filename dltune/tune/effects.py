@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.documents.plan_settings import Effect, Measured, SettingsPlan, Verdict
+from dltune.documents.sections.settings import Effect, Measured, SettingsPlan, Verdict
 from dltune.tables import Cell, Prose, Table, columns
 from dltune.tune.candidate import told
 

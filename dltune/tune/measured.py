@@ -17,11 +17,11 @@ from pathlib import Path
 
 from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_turn
 from dltune.bench.turnstile import JobEndedError
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, UsageError
-from dltune.settings.applied import as_it_is
-from dltune.settings.launcher import starts_ranks
-from dltune.settings.setting import Circumstances
+from dltune.planners.settings.applied import as_it_is
+from dltune.planners.settings.launcher import starts_ranks
+from dltune.planners.settings.setting import Circumstances
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.guardian import Guardian

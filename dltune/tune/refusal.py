@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job.last_words import last_lines
 from dltune.tune.arena import Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dltune.documents.plan_settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
+from dltune.documents.sections.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
 from dltune.tune.search import Final, Search

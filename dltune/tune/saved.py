@@ -11,7 +11,7 @@ from dltune.documents import tune
 from dltune.documents.files import Output
 from dltune.documents.tune import Trial, Tune
 from dltune.errors import UsageError
-from dltune.settings.setting import Circumstances
+from dltune.planners.settings.setting import Circumstances
 from dltune.tune.candidate import told
 from dltune.tune.space import Offer
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.plan_settings import Verdict
+from dltune.documents.sections.settings import Verdict
 from dltune.documents.tune import Trial
 from dltune.tune import verdict
 from dltune.tune.arena import Arena, Refused

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dltune.documents.plan_settings import Choice, Kind, Untried
+from dltune.documents.sections.settings import Choice, Kind, Untried
 from dltune.errors import UsageError
-from dltune.plan import uniform
-from dltune.settings.applied import set_by_user
-from dltune.settings.setting import Circumstances, Setting
-from dltune.settings.space import SPACE, by_name
+from dltune.planners.settings.applied import set_by_user
+from dltune.planners.settings.setting import Circumstances, Setting
+from dltune.planners.settings.space import SPACE, by_name
 from dltune.tune.candidate import KINDS, Candidate, Option
+from dltune.workload import uniform
 
 _THREADS = "threads"
 

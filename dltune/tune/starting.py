@@ -11,8 +11,8 @@ from pathlib import Path
 from dltune.bench.turnstile import BRIEFLY
 from dltune.errors import DltuneError, UsageError
 from dltune.job.launch import Job
-from dltune.settings.applied import Applied, means_of
-from dltune.settings.setting import Circumstances
+from dltune.planners.settings.applied import Applied, means_of
+from dltune.planners.settings.setting import Circumstances
 from dltune.tune import frozen
 from dltune.tune.candidate import Candidate
 from dltune.tune.guardian import Guardian

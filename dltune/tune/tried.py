@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError
 from dltune.horovod.watch.memory import mappings
 from dltune.job import messages
@@ -17,11 +17,11 @@ from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.machine.ranks import local_rank
+from dltune.planners.settings.applied import Applied, variables
+from dltune.planners.settings.enforce import Settings
+from dltune.planners.settings.setting import Circumstances
+from dltune.planners.settings.space import by_name
 from dltune.profile import breakdown
-from dltune.run.settings import Settings
-from dltune.settings.applied import Applied, variables
-from dltune.settings.setting import Circumstances
-from dltune.settings.space import by_name
 from dltune.tune import frozen
 
 _DISCOVERING, _STANDING = 1, 2

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.documents.plan_settings import Measured, Verdict
+from dltune.documents.sections.settings import Measured, Verdict
 from dltune.sequential import Interval, ratio_interval
 
 # of a trial; of the final comparison, which is one alone

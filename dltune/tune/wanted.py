@@ -6,7 +6,7 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import Candidate, Option, added, beside, without
 

@@ -10,7 +10,7 @@ from synthetic import machine, node, profile
 
 from dltune.analysis.advice import Advice, advise
 from dltune.documents.profile import Counters, Part, Profile, Settings
-from dltune.settings.space import SPACE
+from dltune.planners.settings.space import SPACE
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)

@@ -15,7 +15,7 @@ from dltune.bench import turnstile as module
 from dltune.bench.runner import Runner
 from dltune.bench.turnstile import JobEndedError
 from dltune.documents.plan import OpPlan, Uniform
-from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Event

@@ -8,9 +8,9 @@ import synthetic
 
 from dltune.bench.settings import on_part, settings
 from dltune.documents.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
-from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
-from dltune.settings.applied import NOTHING, Applied, applied
+from dltune.planners.settings.applied import NOTHING, Applied, applied
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
 PREDICTIONS = tuple(

@@ -20,7 +20,7 @@ from dltune.documents.plan import (
     Uniform,
     bare,
 )
-from dltune.documents.plan_settings import Choice, SettingsPlan
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.machine import topology
 
 

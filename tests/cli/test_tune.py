@@ -14,7 +14,7 @@ from dltune.cli.duration import written
 from dltune.cli.tune_live import View
 from dltune.documents import plan as plans
 from dltune.documents import tune
-from dltune.documents.plan_settings import Choice, Effect, Measured, SettingsPlan, Untried
+from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial, Tune
 from dltune.machine import topology
 from dltune.tune.search import Progress

@@ -7,11 +7,11 @@ import pytest
 import synthetic
 
 from dltune.documents import files, plan
-from dltune.documents.plan_settings import Choice, SettingsPlan
 from dltune.documents.profile import Partner, Settings, Tensor, check, load
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
-from dltune.plan.anchor import anchored
-from dltune.plan.choose import choose
+from dltune.planners.threads.decide import choose
+from dltune.workload.anchor import anchored
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -34,7 +34,7 @@ from two_ranks import (
 
 from dltune.documents import plan as plans
 from dltune.documents.machine import Machine
-from dltune.documents.plan_allreduce import (
+from dltune.documents.sections.allreduce import (
     Bin,
     Knobs,
     Order,

@@ -14,7 +14,7 @@ from running import with_argument
 from settings_plans import section, written
 from two_ranks import TRAIN, Controller, environment, missing
 
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow

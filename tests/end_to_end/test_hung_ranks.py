@@ -13,7 +13,7 @@ from allreduce_plans import written
 from two_ranks import Controller, Running, dltune, job, missing
 
 from dltune.documents import horovod
-from dltune.documents.plan_allreduce import RankThreads
+from dltune.documents.sections.allreduce import RankThreads
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow

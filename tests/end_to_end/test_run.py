@@ -24,8 +24,8 @@ from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders, machine_lines
 from dltune.machine import topology
-from dltune.run.enforce import fit
-from dltune.run.session import RECORD_EVERY
+from dltune.planners.threads.enforce import RECORD_EVERY
+from dltune.planners.threads.fitted import fit
 
 pytestmark = pytest.mark.tensorflow
 

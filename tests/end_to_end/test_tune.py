@@ -12,7 +12,7 @@ import pytest
 from running import with_argument
 from settings_plans import section
 
-from dltune.documents.plan_settings import Choice, Effect, SettingsPlan
+from dltune.documents.sections.settings import Choice, Effect, SettingsPlan
 
 pytestmark = pytest.mark.tensorflow
 

@@ -11,7 +11,8 @@ from dltune.documents import bench as bench_document
 from dltune.documents import files
 from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
 from dltune.documents.plan import Plan
-from dltune.documents.plan_settings import (
+from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
+from dltune.documents.sections.settings import (
     Choice,
     Effect,
     Kind,
@@ -20,11 +21,10 @@ from dltune.documents.plan_settings import (
     Untried,
     Verdict,
 )
-from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
-from dltune.plan.anchor import anchored
-from dltune.plan.choose import choose
-from dltune.plan.document import document
+from dltune.planners.threads.decide import choose
+from dltune.planners.threads.document import document
 from dltune.statistics import median, ratio_interval
+from dltune.workload.anchor import anchored
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:

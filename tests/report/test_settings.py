@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import Page, parsed
 
-from dltune.documents.plan_settings import Choice, SettingsPlan, Untried
+from dltune.documents.sections.settings import Choice, SettingsPlan, Untried
 from dltune.report.charts.forest import HALVES, Row, around, forest
 from dltune.report.page import page
 from dltune.report.section import Context, Loaded

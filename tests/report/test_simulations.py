@@ -8,12 +8,12 @@ import pytest
 
 from dltune.errors import DltuneError
 from dltune.machine.known import find
-from dltune.plan.anchor import anchored
-from dltune.plan.choose import choose
-from dltune.plan.document import document
-from dltune.plan.transfer import transferred
+from dltune.planners.threads.decide import choose
+from dltune.planners.threads.document import document
 from dltune.report import simulations as module
 from dltune.report.simulations import simulations
+from dltune.workload.anchor import anchored
+from dltune.workload.transfer import transferred
 
 
 @pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3", "uniform"])

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents.profile import Node
-from dltune.plan.anchor import anchored
 from dltune.report.memory import live_bytes
 from dltune.report.timeline import (
     Slice,
@@ -19,6 +18,7 @@ from dltune.report.timeline import (
     simulated,
 )
 from dltune.simulate import engine
+from dltune.workload.anchor import anchored
 
 spans = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1])),

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.documents.plan_settings import Choice
-from dltune.settings.space import by_name
+from dltune.documents.sections.settings import Choice
+from dltune.planners.settings.space import by_name
 
 sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
 import bench_search

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.tune.arena import Refused
 from dltune.tune.candidate import Candidate, Option
 

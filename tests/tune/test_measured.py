@@ -14,10 +14,10 @@ from sessions import soon, states
 from dltune.bench import usage
 from dltune.bench.jobs import all_ended
 from dltune.bench.turnstile import Taken
-from dltune.documents.plan_settings import Choice
+from dltune.documents.sections.settings import Choice
 from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
-from dltune.settings.setting import Circumstances
+from dltune.planners.settings.setting import Circumstances
 from dltune.tune import measured as module
 from dltune.tune import tried
 from dltune.tune.arena import Refused

@@ -7,7 +7,7 @@ import math
 import pytest
 from simulated import Simulated, candidate, option
 
-from dltune.documents.plan_settings import SettingsPlan, Untried, faults
+from dltune.documents.sections.settings import SettingsPlan, Untried, faults
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.result import UNCONFIRMED, section

@@ -6,8 +6,8 @@ import pytest
 import synthetic
 
 from dltune.errors import UsageError
-from dltune.settings.setting import Circumstances
-from dltune.settings.space import SPACE
+from dltune.planners.settings.setting import Circumstances
+from dltune.planners.settings.space import SPACE
 from dltune.tune.space import Offer, offer
 
 JOB = ("python", "train.py")

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dltune.documents.plan_allreduce import Sleeps
+from dltune.documents.sections.allreduce import Sleeps
 from dltune.errors import DltuneError
 from dltune.native.build import BuildError
 from dltune.native.build import library as built

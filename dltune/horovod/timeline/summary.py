@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dltune.documents.horovod import Cycles, Distribution, Tensor, Timeline, TransferCost
-from dltune.documents.plan_allreduce import Controller
+from dltune.documents.sections.allreduce import Controller
 from dltune.horovod.distribution import distribution
 from dltune.horovod.timeline.file import recording
 from dltune.horovod.timeline.recorded import Batch, Negotiation, Recording, steps

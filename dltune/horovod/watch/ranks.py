@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.documents.plan_allreduce import Controller
+from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
 from dltune.horovod.watch.library import Library
 from dltune.horovod.watch.memory import Mapping as Mapped

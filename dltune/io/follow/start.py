@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dltune.documents.plan_io import IoPlan
+from dltune.documents.sections.io import IoPlan
 
 END_SECONDS = 10.0  # for it to notice that the job has ended
 

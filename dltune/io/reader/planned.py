@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dltune.io.reader.options import Options
 
 if TYPE_CHECKING:
-    from dltune.documents.plan_io import IoPlan
+    from dltune.documents.sections.io import IoPlan
 
 VARIABLE = "DLTUNE_PLAN"  # set by `dltune run`: the plan's path
 AHEAD = 16 << 20  # bytes of read-ahead hints without a plan

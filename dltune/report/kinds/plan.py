@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan, Threads, load
-from dltune.documents.plan_settings import SettingsPlan
+from dltune.documents.sections.settings import SettingsPlan
 from dltune.report.charts.bars import bar
 from dltune.report.markup import Markup, tag
 from dltune.report.pairing import bench_of, profiles_of

@@ -8,7 +8,6 @@ from dltune.analysis.advice import advice_of
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.why import attack, why
 from dltune.documents.profile import Profile, load
-from dltune.plan.anchor import Anchor
 from dltune.report.execution import executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
@@ -19,6 +18,7 @@ from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
 from dltune.report.sections.types import types
+from dltune.workload.anchor import Anchor
 
 __all__ = ["load", "show"]
 

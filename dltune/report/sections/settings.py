@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dltune.documents.plan_settings import Effect, Measured, SettingsPlan, Verdict
+from dltune.documents.sections.settings import Effect, Measured, SettingsPlan, Verdict
 from dltune.report.charts.forest import Row, forest
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.table import html

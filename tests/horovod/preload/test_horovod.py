@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from two_ranks import ONE_THREAD, STEPS, TRAIN, Controller, Running, Trained, job, trained
 
-from dltune.documents.plan_allreduce import Sleeps
+from dltune.documents.sections.allreduce import Sleeps
 from dltune.horovod.preload import counts, library
 
 pytestmark = pytest.mark.tensorflow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents.plan_allreduce import Sleeps
+from dltune.documents.sections.allreduce import Sleeps
 from dltune.errors import DltuneError
 from dltune.horovod.preload import counts, library
 

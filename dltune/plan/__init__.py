@@ -1,1 +1,0 @@
-"""Decide: one planner each for what a plan may hold."""

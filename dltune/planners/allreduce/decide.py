@@ -1,0 +1,319 @@
+"""All parts of the plan's section on allreduce, each on top of those before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dltune.documents.machine import Machine
+from dltune.documents.sections.allreduce import (
+    AllreducePlan,
+    MethodPrediction,
+    RankThreads,
+    Sleeps,
+)
+from dltune.errors import UsageError
+from dltune.planners.allreduce import waiting
+from dltune.planners.allreduce.bins import Cost
+from dltune.planners.allreduce.knobs import tuned
+from dltune.planners.allreduce.model import Model, Setting
+from dltune.planners.allreduce.order import ordered
+from dltune.planners.allreduce.partition import partition
+from dltune.simulate.ranks.method import ORIGINAL, Method, topo
+from dltune.simulate.ranks.outcome import Outcome
+
+METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
+# A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
+# and takes that part of the background thread's CPU time away.
+SHORTER, LIGHTER = 0.005, 0.1
+_TWO_THREADS = (
+    "topo: inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
+    "pass, the last one first"
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """What is planned so far: `names` of the methods, `parts` of the section.
+
+    `cores`: how many a rank computes on (None: all of the node's, with the other ranks).
+    """
+
+    names: tuple[str, ...]
+    setting: Setting
+    method: Method
+    cores: int | None
+    outcome: Outcome
+    parts: Mapping[str, Any]
+    reasons: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return "-".join(name for name in METHODS if name in self.names)
+
+
+class Planner:
+    """Plans with one model. `threads`: those of the main plan, if it has any."""
+
+    def __init__(self, model: Model, machine: Machine, threads: RankThreads | None) -> None:
+        self._model = model
+        self._machine = machine
+        self._threads = threads
+
+    def plan(
+        self, wanted: Collection[str], *, forced: bool, report: str
+    ) -> tuple[AllreducePlan, str]:
+        """The section, and which of its predictions it is.
+
+        `wanted`: of METHODS. `forced`: all of these, else those that are predicted to help.
+        `report`: the digest of what this rests on.
+        """
+        seen = self._model.observed
+        first = self._model.outcome(self._model.original, ORIGINAL)
+        start = State((), self._model.original, ORIGINAL, None, first, {}, ())
+        told = {"original": first}
+        alone = self._all(start, wanted)
+        told |= {one.name: one.outcome for one in alone}
+        # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
+        states = [start, *self._waiting(start, set(wanted) & set(waiting.NAMES))]
+        if "scp" in wanted:
+            states += [self._scp(state) for state in states]
+        if forced:
+            needed = set(wanted) & {"scp", *waiting.NAMES}
+            states = [state for state in states if set(state.names) == needed]
+        told |= {state.name: state.outcome for state in states}
+        state = _best(states)
+        for name, stage in (("topo", self._topo), ("knobs", self._knobs)):
+            if name not in wanted:
+                continue
+            following = stage(state)
+            told[following.name] = following.outcome
+            if forced or _helps(state.outcome, following.outcome):
+                state = following
+            else:
+                state = dataclasses.replace(
+                    state, reasons=(*state.reasons, _left(name, state, following))
+                )
+        for one in alone:
+            kind = {"scp"} if "scp" in one.names else set(waiting.NAMES)
+            if not {"topo", "knobs"} & set(one.names) and not kind & set(state.names):
+                state = dataclasses.replace(
+                    state, reasons=(*state.reasons, _left(one.name, start, one))
+                )
+        empty = AllreducePlan(
+            report=report,
+            controller=seen.controller,
+            ranks=seen.ranks,
+            local=seen.local,
+            cores=None,
+            threads=None,
+            orders=None,
+            sleeps=None,
+            knobs=None,
+            yield_when_idle=False,
+            predictions=tuple(
+                MethodPrediction(name, outcome.seconds, outcome.background)
+                for name, outcome in told.items()
+                if name
+            ),
+            reasons=(*seen.assumed, *state.reasons),
+        )
+        return msgspec.structs.replace(empty, **state.parts), state.name or "original"
+
+    def _all(self, state: State, wanted: Collection[str]) -> list[State]:
+        """Each of the wanted methods by itself on top of a state."""
+        found = []
+        if "scp" in wanted:
+            found.append(self._scp(state))
+        if "topo" in wanted:
+            found.append(self._topo(state))
+        found += self._waiting(state, set(wanted) & set(waiting.NAMES))
+        if "knobs" in wanted:
+            found.append(self._knobs(state))
+        return found
+
+    def _scp(self, state: State) -> State:
+        found = partition(self._model, self._machine, self._threads, state.setting, state.method)
+        return self._next(
+            state,
+            ("scp",),
+            setting=found.setting,
+            method=found.method,
+            cores=found.split.compute,
+            parts={"cores": found.cores, "threads": found.setting.threads},
+            reasons=found.reasons,
+        )
+
+    def _topo(self, state: State) -> State:
+        seen, knobs = self._model.observed, state.setting.knobs
+        job = self._model.job(state.setting, state.cores)
+        moments = [0.0] * len(job.tensors)
+        now = 0.0
+        for phase in job.phases:
+            now += phase.seconds
+            for tensor in phase.tensors:
+                moments[tensor] = now
+        # a bin waits for half a cycle on average, is agreed on, and travels
+        cost = Cost(
+            knobs.cycle_time / 2 + job.synchronization + seen.network.start(seen.ranks),
+            seen.network.per_byte(seen.ranks),
+        )
+
+        def under(bins: tuple[tuple[int, ...], ...]) -> Method:
+            chained = topo(bins, synchronized=True)
+            return dataclasses.replace(state.method, bins=chained.bins, synchronized=True)
+
+        found = ordered(
+            self._model,
+            moments,
+            cost,
+            knobs.fusion_threshold,
+            lambda bins: self._model.outcome(state.setting, under(bins), state.cores).seconds,
+        )
+        parts: dict[str, Any] = {"orders": found.orders}
+        reasons = found.reasons
+        threads = state.setting.threads
+        if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
+            parts["threads"] = RankThreads(threads.intra, 2)
+            reasons = (*reasons, _TWO_THREADS)
+        return self._next(state, ("topo",), method=under(found.bins), parts=parts, reasons=reasons)
+
+    def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
+        found = waiting.ways(
+            wanted,
+            state.setting,
+            state.method,
+            lambda setting, method: self._model.outcome(setting, method, state.cores),
+        )
+        return [
+            self._next(
+                state,
+                way.names,
+                setting=way.setting,
+                method=way.method,
+                parts={"yield_when_idle": "yield" in way.names, "sleeps": way.sleeps},
+                reasons=(_waits(way, state),),
+            )
+            for way in found
+        ]
+
+    def _knobs(self, state: State) -> State:
+        orders = state.parts.get("orders")
+        largest = max((b.bytes for order in orders for b in order.bins), default=0) if orders else 0
+        knobs, reasons = tuned(
+            state.setting,
+            len(self._model.sizes),
+            largest if orders else None,
+            lambda setting: self._model.outcome(setting, state.method, state.cores).seconds,
+        )
+        return self._next(
+            state,
+            ("knobs",),
+            setting=dataclasses.replace(state.setting, knobs=knobs),
+            parts={"knobs": knobs},
+            reasons=reasons,
+        )
+
+    def _next(
+        self,
+        state: State,
+        names: Sequence[str],
+        *,
+        setting: Setting | None = None,
+        method: Method | None = None,
+        cores: int | None = None,
+        parts: Mapping[str, Any],
+        reasons: Sequence[str],
+    ) -> State:
+        setting = setting or state.setting
+        method = method or state.method
+        cores = state.cores if cores is None else cores
+        return State(
+            names=(*state.names, *names),
+            setting=setting,
+            method=method,
+            cores=cores,
+            outcome=self._model.outcome(setting, method, cores),
+            parts={**state.parts, **parts},
+            reasons=(*state.reasons, *reasons),
+        )
+
+
+def applicable(
+    methods: Collection[str] | None, controller: str, *, needs: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which methods can be planned, and sentences on those that cannot.
+
+    `methods`: those that were asked for, None for all; `needs`: whether a report tells what the
+    ranks need. Raises UsageError when one that was asked for cannot be planned.
+    """
+    cannot = dict.fromkeys(waiting.NAMES, waiting.GLOO) if controller == "gloo" else {}
+    if not needs:
+        cannot["scp"] = "scp: cores are divided by what a report says the ranks need"
+    for name in methods or ():
+        if name in cannot:
+            raise UsageError(
+                cannot[name],
+                remedy=f"leave {name} out of --methods"
+                if controller == "gloo" and name in waiting.NAMES
+                else "give a report: dltune horovod-report -- horovodrun ...",
+            )
+    asked = set(methods or ())
+    if "yield" in asked and asked & {"nbcs", "gs"}:
+        raise UsageError(
+            "yield is another way to wait than nbcs and gs: who sleeps between looks has nothing "
+            "to give away",
+            remedy="leave one of them out of --methods",
+        )
+    if {"gs", "rest"} <= asked:
+        raise UsageError(
+            "gs and rest contradict each other: one makes all ranks take the least sleep, the "
+            "other lets each sleep until it has something to send",
+            remedy="leave one of them out of --methods",
+        )
+    chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
+    return chosen, () if methods else tuple(dict.fromkeys(cannot.values()))
+
+
+def _best(states: Sequence[State]) -> State:
+    """Of those that are about as fast as the fastest, the one of the fewest methods."""
+    least = min(state.outcome.seconds for state in states)
+    good = [state for state in states if state.outcome.seconds <= least * (1 + SHORTER)]
+    return min(good, key=lambda state: (len(state.names), state.outcome.seconds))
+
+
+def _helps(before: Outcome, after: Outcome) -> bool:
+    if after.seconds < before.seconds * (1 - SHORTER):
+        return True
+    lighter = after.background < before.background * (1 - LIGHTER)
+    return lighter and after.seconds <= before.seconds * (1 + SHORTER)
+
+
+def _left(name: str, state: State, way: State) -> str:
+    return (
+        f"{name}: left out, for it is predicted to bring nothing here: a step of "
+        f"{way.outcome.seconds * 1e3:.1f} ms with it, {state.outcome.seconds * 1e3:.1f} ms without"
+    )
+
+
+def _waits(way: waiting.Way, state: State) -> str:
+    sleeps = way.sleeps or Sleeps(None, None)
+    parts = []
+    if sleeps.between_tests is not None:
+        parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests")
+    if sleeps.agree_every is not None:
+        every = "cycle" if sleeps.agree_every == 1 else f"{sleeps.agree_every} cycles"
+        parts.append(f"agrees with all ranks on the least sleep every {every}")
+    if "yield" in way.names:
+        parts.append("gives its core away at each look (Open MPI's mpi_yield_when_idle)")
+    if sleeps.rest is not None:
+        parts.append(f"rests up to {sleeps.rest * 1e3:g} ms while there is nothing to send")
+    return (
+        f"{'-'.join(way.names)}: the background thread {' and '.join(parts)}: "
+        f"{way.outcome.background:.1%} of a core instead of {state.outcome.background:.1%}, a step "
+        f"of {way.outcome.seconds * 1e3:.1f} ms instead of {state.outcome.seconds * 1e3:.1f} ms"
+    )

@@ -1,0 +1,339 @@
+"""Horovod's ranks under a plan: what each is told at its start, and what becomes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
+from dltune.documents.sections.allreduce import AllreducePlan, Controller
+from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.horovod.preload import counts, library
+from dltune.horovod.watch.ending import Ending
+from dltune.job import messages
+from dltune.job.launch import Event, Job, Process
+from dltune.job.orders import machine_lines, uniform_line
+from dltune.job.shares import Shares
+from dltune.machine.ranks import LocalRank, local_rank
+from dltune.machine.world import World, world
+from dltune.planners.allreduce import falls
+from dltune.planners.allreduce.falls import Fall
+from dltune.planners.allreduce.hangs import Hangs
+from dltune.planners.allreduce.input_threads import InputThreads
+from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
+
+# between two looks for new threads of an input pipeline
+LOOK_SECONDS = 0.5
+_OF_BOOTSTRAP = (
+    messages.Python,
+    messages.Horovod,
+    messages.NoHorovod,
+    messages.Reduction,
+    messages.Fell,
+)
+
+
+@dataclass
+class _Rank:
+    """The process that is a rank. `error`: what ended it, as it told itself."""
+
+    pid: int
+    where: World
+    ending: Ending
+    fall: Fall | None = None
+    heard: Heard | None = None
+    devices: list[messages.Device] = field(default_factory=list)
+    reductions: list[messages.Reduction] = field(default_factory=list)
+    input: InputThreads | None = None
+
+
+class Ranks:
+    """Enforces the section `allreduce` of one plan on the ranks of one job.
+
+    With `partial`, what still applies of a plan for other ranks; `dropped` tells what does not.
+    """
+
+    def __init__(
+        self, plan: Plan, machine: Machine, *, partial: bool, say: Callable[[str], None]
+    ) -> None:
+        assert plan.allreduce is not None
+        self.section = plan.allreduce
+        self.machine = machine
+        self.dropped: list[str] = []
+        self.shares = Shares(machine, self.section.cores)
+        self._partial = partial
+        self._others = False  # the job has other ranks than the plan
+        self._say = say
+        self._on_threads = plan.threads is not None
+        self._ranks: dict[int, _Rank] = {}
+        self._without: dict[int, str] = {}
+        self._looked = 0.0
+        self._hangs = Hangs(say)
+        self._counts: Path | None = None
+
+    def environment(self, command: Sequence[str], folder: Path) -> dict[str, str]:
+        """What the launcher and its ranks need from their start; they may write to `folder`.
+
+        Raises DltuneError when the library for NBCS, GS and rests cannot be built.
+        """
+        if self.section.sleeps is None:
+            return {}
+        built = library.build(
+            _mpirun(command), lambda: self._say("building the library for NBCS, GS and rests, once")
+        )
+        self._counts = folder
+        return library.variables(built, self.section.sleeps, os.environ, folder)
+
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The reply to an interpreter's start.
+
+        Raises UsageError when the plan is for other ranks than the job's.
+        """
+        plugin = self._on_threads or self.section.threads is not None
+        local, where = local_rank(python.environment), world(python.environment)
+        if local is None or where.size == 1:
+            return {"plugin": plugin}
+        self._require_ranks(where.size, local)
+        self._require_controller(_controller(python.environment))
+        self._leave_bins_to_all(where, local)
+        # a plan on threads divides the node between its ranks where this section does not
+        divided = self._on_threads or self.section.cores is not None
+        reply = self.shares.answer(python) if divided else {}
+        return {**reply, "plugin": plugin, "horovod": self._orders(local)}
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a rank's plugin when the plan has no section on threads."""
+        machine, _ = self.shares.of(process.pid)
+        threads = self.section.threads
+        assert threads is not None
+        return [*machine_lines(machine), uniform_line(threads.intra, threads.inter)]
+
+    def binned(self, pid: int) -> bool:
+        """Whether the plan's bins have changed the graph of a process's step."""
+        rank = self._ranks.get(pid)
+        return rank is not None and any(call.bins is not None for call in rank.reductions)
+
+    def hear(self, job: Job, event: Event) -> None:
+        """Raises UsageError when Horovod itself was started otherwise than planned."""
+        message = event.message
+        if event.process:
+            pid = event.process.pid
+        elif isinstance(message, _OF_BOOTSTRAP):
+            pid = message.pid
+        else:
+            return
+        if isinstance(message, messages.Python):
+            self._meet(job, message)
+        elif isinstance(message, messages.NoHorovod):
+            self._without.setdefault(pid, message.reason)
+        elif pid not in self._ranks:
+            if isinstance(message, messages.Horovod):
+                self._require_ranks(message.size, LocalRank(0, message.local_size, ()))
+        else:
+            self._hear_rank(self._ranks[pid], message)
+
+    def run(self, job: Job) -> list[RankOutcome]:
+        """Until the job ends, for a plan without a section on threads."""
+        for event in job.events(LOOK_SECONDS):
+            self.look()
+            if event is not None:
+                self.hear(job, event)
+        return self.outcomes(job.exit_code)
+
+    def look(self) -> None:
+        """For new threads of input pipelines, and for ranks that hang."""
+        self._hangs.look()
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            for rank in self._ranks.values():
+                if rank.input and rank.fall is None:
+                    rank.input.move()
+
+    def outcomes(self, exit_code: int | None) -> list[RankOutcome]:
+        """Once the job has ended. Raises a DltuneError when the plan was not enforced in it."""
+        ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
+        for rank in ranks:
+            rank.ending.close()
+        counted = counts.read(self._counts) if self._counts else []
+        for rank in ranks:
+            if rank.heard:
+                rank.heard.counts = next((c for c in counted if c.pid == rank.pid), None)
+        found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
+        if not found:
+            raise self._why_nothing(exit_code)
+        return found
+
+    def cause(self) -> str | None:
+        """Which rank hung until the end, or else failed first, and why."""
+        if self._hangs.over:
+            return "; ".join(self._hangs.over)
+        ended = [rank.fall for rank in self._ranks.values() if rank.fall]
+        return falls.in_words(ended, lambda fall: f"rank {fall.rank} (pid {fall.pid})")
+
+    def _orders(self, local: LocalRank) -> dict[str, object]:
+        orders: dict[str, object] = {"settings": settings(self.section)}
+        if self.section.cores is not None:
+            mine = self.section.cores[local.rank]
+            orders["cores"] = {
+                "background": self._cpus(mine.background),
+                "helpers": self._cpus(mine.helpers),
+                "first": _sleeps(self.section),
+            }
+        orders["orders"] = [
+            {
+                "shapes": order.shapes,
+                "dtypes": order.dtypes,
+                "bins": [bin_.tensors for bin_ in order.bins],
+            }
+            for order in self.section.orders or ()
+        ]
+        return orders
+
+    def _cpus(self, cores: Sequence[int]) -> list[int]:
+        return [cpu for core in cores for cpu in self.machine.cores[core].cpus]
+
+    def _meet(self, job: Job, python: messages.Python) -> None:
+        local, where = local_rank(python.environment), world(python.environment)
+        if local is None or where.size == 1:
+            return
+        if any(rank.where == where for rank in self._ranks.values()):
+            return  # what a rank starts has its variables too
+        with contextlib.suppress(OSError):  # it has ended already
+            rank = _Rank(python.pid, where, Ending(python.pid, may_look=True))
+            job.watch(rank.ending, lambda: self._ended(rank))
+            self._ranks[python.pid] = rank
+
+    def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
+        if isinstance(message, messages.Horovod):
+            self._require_ranks(message.size, LocalRank(message.local_rank, message.local_size, ()))
+            self._require_controller(message.controller)
+            rank.heard = Heard(message)
+            self._hangs.add(message.rank, message.pid, tuple(message.threads))
+            cores = self.section.cores[message.local_rank] if self.section.cores else None
+            if cores and set(cores.input) != set(cores.compute):
+                rank.input = InputThreads(rank.pid, self._cpus(cores.input))
+            self._say(f"rank {message.rank}: Horovod has begun under the plan")
+        elif isinstance(message, messages.Reduction):
+            rank.reductions.append(message)
+        elif isinstance(message, messages.Device):
+            rank.devices.append(message)
+        elif isinstance(message, messages.Fell):
+            rank.fall = Fall(rank.where.rank, rank.pid, message.at, message.error)
+
+    def _ended(self, rank: _Rank) -> None:
+        rank.ending.ended()
+        self._hangs.ended()
+        if rank.fall is None:
+            rank.fall = Fall(rank.where.rank, rank.pid, time.monotonic())
+        rank.fall.code = rank.ending.code
+
+    def _outcome(self, rank: _Rank, heard: Heard) -> RankOutcome:
+        heard.reductions = rank.reductions
+        asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
+        heard.device = asked[0] if asked else None
+        if rank.input:
+            heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
+        return outcome(self.section, self.machine, self.dropped, heard)
+
+    def _require_ranks(self, size: int, local: LocalRank) -> None:
+        section = self.section
+        if self._others or (size, local.size) == (section.ranks, section.local):
+            return
+        told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
+        if not self._partial:
+            raise UsageError(
+                f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
+                remedy="plan for as many as the job has, or pass --partial to run what applies",
+            )
+        self._others = True
+        if section.cores is not None and local.size != section.local:
+            self.section = msgspec.structs.replace(section, cores=None)
+            self.shares = Shares(self.machine)
+            told += f", so its cores are not those of {local.size}"
+        self.dropped.append(told)
+
+    def _leave_bins_to_all(self, where: World, local: LocalRank) -> None:
+        """Ranks with bins wait for ever for ranks without."""
+        alone = world(os.environ).size == 1  # the launcher was started by this dltune
+        if self.section.orders and where.size > local.size and alone:
+            self.section = msgspec.structs.replace(self.section, orders=None)
+            self.dropped.append(
+                "bins: ranks on other nodes are not under this dltune; start one for each rank, as "
+                "in mpirun ... dltune run ... python"
+            )
+
+    def _require_controller(self, controller: Controller | None) -> None:
+        section = self.section
+        if controller in (None, section.controller):
+            return
+        told = (
+            f"the plan is for Horovod over {section.controller}, the job runs it over {controller}"
+        )
+        if not self._partial:
+            raise UsageError(
+                told,
+                remedy=f"start it with horovodrun --{section.controller}, plan again, or pass "
+                "--partial to run what applies",
+            )
+        self.section = msgspec.structs.replace(
+            section, controller=controller, sleeps=None, yield_when_idle=False
+        )
+        self.dropped.append(told)
+
+    def _why_nothing(self, exit_code: int | None) -> DltuneError:
+        if cause := self.cause():
+            message = f"no rank came as far as hvd.init(): {cause}"
+        elif self._without:
+            pid, reason = next(iter(self._without.items()))
+            message = f"Horovod could not be imported (pid {pid}): {reason}"
+        else:
+            message = "no process of the job called hvd.init(), so the plan changed nothing"
+        if self._without:
+            remedy = "build Horovod for the TensorFlow of the job: make horovod shows how"
+        else:
+            remedy = "the plan's section on Horovod is for jobs that use it"
+        if exit_code:
+            return JobFailed(
+                f"{message} (the job ended with exit code {exit_code})", exit_code, remedy=remedy
+            )
+        return UsageError(message, remedy=remedy)
+
+
+def _sleeps(section: AllreducePlan) -> bool:
+    """Whether background threads sleep while they wait. One that spins, yielding or not, would take
+    the more of its core the sooner it is let back."""
+    if section.controller == "gloo":
+        return True
+    nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
+    return nbcs and not section.yield_when_idle
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
+
+
+def _controller(environ: Mapping[str, str]) -> Controller | None:
+    """What the launcher tells a rank; None when it does not."""
+    told = environ.get("HOROVOD_CONTROLLER", "").lower()
+    if told in ("mpi", "gloo"):
+        return "mpi" if told == "mpi" else "gloo"
+    return "mpi" if "OMPI_COMM_WORLD_SIZE" in environ else None
+
+
+def _mpirun(command: Sequence[str]) -> Path | None:
+    """The program that starts the ranks, where it is known."""
+    name = Path(command[0]).name
+    if name.startswith("horovodrun"):
+        found = shutil.which("mpirun")
+    else:
+        found = shutil.which(command[0]) if "mpi" in name or "orterun" in name else None
+    return Path(found) if found else None

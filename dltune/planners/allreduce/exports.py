@@ -1,0 +1,118 @@
+"""What launchers read: Horovod's own configuration file, a rankfile, exports.
+
+What needs dltune in the job (bins, sleeps, cores of single threads) is not in them, and each says
+so in its first lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dltune.documents.machine import Machine
+from dltune.documents.sections.allreduce import AllreducePlan, RankCores
+from dltune.errors import UsageError
+from dltune.machine import cpulist
+
+FORMATS = ("horovodrun-yaml", "rankfile", "env")
+MIB = 1 << 20
+
+
+def export(kind: str, plan: AllreducePlan, machine: Machine, hosts: Sequence[str] = ()) -> str:
+    """The plan in one of FORMATS. `hosts`: the nodes, in the launcher's order.
+
+    Raises UsageError when the plan has nothing for this format, KeyError for another format.
+    """
+    if kind == "rankfile":
+        return _rankfile(plan, machine, hosts)
+    return {"horovodrun-yaml": _yaml, "env": _env}[kind](plan, machine)
+
+
+def _yaml(plan: AllreducePlan, machine: Machine) -> str:
+    lines = [*_left_out(plan), f"controller: {plan.controller}"]
+    if plan.knobs:
+        lines += [
+            "params:",
+            f"  fusion_threshold_mb: {-(-plan.knobs.fusion_threshold // MIB)}",
+            f"  cycle_time_ms: {_number(plan.knobs.cycle_time * 1e3)}",
+            f"  cache_capacity: {plan.knobs.cache_capacity}",
+        ]
+    if plan.cores and plan.local == 1:  # the file takes one number, for all local ranks
+        lines += ["library_options:", f"  thread_affinity: {_background(plan, machine)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _rankfile(plan: AllreducePlan, machine: Machine, hosts: Sequence[str]) -> str:
+    """For `mpirun --rankfile`: all cores of each rank. Slots are the system's CPU numbers."""
+    if not plan.cores:
+        raise UsageError(
+            "a rankfile says which cores each rank has, and this plan leaves cores alone",
+            remedy="plan with --methods scp among them",
+        )
+    nodes = -(-plan.ranks // plan.local)
+    if len(hosts) < nodes:
+        # relative names need a hostfile or an allocation, which several nodes have anyway
+        hosts = ["localhost"] if nodes == 1 else [f"+n{node}" for node in range(nodes)]
+    lines = [
+        *_left_out(plan),
+        "# mpirun --rankfile THIS --mca rmaps_rank_file_physical 1 ...",
+    ]
+    for rank in range(plan.ranks):
+        node, local = divmod(rank, plan.local)
+        cpus = cpulist.show(
+            cpu for core in _all(plan.cores[local]) for cpu in machine.cores[core].cpus
+        )
+        lines.append(f"rank {rank}={hosts[node]} slot={cpus}")
+    return "\n".join(lines) + "\n"
+
+
+def _env(plan: AllreducePlan, machine: Machine) -> str:
+    exports: list[tuple[str, str]] = []
+    if plan.knobs:
+        exports += [
+            ("HOROVOD_CYCLE_TIME", _number(plan.knobs.cycle_time * 1e3)),
+            ("HOROVOD_FUSION_THRESHOLD", str(plan.knobs.fusion_threshold)),
+            ("HOROVOD_CACHE_CAPACITY", str(plan.knobs.cache_capacity)),
+        ]
+    if plan.cores:
+        exports.append(("HOROVOD_THREAD_AFFINITY", _background(plan, machine)))
+        if plan.controller == "mpi":
+            exports.append(("OMPI_MCA_hwloc_base_binding_policy", "none"))
+    if plan.threads:
+        exports += [
+            ("TF_NUM_INTRAOP_THREADS", str(plan.threads.intra)),
+            ("TF_NUM_INTEROP_THREADS", str(plan.threads.inter)),
+            ("OMP_NUM_THREADS", str(plan.threads.intra)),
+        ]
+    if plan.yield_when_idle:
+        exports.append(("OMPI_MCA_mpi_yield_when_idle", "1"))
+    lines = [*_left_out(plan), *(f"export {name}={value}" for name, value in exports)]
+    return "\n".join(lines) + "\n"
+
+
+def _background(plan: AllreducePlan, machine: Machine) -> str:
+    """HOROVOD_THREAD_AFFINITY: one CPU for each local rank's background thread."""
+    assert plan.cores is not None
+    return ",".join(str(machine.cores[rank.background[0]].cpus[0]) for rank in plan.cores)
+
+
+def _left_out(plan: AllreducePlan) -> list[str]:
+    parts = [
+        name
+        for name, there in (
+            ("bins", plan.orders),
+            ("sleeps", plan.sleeps),
+            ("the cores of single threads", plan.cores),
+        )
+        if there
+    ]
+    if not parts:
+        return []
+    return [f"# without {', '.join(parts)}: these need dltune run --plan"]
+
+
+def _all(rank: RankCores) -> set[int]:
+    return {*rank.background, *rank.helpers, *rank.compute, *rank.input}
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"

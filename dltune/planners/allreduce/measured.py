@@ -1,0 +1,111 @@
+"""Reports of one job under several settings: which of them was fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dltune.documents.horovod import Horovod
+from dltune.documents.machine import Machine
+from dltune.documents.sections.allreduce import AllreducePlan, Controller, Knobs, RankCores, Sleeps
+from dltune.errors import UsageError
+from dltune.planners.allreduce.observed import knobs, yields
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A setting that a job ran under. `seconds` of a step, by the report's timeline. `bound`: the
+    CPUs of each local rank of the first node, if the launcher had bound them."""
+
+    path: Path
+    seconds: float
+    knobs: Knobs
+    yields: bool
+    bound: tuple[tuple[int, ...], ...] | None
+
+
+def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[Measured]:
+    """The settings of the reports, fastest first.
+
+    Raises UsageError when one is not of the job of `report`, or has no timeline.
+    """
+    found = []
+    for path, other in reports:
+        if not other.ranks or other.ranks[0].size != report.ranks[0].size:
+            raise UsageError(
+                f"{path} is of {other.ranks[0].size if other.ranks else 0} ranks, the job of "
+                f"{report.ranks[0].size}: their steps do not compare"
+            )
+        if other.machine != report.machine:
+            raise UsageError(
+                f"{path} was made on another machine, {other.machine_name}: its steps do not "
+                "compare"
+            )
+        seconds = step(path, other)
+        first = other.ranks[0]
+        yielding = first.controller == "mpi" and yields(first)
+        found.append(Measured(path, seconds, knobs(first), yielding, _bound(other)))
+    return sorted(found, key=lambda one: one.seconds)
+
+
+def step(path: Path, report: Horovod) -> float:
+    """Median seconds of a step. Raises UsageError when the report does not tell."""
+    found = report.timeline.step if report.timeline else None
+    if found is None or found.median is None:
+        raise UsageError(
+            f"{path} has no timeline of some steps, so how long they took is not known",
+            remedy="make it again with a timeline: dltune horovod-report --timeline FILE -- ...",
+        )
+    return found.median
+
+
+def _bound(report: Horovod) -> tuple[tuple[int, ...], ...] | None:
+    here = [rank for rank in report.ranks if rank.host == report.ranks[0].host]
+    if not all(rank.bound for rank in here):
+        return None
+    return tuple(rank.cpus for rank in sorted(here, key=lambda rank: rank.local_rank))
+
+
+def settled(
+    section: AllreducePlan, found: Sequence[Measured], methods: Collection[str], machine: Machine
+) -> AllreducePlan:
+    """The section with the fastest measured setting in place of what was predicted for it.
+
+    `methods`: those that the plan may decide. Sleeps that were predicted to help give way to what
+    was measured (rests stay beside yielding), and so do cores where ranks were measured both
+    bound and not.
+    """
+    best = found[0]
+    parts: dict[str, Any] = {"reasons": (*section.reasons, _told(found, section.controller))}
+    if "knobs" in methods:
+        parts["knobs"] = best.knobs
+    if "yield" in methods:
+        rest = best.yields and section.sleeps and section.sleeps.rest
+        parts |= {
+            "yield_when_idle": best.yields,
+            "sleeps": Sleeps(None, None, rest) if rest else None,
+        }
+    if "scp" in methods and len({one.bound is None for one in found}) == 2:
+        parts["cores"] = best.bound and tuple(_cores(cpus, machine) for cpus in best.bound)
+    return msgspec.structs.replace(section, **parts)
+
+
+def _cores(cpus: Collection[int], machine: Machine) -> RankCores:
+    mine = tuple(k for k, core in enumerate(machine.cores) if set(core.cpus) & set(cpus))
+    return RankCores(mine, mine, mine, mine)
+
+
+def _told(found: Sequence[Measured], controller: Controller) -> str:
+    """All of them in a sentence."""
+    ways = "; ".join(
+        f"{one.seconds * 1e3:.1f} ms with a cycle time of {one.knobs.cycle_time * 1e3:g} ms, "
+        f"a threshold of {one.knobs.fusion_threshold >> 20} MiB"
+        + ((", yielding" if one.yields else ", spinning") if controller == "mpi" else "")
+        + (", bound to cores" if one.bound else "")
+        for one in found
+    )
+    return f"measured steps of this job, of which the plan takes the first: {ways}"

@@ -1,0 +1,163 @@
+"""TOPO: of all orders and numbers of bins, those under which the predicted step is shortest."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.sections.allreduce import Bin, Order
+from dltune.errors import UsageError
+from dltune.planners.allreduce.bins import Cost, partitions
+from dltune.planners.allreduce.calls import Call
+from dltune.planners.allreduce.model import Model
+from dltune.planners.allreduce.topology import Topology, traverse
+
+# More bins must make the step shorter by this part: each is a negotiation and a transfer more.
+WORTH = 0.005
+
+Bins = tuple[tuple[int, ...], ...]
+Predict = Callable[[Bins], float]
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """One call's order, and what finding it took."""
+
+    topology: Topology
+    nodes: int
+    edges: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """`orders` for the plan; `bins` over the gradients of all calls, for the simulation."""
+
+    orders: tuple[Order, ...]
+    bins: Bins
+    reasons: tuple[str, ...]
+
+
+def traversed(model: Model, call: Call) -> Traversal:
+    """The topology of a call's allreduces in its step; places are positions in the call's list."""
+    parents = model.graphs[call.step].predecessors.lists
+    began = time.perf_counter()
+    consumed = bytearray(len(parents))
+    for before in parents:
+        for node in before:
+            consumed[node] = 1
+    fetches = [node for node, used in enumerate(consumed) if not used]
+    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
+    topology = traverse(parents, fetches, places)
+    seconds = time.perf_counter() - began
+    return Traversal(topology, len(parents), sum(map(len, parents)), seconds)
+
+
+def ordered(
+    model: Model, ready: Sequence[float], cost: Cost, threshold: int, predict: Predict
+) -> Ordered:
+    """Bins for every call.
+
+    `ready`: seconds until each gradient is there, all calls' one after the other. `predict`: the
+    seconds of a step with these bins. Raises UsageError when two calls hand over lists that look
+    alike but whose gradients depend on each other in different ways.
+    """
+    first = [0, *itertools.accumulate(len(call.gradients) for call in model.calls)]
+    ways: list[list[Bins]] = []
+    reasons: list[str] = []
+    for call, begin in zip(model.calls, first, strict=False):
+        found = traversed(model, call)
+        mine = [ready[begin + place] for place in range(len(call.gradients))]
+        ways.append(list(_ways(call, found.topology, mine, cost, threshold)))
+        reasons.append(
+            f"topo: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}), a graph "
+            f"of {found.nodes} nodes and {found.edges} edges traversed in "
+            f"{found.seconds * 1e3:.0f} ms"
+        )
+    chosen = [way[0] for way in ways]
+    told: list[dict[int, float]] = []
+    for index, way in enumerate(ways):
+        seconds = []
+        for bins in way:
+            chosen[index] = bins
+            seconds.append(predict(_all(chosen, first)))
+        # the fewest bins among those that are as good as any
+        good = [k for k, s in enumerate(seconds) if s <= min(seconds) * (1 + WORTH)]
+        chosen[index] = way[min(good, key=lambda k: (len(way[k]), seconds[k]))]
+        best: dict[int, float] = {}
+        for bins, s in zip(way, seconds, strict=True):
+            best[len(bins)] = min(s, best.get(len(bins), s))
+        told.append(best)
+    for call, bins, best in zip(model.calls, chosen, told, strict=True):
+        others = ", ".join(f"{k}: {s * 1e3:.1f} ms" for k, s in sorted(best.items())[:6])
+        reasons.append(
+            f"topo: {len(bins)} {'bin' if len(bins) == 1 else 'bins'} for {call.scope}, of at most "
+            f"{threshold} bytes; predicted step by number of bins: {others}"
+        )
+    return Ordered(_orders(model, chosen), _all(chosen, first), tuple(reasons))
+
+
+def _ways(
+    call: Call, topology: Topology, ready: Sequence[float], cost: Cost, threshold: int
+) -> Iterator[Bins]:
+    """Bins of positions in the call's list: in the thesis's order, and in that of production."""
+    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
+    thesis = [places[node] for node in topology.order]
+    produced = sorted(range(len(thesis)), key=lambda k: (ready[thesis[k]], k))
+    topologies = [topology]
+    # an order of production that was measured once may break a dependency by a hair
+    with contextlib.suppress(ValueError):
+        topologies.append(topology.reordered(produced))
+    for one in topologies:
+        order = [places[node] for node in one.order]
+        for bins in partitions(
+            one,
+            [call.gradients[place].bytes for place in order],
+            [ready[place] for place in order],
+            cost,
+            threshold,
+        ):
+            yield tuple(tuple(order[k] for k in members) for members in bins)
+
+
+def _all(chosen: Sequence[Bins], first: Sequence[int]) -> Bins:
+    return tuple(
+        tuple(begin + place for place in members)
+        for bins, begin in zip(chosen, first, strict=False)
+        for members in bins
+    )
+
+
+def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
+    """One for each list that the job can be recognised by."""
+    found: dict[tuple[object, ...], Order] = {}
+    for call, bins in zip(model.calls, chosen, strict=True):
+        shapes = tuple(gradient.shape for gradient in call.gradients)
+        dtypes = tuple(gradient.dtype for gradient in call.gradients)
+        sizes = [gradient.bytes for gradient in call.gradients]
+        order = Order(shapes, dtypes, tuple(Bin(b, sum(sizes[p] for p in b)) for b in bins))
+        known = found.setdefault((shapes, dtypes), order)
+        # the job tells two such calls apart by nothing, so the first one's bins serve both
+        if known is not order and not _serves(known, traversed(model, call).topology, call):
+            raise UsageError(
+                f"two calls reduce gradients of the same shapes ({call.scope}), and what depends "
+                "on what differs between them, so no order serves both",
+                remedy="plan without topo: --methods scp,knobs",
+            )
+    return tuple(found.values())
+
+
+def _serves(order: Order, topology: Topology, call: Call) -> bool:
+    """Whether nothing in a bin waits for something in the same bin or in a later one."""
+    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
+    bin_of = {place: k for k, bin_ in enumerate(order.bins) for place in bin_.tensors}
+    number = [bin_of[places[node]] for node in topology.order]
+    return all(
+        number[other] < number[one]
+        for one, mask in enumerate(topology.before)
+        for other in range(one)
+        if mask >> other & 1
+    )

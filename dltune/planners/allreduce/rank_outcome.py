@@ -1,0 +1,222 @@
+"""What a plan's section on Horovod came to in one rank, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dltune.documents.machine import Machine
+from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.horovod.preload.counts import Counts
+from dltune.horovod.preload.library import REST
+from dltune.job import messages
+from dltune.machine import cpulist
+
+
+class RankOutcome(msgspec.Struct, frozen=True):
+    """`enforced`: what the plan brought about; `left`: what it did not, and why."""
+
+    rank: int
+    pid: int
+    enforced: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+@dataclass
+class Heard:
+    """What one rank has told. `moved`: threads of tf.data that were put onto their cores;
+    `unmoved`: why none could be. `counts`: what NBCS, GS and rests did."""
+
+    init: messages.Horovod
+    reductions: list[messages.Reduction] = field(default_factory=list)
+    device: messages.Device | None = None
+    moved: int = 0
+    unmoved: str | None = None
+    counts: Counts | None = None
+
+
+def outcome(
+    section: AllreducePlan, machine: Machine, dropped: Sequence[str], heard: Heard
+) -> RankOutcome:
+    """`dropped`: what was left out of the plan for all ranks, in sentences."""
+    enforced: list[str] = []
+    left = list(dropped)
+    for good, text in (
+        *_cores(section, machine, heard),
+        *_threads(section, heard),
+        *_bins(section, heard),
+        *_settings(section, heard),
+        *_sleeps(section, heard),
+    ):
+        (enforced if good else left).append(text)
+    return RankOutcome(heard.init.rank, heard.init.pid, tuple(enforced), tuple(left))
+
+
+def intent(section: AllreducePlan, machine: Machine) -> list[str]:
+    """What would be enforced, a sentence each."""
+    told = [f"for {section.ranks} ranks over {section.controller}, {section.local} on this node"]
+    for rank, cores in enumerate(section.cores or ()):
+        parts = [
+            f"{what} {_cpus(machine, getattr(cores, part))}"
+            for part, what in (
+                ("background", "background thread on CPU"),
+                ("helpers", "its helpers on"),
+                ("compute", "ops on"),
+                ("input", "tf.data on"),
+            )
+        ]
+        told.append(f"local rank {rank}: {', '.join(parts)}")
+    if section.threads:
+        told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
+    told += [
+        f"{len(order.shapes)} gradients are reduced in {_in_words(len(order.bins))} of "
+        f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
+        for order in section.orders or ()
+    ]
+    told += [f"{name}={value}" for name, value in settings(section).items()]
+    if section.sleeps and section.sleeps.between_tests is not None:
+        told.append(_nbcs(section.sleeps.between_tests))
+    if section.sleeps and section.sleeps.agree_every is not None:
+        told.append(_gs(section.sleeps.agree_every))
+    if section.sleeps and section.sleeps.rest is not None:
+        told.append(_rest(section.sleeps.rest))
+    return told
+
+
+def settings(section: AllreducePlan) -> dict[str, str]:
+    """Horovod's and Open MPI's own, as their environment variables."""
+    chosen: dict[str, str] = {}
+    if knobs := section.knobs:
+        # milliseconds
+        chosen["HOROVOD_CYCLE_TIME"] = f"{knobs.cycle_time * 1e3:g}"
+        chosen["HOROVOD_FUSION_THRESHOLD"] = str(knobs.fusion_threshold)
+        chosen["HOROVOD_CACHE_CAPACITY"] = str(knobs.cache_capacity)
+    if section.yield_when_idle:
+        chosen["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return chosen
+
+
+_Told = Iterator[tuple[bool, str]]
+
+
+_NO_REST = (
+    "it never did, as where a timeline is written, names of tensors change, or training ends "
+    "within seconds"
+)
+
+
+def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
+    init = heard.init
+    node = {cpu for core in machine.cores for cpu in core.cpus}
+    bound = node - set(init.bound) and f"CPU {cpulist.show(frozenset(init.bound))}"
+    if section.cores is None:
+        if bound:
+            yield False, f"cores: the plan has none, so this rank stays bound to {bound}"
+        return
+    mine = section.cores[init.local_rank]
+    if not init.threads:
+        yield False, "cores: hvd.init() added no thread, so there is no background thread to place"
+    else:
+        background, helpers = _cpus(machine, mine.background), _cpus(machine, mine.helpers)
+        yield (
+            True,
+            f"background thread on CPU {background}"
+            + (f" in slices of {init.slice * 1e3:g} ms" if init.slice else "")
+            + (f", {len(init.threads) - 1} helpers on {helpers}" if init.threads[1:] else "")
+            + f", ops on {_cpus(machine, mine.compute)}"
+            + (f"; the launcher had bound the rank to {bound}" if bound else ""),
+        )
+    if set(mine.input) == set(mine.compute):
+        return
+    where = _cpus(machine, mine.input)
+    if heard.unmoved:
+        yield False, f"tf.data on CPU {where}: {heard.unmoved}"
+    elif heard.moved:
+        yield True, f"{heard.moved} threads of tf.data on CPU {where}"
+    else:
+        yield False, f"tf.data on CPU {where}: no such thread was seen"
+
+
+def _threads(section: AllreducePlan, heard: Heard) -> _Told:
+    if section.threads is None:
+        return
+    wanted = f"intra-op {section.threads.intra}, inter-op {section.threads.inter}"
+    if heard.device is None:
+        yield False, f"{wanted}: TensorFlow made no CPU device with the plugin in it"
+        return
+    asked = (heard.device.asked_intra, heard.device.asked_inter)
+    other = any(asked) and asked != (section.threads.intra, section.threads.inter)
+    yield True, wanted + (f" (the script asked for {asked[0]} and {asked[1]})" if other else "")
+
+
+def _bins(section: AllreducePlan, heard: Heard) -> _Told:
+    if not section.orders:
+        return
+    if not heard.reductions:
+        yield False, "bins: no call that reduces a list of gradients was seen"
+    told = dict.fromkeys(  # a function that is traced again tells the same again
+        (len(call.shapes), call.bins, call.why) for call in heard.reductions
+    )
+    for count, bins, why in told:
+        if bins is None:
+            yield False, f"bins of a call with {count} gradients: {why}"
+        else:
+            yield True, f"{count} gradients are reduced in {_in_words(bins)}"
+
+
+def _in_words(count: int) -> str:
+    return "1 bin" if count == 1 else f"{count} bins"
+
+
+def _settings(section: AllreducePlan, heard: Heard) -> _Told:
+    changed = heard.init.overridden
+    for name, value in settings(section).items():
+        yield True, f"{name}={value}" + (f" (was {changed[name]})" if name in changed else "")
+    if "HOROVOD_THREAD_AFFINITY" in changed:
+        was = changed["HOROVOD_THREAD_AFFINITY"]
+        yield True, f"HOROVOD_THREAD_AFFINITY (was {was}) gave way to the plan's cores"
+
+
+def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
+    sleeps, counts = section.sleeps, heard.counts
+    if sleeps is None:
+        return
+    none = "the preloaded library left no count of it"
+    if sleeps.between_tests is not None:
+        told = _nbcs(sleeps.between_tests)
+        if counts and counts.collectives:
+            yield True, f"{told}; {counts.sleeps} sleeps in {counts.collectives} collectives"
+        else:
+            yield False, f"{told}: {none if counts is None else 'no collective was seen'}"
+    if sleeps.agree_every is not None:
+        told = _gs(sleeps.agree_every)
+        if counts and counts.agreements:
+            yield True, f"{told}; {counts.agreements} times, {counts.shortened} sleeps cut short"
+        else:
+            yield False, f"{told}: {none if counts is None else 'they never did'}"
+    if sleeps.rest is not None:
+        told = _rest(sleeps.rest)
+        if REST in heard.init.overridden:
+            yield False, f"{told}: there may be process sets, whose members would wait for it"
+        elif counts and counts.rests:
+            yield True, f"{told}; {counts.rests} times, {counts.cycles} cycles in all"
+        else:
+            yield False, f"{told}: {none if counts is None else _NO_REST}"
+
+
+def _nbcs(between_tests: float) -> str:
+    return f"NBCS: sleeps of {between_tests * 1e6:g} us between tests"
+
+
+def _gs(agree_every: int) -> str:
+    return f"GS: ranks agree on the least sleep every {agree_every} cycles"
+
+
+def _rest(rest: float) -> str:
+    return f"rests of up to {rest * 1e3:g} ms while there is nothing to send"
+
+
+def _cpus(machine: Machine, cores: Sequence[int]) -> str:
+    return cpulist.show(frozenset(cpu for core in cores for cpu in machine.cores[core].cpus))

@@ -1,0 +1,1 @@
+"""Decide how data files are read, from what was measured of them."""

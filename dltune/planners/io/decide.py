@@ -1,0 +1,221 @@
+"""How training data should be read, decided from an io document's measurements.
+
+From an experiment on a file every choice is the smallest or simplest setting within `NEAR` of the
+best one that was measured. A job that was watched tells the files and their access patterns but not
+what other ways would give: then the reader's own defaults are planned, and that is said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from dltune.documents import files
+from dltune.documents.io import DataFile, Experiment, Io
+from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan, bare
+from dltune.documents.sections.io import Access, FilePlan, Follow, IoPlan, ReaderPlan
+from dltune.errors import UsageError
+from dltune.io.reader.filling import SLOTS
+from dltune.io.reader.options import PAGE, Options
+from dltune.io.reader.planned import AHEAD
+
+NEAR = 0.95  # of the best throughput: as good
+WORTH = 1.05  # times as fast: worth a change
+MEMORY_SHARE = 0.5  # of the machine's memory: what a file may fill of the page cache
+BUDGET_SHARE = 0.125  # of the machine's memory: the reader's slots
+LONGEST_GAP = 1 << 20
+
+
+def decide(io: Io, machine: Machine, access: Access | None) -> IoPlan:
+    """The section for the document's files; `access`: the order in which the job wants records,
+    None takes what was seen (an experiment sees none: strided, as data-parallel training reads).
+
+    Raises UsageError when the document has no file that a plan could be made for.
+    """
+    reasons: list[str] = []
+    if io.experiment is not None:
+        planned = [_from_experiment(io.experiment, machine, access or "strided", reasons)]
+    else:
+        assert io.watch is not None  # checked when it was read
+        planned = _from_watch(io.watch.files, machine, access, reasons)
+    if not planned:
+        raise UsageError(
+            "the report has no file whose access pattern is known: " + "; ".join(reasons),
+            remedy="name it with --access, or measure the file: dltune io-report --file FILE",
+        )
+    return IoPlan(files.digest(io), tuple(planned), tuple(reasons))
+
+
+def document(section: IoPlan, machine: Machine) -> Plan:
+    """A plan with nothing but this section."""
+    return msgspec.structs.replace(bare(machine), io=section)
+
+
+def put_into(existing: Plan, section: IoPlan) -> Plan:
+    """`existing` with this section in place of the one it may have had."""
+    return msgspec.structs.replace(existing, io=section)
+
+
+def _from_experiment(
+    found: Experiment, machine: Machine, access: Access, reasons: list[str]
+) -> FilePlan:
+    fits = _fits(found.size, machine)
+    ahead = _ahead(found, reasons)
+    reader = None
+    if found.format == "lmdb":
+        direct = _direct(found, fits, reasons)
+        block = _block(found, direct, reasons)
+        parallel = max(found.ceiling.parallel, Options.parallel if access == "shuffled" else 1)
+        reader = ReaderPlan(
+            node=True,
+            direct=direct,
+            memory=_memory(block * parallel, machine),
+            block=block,
+            gap=_gap(found, reasons),
+            parallel=parallel,
+            stagger=_stagger(found, reasons),
+        )
+    follow = _follow(access, ahead, fits, found.path, reasons)
+    return FilePlan(os.path.realpath(found.path), access, reader, ahead, follow)
+
+
+def _from_watch(
+    seen: Iterable[DataFile], machine: Machine, access: Access | None, reasons: list[str]
+) -> list[FilePlan]:
+    planned = []
+    for file in seen:
+        kind = access or file.pattern.kind
+        if kind == "mixed" or kind == "unknown":
+            reasons.append(f"{file.path}: its access pattern is {kind}")
+            continue
+        defaults = Options()
+        reader = None
+        if file.format == "lmdb":
+            reader = ReaderPlan(
+                node=defaults.node,
+                direct=False,
+                memory=_memory(defaults.memory // SLOTS, machine),
+                block=defaults.block,
+                gap=defaults.gap,
+                parallel=defaults.parallel,
+            )
+            reasons.append(
+                f"{file.path}: sizes are the defaults, for watching a job measures no other ways; "
+                "dltune io-report --file does"
+            )
+        follow = _follow(kind, AHEAD, _fits(file.size, machine), file.path, reasons)
+        planned.append(FilePlan(os.path.realpath(file.path), kind, reader, AHEAD, follow))
+    return planned
+
+
+def _follow(access: Access, ahead: int, fits: bool, path: str, reasons: list[str]) -> Follow | None:
+    if access != "shuffled":
+        return "ahead" if ahead else None
+    if fits:
+        reasons.append(
+            f"{path}: where a shuffled job reads next cannot be seen from outside, but the file "
+            "fits into memory, so it is read ahead whole"
+        )
+        return "whole"
+    reasons.append(
+        f"{path}: where a shuffled job reads next cannot be seen from outside, and the file does "
+        "not fit into memory: use dltune.io.ReadAhead or Reader in the job"
+    )
+    return None
+
+
+def _direct(found: Experiment, fits: bool, reasons: list[str]) -> bool:
+    best = {
+        method: max((b.throughput.median for b in found.blocks if b.method == method), default=0.0)
+        for method in ("pread", "direct")
+    }
+    told = f"O_DIRECT gives {_mb(best['direct'])}, the page cache {_mb(best['pread'])} when cold"
+    if not best["direct"]:
+        reasons.append("read through the page cache: O_DIRECT was not measured")
+        return False
+    if fits:
+        reasons.append(f"read through the page cache, where it stays for later epochs ({told})")
+        return False
+    direct = best["direct"] > WORTH * best["pread"]
+    reasons.append(f"read {'directly' if direct else 'through the page cache'}: {told}")
+    return direct
+
+
+def _block(found: Experiment, direct: bool, reasons: list[str]) -> int:
+    method = "direct" if direct else "pread"
+    measured = {b.block: b.throughput.median for b in found.blocks if b.method == method}
+    aligned = {block: rate for block, rate in measured.items() if block % PAGE == 0}
+    if not aligned:
+        return Options.block
+    best = max(aligned.values())
+    block = min(block for block, rate in aligned.items() if rate >= NEAR * best)
+    reasons.append(f"requests of {block} bytes: {_mb(aligned[block])} of at most {_mb(best)}")
+    return block
+
+
+def _gap(found: Experiment, reasons: list[str]) -> int:
+    """What could be read in the time that a request takes beyond its bytes."""
+    latencies = [r.latency.median for r in found.shuffled if not r.ahead and r.method == "pread"]
+    rate = found.ceiling.throughput.median
+    if not latencies or not rate:
+        return Options.gap
+    extra = max(0.0, min(latencies) - found.mean_size / rate)
+    gap = min(LONGEST_GAP, int(extra * rate) // PAGE * PAGE)
+    reasons.append(
+        f"gaps of up to {gap} bytes are read along: a request costs {extra * 1e3:.2f} ms"
+    )
+    return gap
+
+
+def _stagger(found: Experiment, reasons: list[str]) -> int | None:
+    """The fewest readers that are as good as any number, if more of them are worse."""
+    rates: dict[int, float] = {}
+    for one in found.strided:
+        if one.walk == "offsets" and one.method != "mmap":
+            rates[one.readers] = max(rates.get(one.readers, 0.0), one.throughput.median)
+    if not rates:
+        return None
+    best = max(rates.values())
+    fewest = min(readers for readers, rate in rates.items() if rate >= NEAR * best)
+    if rates[max(rates)] * WORTH > best:
+        return None
+    reasons.append(
+        f"{fewest} readers at a time: {_mb(best)}, {max(rates)} at a time {_mb(rates[max(rates)])}"
+    )
+    return fewest
+
+
+def _ahead(found: Experiment, reasons: list[str]) -> int:
+    """Bytes of the shortest hints that are as good as any; 0 when they are worth nothing."""
+    plain = [r.throughput.median for r in found.shuffled if not r.ahead]
+    hinted = {r.ahead: r.throughput.median for r in found.shuffled if r.ahead}
+    if not hinted or not plain:
+        return AHEAD
+    best = max(hinted.values())
+    if best < WORTH * max(plain):
+        reasons.append(f"no hints: {_mb(best)} with them, {_mb(max(plain))} without")
+        return 0
+    records = min(ahead for ahead, rate in hinted.items() if rate >= NEAR * best)
+    reasons.append(
+        f"hints {records} records ahead: {_mb(hinted[records])}, {_mb(max(plain))} without"
+    )
+    return max(PAGE, int(records * found.mean_size))
+
+
+def _memory(slot: int, machine: Machine) -> int:
+    """For slots of this size, within the machine's budget."""
+    wanted = max(Options.memory, SLOTS * slot)
+    if machine.memory is None:
+        return wanted
+    return max(4 * PAGE, min(wanted, int(BUDGET_SHARE * machine.memory) // PAGE * PAGE))
+
+
+def _fits(size: int, machine: Machine) -> bool:
+    return machine.memory is not None and size <= MEMORY_SHARE * machine.memory
+
+
+def _mb(rate: float) -> str:
+    return f"{rate / 1e6:.0f} MB/s"

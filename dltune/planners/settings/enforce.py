@@ -1,0 +1,154 @@
+"""The settings around the ops in one job: what its processes are told, and what they tell back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.documents.machine import Machine
+from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.job import messages
+from dltune.job.diagnosis import Sightings, why_no_step
+from dltune.job.launch import Event, Process
+from dltune.job.orders import machine_lines, uniform_line
+from dltune.job.shares import Shares
+from dltune.planners.settings.applied import Applied
+
+
+@dataclass(frozen=True)
+class Acted:
+    """What one hook has done in one process, as `messages.Setting` tells."""
+
+    pid: int
+    setting: str
+    value: str
+    did: str
+    count: int
+    left: tuple[str, ...]
+
+
+class Settings:
+    """Tells the processes of one job what is set in them, and hears whether it is in force.
+
+    `faults` are what was found not to be in force after all, a sentence each; `steps`: how many an
+    execution of the step's graph runs at most; `environments`: variables as they were in each
+    process once it had imported TensorFlow, by pid; `acted`: the newest that each hook has told, by
+    pid and setting.
+    """
+
+    def __init__(
+        self,
+        applied: Applied,
+        machine: Machine,
+        say: Callable[[str], None] = lambda _: None,
+        watch: Sequence[str] = (),
+    ) -> None:
+        """`watch`: variables that are asked for in any case."""
+        self.applied = applied
+        self.faults: list[str] = []
+        self.steps = 1
+        self.environments: dict[int, dict[str, str]] = {}
+        self._watch = watch
+        self._seen = Sightings()
+        self._say = say
+        self._shares = Shares(machine)
+        self.acted: dict[tuple[int, str], messages.Setting] = {}
+
+    def answer(
+        self,
+        python: messages.Python,
+        own: Callable[[messages.Python], dict[str, object]] | None = None,
+    ) -> dict[str, object]:
+        """The reply to an interpreter's start: the settings, and what `own` tells it of the plan's
+        other sections, which go before. Without these, the plugin is there for threads alone."""
+        means = self.applied.means
+        alone: dict[str, object] = {"plugin": means.uniform is not None}
+        others = own(python) if own else alone
+        if not self.applied.choices and not self._watch:
+            return others
+        reply: dict[str, object] = {
+            "settings": dict(means.hooks),
+            "environment": sorted({*means.environment, *means.joined, *self._watch}),
+        }
+        if means.cpus:
+            reply["cpus"] = list(means.cpus)
+        if means.shared:
+            reply |= self._shares.answer(python)
+        return reply | others
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a plugin that is there for the settings alone."""
+        machine, rank = self._shares.of(process.pid)
+        uniform = self.applied.means.uniform
+        assert uniform is not None
+        intra = uniform.intra if rank is None else min(uniform.intra, len(machine.cores))
+        return [*machine_lines(machine), uniform_line(intra, uniform.inter)]
+
+    def hear(self, event: Event) -> None:
+        """Raises a DltuneError when a thread setting cannot reach the job."""
+        message = event.message
+        self._seen.add(message)
+        if isinstance(message, messages.Setting):
+            self.acted[message.pid, message.setting] = message
+            self.steps = max(self.steps, message.steps)
+        elif isinstance(message, messages.Environment) and message.pid not in self.environments:
+            self.environments[message.pid] = message.variables
+            self._check(message)
+        elif isinstance(message, messages.Failed) and self.applied.means.uniform:
+            raise why_no_step(self._seen, None)
+
+    def outcome(self, exit_code: int | None) -> list[Acted]:
+        """What came of the hooks, once the job has ended; for each in the process that did most.
+
+        Raises a DltuneError when no process of the job came as far as TensorFlow.
+        """
+        if not self.environments and self.applied.choices:
+            raise self._why_nothing(exit_code)
+        best: dict[str, messages.Setting] = {}
+        for message in self.acted.values():
+            known = best.setdefault(message.setting, message)
+            if message.count > known.count:
+                best[message.setting] = message
+        return [
+            Acted(told.pid, told.setting, told.value, told.did, told.count, tuple(told.left))
+            for _, told in sorted(best.items())
+        ]
+
+    def _check(self, told: messages.Environment) -> None:
+        """Once TensorFlow is imported in a process: is what was to be set there before in force?"""
+        means = self.applied.means
+        for name, value in means.environment.items():
+            found = told.variables.get(name)
+            if found != value:
+                now = "is not set" if found is None else f"is {found}"
+                self._fault(f"{name} {now} in pid {told.pid}, not {value}: the script sets it")
+        for name, parts in means.joined.items():
+            missing = [part for part in parts if part not in told.variables.get(name, "")]
+            if missing:
+                self._fault(f"{', '.join(missing)} is not in {name} of pid {told.pid}")
+        for library in means.preload:
+            if not mapped(told.pid, library):
+                self._fault(
+                    f"{library} is not loaded in pid {told.pid}: the job cleared LD_PRELOAD"
+                )
+
+    def _fault(self, sentence: str) -> None:
+        self.faults.append(sentence)
+        self._say(f"not in force: {sentence}")
+
+    def _why_nothing(self, exit_code: int | None) -> DltuneError:
+        error = why_no_step(self._seen, exit_code)
+        if self._seen.pythons:
+            message = "no process of the job imported TensorFlow, so the settings changed nothing"
+            return JobFailed(message, exit_code) if exit_code else UsageError(message)
+        return error
+
+
+def mapped(pid: int, library: Path) -> bool:
+    """Whether a file is mapped into a living process."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:  # it has ended already, and can no longer tell
+        return True
+    return str(library.resolve()) in maps

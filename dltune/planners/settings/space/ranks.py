@@ -1,0 +1,115 @@
+"""Jobs of several ranks: how many, what they talk over, how they wait."""
+
+from __future__ import annotations
+
+import shutil
+
+from dltune.errors import UsageError
+from dltune.planners.settings import launcher
+from dltune.planners.settings.setting import Circumstances, Means, Setting
+from dltune.planners.settings.ways import Ways
+
+_YIELD = Ways("mpi_yield", {"on": Means(environment={"OMPI_MCA_mpi_yield_when_idle": "1"})})
+
+
+def _ranks_values(here: Circumstances) -> tuple[str, ...]:
+    """As many as NUMA nodes, as sockets, and the powers of two up to one a core."""
+    own = launcher.ranks(here.command)
+    cores = len(here.machine.cores)
+    counts = [len({core.numa for core in here.machine.cores}), here.machine.sockets]
+    counts += [1 << power for power in range(cores.bit_length()) if 1 << power <= cores]
+    return tuple(
+        str(count)
+        for count in dict.fromkeys(counts)
+        if count != own and launcher.divides(here.command, count)
+    )
+
+
+def _ranks_means(value: str, here: Circumstances) -> Means:
+    if why := _ranks_unfit(here):
+        raise UsageError(f"ranks={value} cannot be done: {why}")
+    if not (value.isdecimal() and 1 <= int(value) <= 4096):
+        raise UsageError(f"ranks={value}: not a number of ranks")
+    if not launcher.divides(here.command, int(value)):
+        raise UsageError(f"ranks={value}: the {{batch:N}} in the command is no multiple of it")
+    return Means(ranks=int(value), shared=True)
+
+
+def _ranks_unfit(here: Circumstances) -> str | None:
+    if launcher.ranks(here.command) is None:
+        return (
+            "another number of ranks is another global batch; the command does not say what else "
+            "to change, as in: horovodrun -np {ranks:2} python train.py --batch {batch:256}"
+        )
+    return None
+
+
+def _controller_ways(_: Circumstances) -> tuple[str, ...]:
+    return ("gloo", "mpi") if shutil.which("mpirun") else ("gloo",)
+
+
+def _controller_means(value: str, here: Circumstances) -> Means:
+    if why := _controller_unfit(here):
+        raise UsageError(f"horovod={value} cannot be done: {why}")
+    if value not in ("gloo", "mpi"):
+        raise UsageError(f"horovod={value}: there is no such value; it can be gloo or mpi")
+    if value not in _controller_ways(here):
+        raise UsageError("horovod=mpi: there is no mpirun on PATH", remedy="install an MPI")
+    return Means(flags=(f"--{value}",))
+
+
+def _controller_unfit(here: Circumstances) -> str | None:
+    return None if launcher.horovodrun(here.command) else "horovodrun does not start the job"
+
+
+def _controller_users(here: Circumstances) -> str | None:
+    given = [flag for flag in ("--gloo", "--mpi", "--jsrun") if flag in here.command]
+    return f"{given[0]} in the command" if given else None
+
+
+def _yield_unfit(here: Circumstances) -> str | None:
+    if launcher.open_mpi(here.command):
+        return None
+    return "the job's ranks are not started by Open MPI"
+
+
+def _yield_users(here: Circumstances) -> str | None:
+    named = any("mpi_yield_when_idle" in word for word in here.command)
+    return "mpi_yield_when_idle in the command" if named else None
+
+
+RANKS = Setting(
+    name="ranks",
+    what="how many ranks train on the same batch, each on its part of the cores; batch "
+    "normalisation and dropout see a rank's part of the batch only",
+    kind="lossy",
+    source="Intel's guide to several TensorFlow processes a node; Horovod's guide",
+    values=_ranks_values,
+    means=_ranks_means,
+    unfit=_ranks_unfit,
+    joins=("threads", "affinity"),
+)
+
+HOROVOD = Setting(
+    name="horovod",
+    what="whether Horovod talks over gloo or over MPI",
+    kind="rounding",
+    source="horovodrun --gloo, --mpi",
+    values=_controller_ways,
+    means=_controller_means,
+    unfit=_controller_unfit,
+    joins=("mpi_yield",),
+    users=_controller_users,
+)
+
+MPI_YIELD = Setting(
+    name="mpi_yield",
+    what="ranks that wait in Open MPI let others have their core",
+    kind="exact",
+    source="Open MPI's FAQ on running (mpi_yield_when_idle)",
+    values=_YIELD.values,
+    means=_YIELD.means,
+    unfit=_yield_unfit,
+    joins=("horovod",),
+    users=_yield_users,
+)

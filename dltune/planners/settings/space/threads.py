@@ -1,0 +1,69 @@
+"""TensorFlow's own thread pools: one intra-op and one inter-op count for all ops."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from dltune.documents.plan import Uniform
+from dltune.errors import UsageError
+from dltune.planners.settings.setting import Circumstances, Means, Setting
+from dltune.workload import uniform
+
+_PAIR = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def _values(here: Circumstances) -> tuple[str, ...]:
+    """The guide's recommendation; as many as a quota pays for; two ops at a time; all hardware
+    threads; one thread an op; TensorFlow's default."""
+    machine = here.machine
+    cores, cpus = len(machine.cores), uniform.default(machine).intra
+    paid = min(cores, max(1, math.floor(machine.quota or cores)))
+    pairs = [
+        uniform.recommended(machine),
+        Uniform(paid, 1),
+        Uniform(cores, 2),
+        Uniform(max(1, cores // 2), 2),
+        Uniform(cpus, 1),
+        Uniform(1, cores),
+        uniform.default(machine),
+    ]
+    return tuple(dict.fromkeys(map(_told, pairs)))
+
+
+def _default(here: Circumstances) -> str:
+    return _told(uniform.default(here.machine))
+
+
+def _told(pair: Uniform) -> str:
+    return f"{pair.intra}x{pair.inter}"
+
+
+def _means(value: str, _: Circumstances) -> Means:
+    pair = _PAIR.fullmatch(value)
+    if pair is None:
+        raise UsageError(
+            f"threads={value}: not a number of intra-op and one of inter-op threads",
+            remedy="write it as 4x2",
+        )
+    return Means(uniform=Uniform(int(pair[1]), int(pair[2])))
+
+
+def _users(here: Circumstances) -> str | None:
+    found = [f"{name}={here.environment[name]}" for name in _VARIABLES if name in here.environment]
+    return " and ".join(found) or None
+
+
+THREADS = Setting(
+    name="threads",
+    what="TensorFlow's thread pools: threads within an op x ops at a time",
+    kind="rounding",
+    source="TensorFlow's guide to performance on CPUs; section IV of Runtime Concurrency Control "
+    "and Operation Scheduling (manual optimisation)",
+    values=_values,
+    means=_means,
+    joins=("affinity", "ranks"),
+    default=_default,
+    users=_users,
+)

@@ -1,0 +1,1 @@
+"""Threads, placement and co-runs of each op (sections III-C and III-D)."""

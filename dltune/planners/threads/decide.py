@@ -1,0 +1,247 @@
+"""Simulate every setting and strategy, and take the one that is predicted to be fastest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.plan import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.errors import UsageError
+from dltune.planners.threads import strategy1, strategy2, strategy3, strategy4
+from dltune.workload import uniform
+from dltune.workload.workload import SMALL, Outcome, Workload
+
+STRATEGIES = (
+    "auto",
+    "uniform",
+    "s1",
+    "s1+s2",
+    "s1+s3",
+    "s1+s3+s4",
+    "s1+s2+s3",
+    "s1+s2+s3+s4",
+)
+# Executor slots that strategy 3 is tried with. An op that waits for admission holds one, so there
+# must be more than ops that run; each further one lets more small ops run at once.
+SLOTS = (2, 4, 8, 16)
+# A per-op plan must be predicted faster than the best uniform setting by this part: enforcing it
+# costs up to 1 % ("limited overhead (less than 1%)", section IV-A).
+ENFORCEMENT = 0.01
+# Joins a strategy's name and the thread count it is capped at: "s1+s2+s3@16".
+CAP = "@"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run the job, and what it is predicted to take.
+
+    `choices` per op (None: not controlled) is empty for a uniform setting, `candidates` (by op
+    index) where ops do not co-run under strategy 3.
+    """
+
+    setting: str
+    uniform: Uniform
+    outcome: Outcome
+    choices: Sequence[Candidate | None] = ()
+    candidates: Mapping[int, tuple[Candidate, ...]] = dataclasses.field(default_factory=dict)
+    hyperthreads: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.outcome.seconds
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`options` in the table's order, `chosen` among them; `best_uniform` is what TensorFlow can be
+    told without dltune. `remarks` are sentences for the reader."""
+
+    options: tuple[Option, ...]
+    chosen: Option
+    best_uniform: Option
+    remarks: tuple[str, ...]
+
+    def threads(self, workload: Workload) -> Threads:
+        """The plan's section."""
+        chosen = self.chosen
+        recommended = next(o for o in self.options if o.setting == "recommended")
+        return Threads(
+            strategy=chosen.setting,
+            uniform=chosen.uniform,
+            corun=bool(chosen.candidates),
+            hyperthreads=chosen.hyperthreads,
+            small=SMALL,
+            ops=tuple(_op_plans(workload, chosen)),
+            predictions=tuple(
+                Prediction(
+                    setting=option.setting,
+                    seconds=option.seconds,
+                    speedup=recommended.seconds / option.seconds if option.seconds else 1.0,
+                    corunning=option.outcome.corunning,
+                )
+                for option in self.options
+            ),
+        )
+
+
+def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False) -> Decision:
+    """Simulate and decide.
+
+    `strategy` is one of STRATEGIES. "auto" never takes one that is predicted slower than the best
+    uniform setting; a strategy asked for by name is taken even so, with a remark. `bitwise` leaves
+    every op the job's own thread count, and with it the order of its sums.
+    Raises UsageError when the strategy cannot be applied to this machine or with `bitwise`.
+    """
+    machine = workload.machine
+    can_second = strategy4.applicable(machine)
+    if strategy.endswith("s4") and not can_second:
+        raise UsageError(strategy4.why_not(machine), remedy="plan with --strategy auto")
+    if bitwise and strategy not in ("auto", "uniform"):
+        raise UsageError(
+            f"--strategy {strategy} changes thread counts, which --bitwise forbids",
+            remedy="leave one of them out",
+        )
+    remarks = [] if can_second else [strategy4.why_not(machine)]
+    intra = workload.own.intra if bitwise else None
+    best_uniform = _best(_uniform(workload, u) for u in uniform.grid(machine, intra))
+    options = [
+        _uniform(workload, uniform.default(machine), "default"),
+        _uniform(workload, uniform.recommended(machine), "recommended"),
+        best_uniform,
+    ]
+    if bitwise:
+        held = {i: workload.own.intra for i, c in enumerate(workload.curves) if c is not None}
+        workload = dataclasses.replace(workload, held=held)
+    strategies = _bitwise(workload) if bitwise else _strategies(workload, strategy)
+    options += strategies
+    if strategy == "uniform":
+        chosen = best_uniform
+    elif strategy == "auto":
+        fastest = _best(strategies)
+        faster = fastest.seconds <= best_uniform.seconds * (1 - ENFORCEMENT)
+        chosen = fastest if faster else best_uniform
+    else:
+        chosen = next(o for o in strategies if o.setting == strategy)
+        if chosen.seconds > best_uniform.seconds:
+            remarks.append(
+                f"{strategy} was asked for, though it is predicted slower than "
+                f"{best_uniform.setting}"
+            )
+    return Decision(tuple(options), chosen, best_uniform, tuple(remarks))
+
+
+def _uniform(workload: Workload, setting: Uniform, name: str | None = None) -> Option:
+    outcome = workload.uniform(setting.intra, setting.inter)
+    return Option(name or f"uniform {setting.intra}x{setting.inter}", setting, outcome)
+
+
+def _strategies(workload: Workload, asked: str) -> list[Option]:
+    """S1+S2, +S3, +S4 where there are hardware threads, and what else was asked for."""
+    per_instance = strategy1.choices(workload)
+    per_type = strategy2.choices(workload, per_instance)
+    names = ["s1+s2", "s1+s2+s3"]
+    if strategy4.applicable(workload.machine):
+        names.append("s1+s2+s3+s4")
+    if asked in STRATEGIES[2:] and asked not in names:
+        names.append(asked)
+    found = [planned(workload, name, per_type if "s2" in name else per_instance) for name in names]
+    if asked == "auto":
+        found += _capped(workload, found)
+    return found
+
+
+def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
+    """Strategies 1 to 3 (and 4) where no op may have more than some number of threads.
+
+    An op at its fastest can hold cores that would do more for its neighbours. The paper's strategy
+    3 stays within two threads of strategy 2, so it cannot give them up; a cap, the same for all
+    ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
+    """
+    caps = sorted({u.intra for u in uniform.grid(workload.machine)} - {workload.cores})
+    chosen = {cap: strategy2.choices(workload, strategy1.choices(workload, cap)) for cap in caps}
+    found = []
+    for option in uncapped:
+        if not option.candidates or not caps:
+            continue
+        name, slots = option.setting, (option.uniform.inter,)
+        # the cap first, in as many slots as without one; then the slots
+        near = _best(planned(workload, f"{name}{CAP}{cap}", chosen[cap], slots) for cap in caps)
+        best = planned(workload, near.setting, near.choices)
+        if best.seconds < option.seconds:
+            found.append(best)
+    return found
+
+
+def _bitwise(workload: Workload) -> list[Option]:
+    """The job's own thread count for every op; only placement and co-running are decided."""
+    choices = strategy1.choices(workload)
+    names = ["bitwise+s3"]
+    if strategy4.applicable(workload.machine):
+        names.append("bitwise+s3+s4")
+    return [planned(workload, name, choices) for name in names]
+
+
+def planned(
+    workload: Workload,
+    name: str,
+    choices: Sequence[Candidate | None],
+    slots: Sequence[int] = SLOTS,
+) -> Option:
+    """The option of that name ("s3" in it: co-running, "s4": hyper-threads) over thread counts.
+
+    `slots`: the executor slots to try strategy 3 with.
+    """
+    base = uniform.recommended(workload.machine)
+    intra = workload.own.intra if name.startswith("bitwise") else base.intra
+    if "s3" not in name:
+        own_pool = workload.alike(base.intra)
+        enforced = [
+            own if choice is None or workload.small(index) else choice
+            for index, (choice, own) in enumerate(zip(choices, own_pool, strict=True))
+        ]
+        return Option(name, base, workload.fifo(enforced, base.inter), choices)
+    near = strategy3.candidates(workload, choices)
+    second = "s4" in name
+    return _best(
+        Option(
+            name,
+            Uniform(intra, inter),
+            workload.corun(choices, near, inter, hyperthreads=second),
+            choices,
+            near,
+            second,
+        )
+        for inter in slots
+    )
+
+
+def _best(options: Iterable[Option]) -> Option:
+    return min(options, key=lambda option: (option.seconds, option.uniform.inter))
+
+
+def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
+    """An entry for every op that is controlled one by one, the most time-consuming first."""
+    found = []
+    for index, choice in enumerate(chosen.choices):
+        if choice is None or workload.small(index):
+            continue
+        op = workload.ops[index]
+        found.append(
+            (
+                op.count * choice.seconds,
+                OpPlan(
+                    key=op.key,
+                    threads=choice.threads,
+                    placement=choice.placement,
+                    seconds=choice.seconds * workload.scale,
+                    serial=workload.serial(index),
+                    candidates=tuple(
+                        Candidate(c.threads, c.placement, c.seconds * workload.scale)
+                        for c in chosen.candidates.get(index, ())
+                    ),
+                ),
+            )
+        )
+    found.sort(key=lambda entry: (-entry[0], entry[1].key))
+    return [plan for _, plan in found]

@@ -1,0 +1,153 @@
+"""Why an op got its threads, and beside which others it is predicted to run."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+from dltune.documents.plan import Candidate
+from dltune.documents.profile import Op
+from dltune.errors import UsageError
+from dltune.planners.threads import strategy1, strategy2
+from dltune.planners.threads.decide import Decision
+from dltune.workload.workload import SMALL, Workload
+
+# how many ops and how many neighbours are told at most
+OPS = 8
+NEIGHBOURS = 6
+
+
+def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
+    """Lines about the ops whose key is or contains `wanted`, or whose type it is.
+
+    The most time-consuming come first. Raises UsageError when there is none.
+    """
+    matching = _matching(workload.ops, wanted)
+    matching.sort(key=lambda index: -workload.ops[index].count * workload.serial(index))
+    per_instance = strategy1.choices(workload)
+    leaders = strategy2.leaders(workload, per_instance)
+    lines: list[str] = []
+    for index in matching[:OPS]:
+        op = workload.ops[index]
+        lines.append(f"{op.key}")
+        lines.append(f"  {op.type}, {op.count} times a round, inputs {', '.join(op.inputs) or '-'}")
+        curve = workload.curves[index]
+        best = per_instance[index]
+        if curve is None or best is None:
+            lines.append(
+                "  not controlled: it is asynchronous or may wait for another op; "
+                f"it is simulated as {_time(workload.fixed[index])} in which it holds no core"
+            )
+            continue
+        lines += (f"  {text}" for text in _curve(op))
+        lines.append(
+            f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
+            + _bar(workload, op, best)
+        )
+        leader = leaders[op.type]
+        lines.append(
+            "  strategy 2: it leads its type"
+            if leader == index
+            else f"  strategy 2: its type follows {workload.ops[leader].key}"
+        )
+        lines += (f"  {text}" for text in _outcome(workload, decision, index))
+    if len(matching) > OPS:
+        lines.append(f"and {len(matching) - OPS} more ops match {wanted!r}")
+    return lines
+
+
+def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
+    for test in (
+        lambda op: op.key == wanted,
+        lambda op: op.type == wanted,
+        lambda op: wanted.lower() in op.key.lower(),
+    ):
+        if found := [index for index, op in enumerate(ops) if test(op)]:
+            return found
+    types = collections.Counter(op.type for op in ops)
+    raise UsageError(
+        f"no op's key or type contains {wanted!r}",
+        remedy="op types here: " + ", ".join(kind for kind, _ in types.most_common(12)),
+    )
+
+
+def _curve(op: Op) -> Iterator[str]:
+    measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
+    shown = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
+    yield f"measured: {shown}"
+
+
+def _bar(workload: Workload, op: Op, best: Candidate) -> str:
+    """What the model predicts there, and how far off that may be."""
+    if workload.model is None:
+        return ""
+    try:
+        seconds, error = workload.model.predict(op.key, best.threads, best.placement)
+    except KeyError:
+        return ""
+    return f": {_time(seconds)} by itself, give or take {_time(error)}"
+
+
+def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str]:
+    chosen = decision.chosen
+    if not chosen.choices:
+        yield (
+            f"plan: {chosen.setting} is predicted fastest for the whole job, so this op runs on "
+            f"{chosen.uniform.intra} threads like all others"
+        )
+        return
+    if workload.small(index):
+        yield (
+            f"plan: left to TensorFlow's own pool; it takes less than {_time(SMALL)} on one "
+            "thread, and moving it would cost more than it gains"
+        )
+        return
+    choice = chosen.choices[index]
+    assert choice is not None  # it has a curve
+    yield (
+        f"plan ({chosen.setting}): {choice.threads} threads {choice.placement}, "
+        f"predicted {_time(choice.seconds * workload.scale)}"
+    )
+    if not chosen.candidates:
+        yield "it does not co-run: strategy 3 is off in this plan"
+        return
+    ways = ", ".join(
+        f"{c.threads} {c.placement} {_time(c.seconds * workload.scale)}"
+        for c in chosen.candidates.get(index, ())
+    )
+    yield f"strategy 3 may also choose: {ways}"
+    beside = _beside(workload, decision, index)
+    if beside:
+        yield "predicted to run beside: " + ", ".join(
+            f"{kind} ({part:.0%} of its time)" for kind, part in beside[:NEIGHBOURS]
+        )
+    else:
+        yield "predicted to run alone: nothing is ready beside it, or nothing fits"
+
+
+def _beside(workload: Workload, decision: Decision, index: int) -> list[tuple[str, float]]:
+    """Op types that run while op `index` does and the part of its time they take, largest first."""
+    shared: dict[str, float] = collections.defaultdict(float)
+    total = 0.0
+    outcome = decision.chosen.outcome
+    for step, timeline in zip(workload.steps, outcome.timelines, strict=True):
+        start, end = timeline.start, timeline.end
+        works = [
+            (task, node.op)
+            for task, node in enumerate(step.nodes)
+            if node.op is not None and workload.curves[node.op] is not None
+        ]
+        for task in (task for task, op in works if op == index):
+            total += end[task] - start[task]
+            for other, op in works:
+                overlap = min(end[task], end[other]) - max(start[task], start[other])
+                if other != task and overlap > 0:
+                    shared[workload.ops[op].type] += overlap
+    return sorted(((kind, t / total) for kind, t in shared.items()), key=lambda found: -found[1])
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

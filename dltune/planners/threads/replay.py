@@ -1,0 +1,58 @@
+"""What a plan does to a workload, in simulation: what `run` would enforce of it as it is written,
+edits by hand included."""
+
+from __future__ import annotations
+
+from dltune.documents import opkey
+from dltune.documents.plan import Candidate, OpPlan, Plan
+from dltune.machine.placement import cores_for
+from dltune.planners.threads.fitted import Handling, fit
+from dltune.workload.workload import Outcome, Workload
+
+
+def replayed(made: Workload, plan: Plan) -> Outcome:
+    """A round of the steps on the workload's machine, with cores where strategy 3 chooses them.
+
+    Raises UsageError when the plan has no thread section.
+    """
+    fitted = fit(plan, made.machine)
+    uniform, section = fitted.uniform, fitted.section
+    if not section.ops:
+        return made.uniform(uniform.intra, uniform.inter)
+    entries = {entry.key: entry for entry in section.ops}
+    made = made.apart([key for key in entries if opkey.named_node(key)])
+    choices = made.alike(uniform.intra)
+    candidates: dict[int, tuple[Candidate, ...]] = {}
+    placed: dict[int, tuple[int, ...]] = {}
+    for index, (op, pool) in enumerate(zip(made.ops, choices, strict=True)):
+        if pool is None:
+            continue
+        entry = entries.get(op.key)
+        handling = fitted.handling(entry) if entry else None
+        if entry and handling is Handling.PLACED:
+            cores = placed[index] = fitted.cores(entry)
+            curve = made.curves[index]
+            if curve and len(cores) < entry.threads:  # the plan's seconds are of more
+                choices[index] = made.placed(curve, len(cores))
+            else:
+                choices[index] = _as_measured(entry, made.scale)
+        elif entry and handling is Handling.ADMITTED:
+            choices[index] = _as_measured(entry, made.scale)
+            candidates[index] = tuple(_as_measured(c, made.scale) for c in entry.candidates)
+        elif not made.small(index):  # the framework's own pool runs it
+            placed[index] = cores_for(made.machine, min(pool.threads, made.cores), pool.placement)
+    if not section.corun:
+        return made.fifo(choices, uniform.inter)
+    return made.corun(
+        choices,
+        candidates,
+        uniform.inter,
+        hyperthreads=section.hyperthreads,
+        placed=placed,
+        with_cores=True,
+    )
+
+
+def _as_measured(way: OpPlan | Candidate, scale: float) -> Candidate:
+    """A plan's seconds are those in the job; the workload scales its own."""
+    return Candidate(way.threads, way.placement, way.seconds / scale)

@@ -1,0 +1,90 @@
+"""Carry a workload from the machine it was measured on to the one that is planned for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dltune.documents.machine import Machine
+from dltune.machine.placement import placements
+from dltune.model import knl
+from dltune.model.curve import Curve
+from dltune.model.scaling import fitted
+from dltune.workload.workload import Workload
+
+
+def transferred(workload: Workload, machine: Machine) -> Workload:
+    """The workload on `machine`.
+
+    Cores of the measured machine keep its op times. The paper's machine has its own model
+    (docs/knl.md). On any other, a core is taken to be as fast as where the ops were measured, and
+    each op's times follow the law of dltune.model.scaling, fitted to its measured ones; where the
+    measured counts cover the machine they are used as they are.
+    """
+    measured = workload.machine
+    if machine.name == measured.name and len(machine.cores) <= len(measured.cores):
+        return dataclasses.replace(workload, machine=machine)
+    if machine.name == knl.NAME:
+        return _to_knl(workload, machine)
+    count = len(machine.cores)
+    cases = [(n, p) for n in range(1, count + 1) for p in placements(machine, n)]
+    curves: list[Curve | None] = []
+    extrapolated = 0
+    for op, curve in zip(workload.ops, workload.curves, strict=True):
+        samples = [(time.threads, time.min) for time in op.times if time.min > 0]
+        covered = max((n for n, _ in samples), default=0)
+        if curve is None or covered >= count or not samples:
+            curves.append(curve)
+            continue
+        extrapolated += 1
+        curves.append(fitted(samples).curve(cases))
+    remark = (
+        f"op times were measured on {measured.name}; a core of {machine.name} is taken to be as "
+        "fast"
+    )
+    if extrapolated:
+        remark += (
+            f", and {extrapolated} ops were not measured on {count} threads: theirs follow "
+            "serial + parallel/n + spawn*n, fitted to what was measured"
+        )
+    return dataclasses.replace(
+        workload,
+        machine=machine,
+        curves=tuple(curves),
+        model=None,
+        remarks=(*workload.remarks, remark),
+    )
+
+
+def _to_knl(workload: Workload, machine: Machine) -> Workload:
+    """By the method of docs/knl.md: its laws, its controllable ops, and OpenMP's spinning threads.
+
+    What was found for the measured machine (executor's time, factor, gaps) says nothing there.
+    """
+    there = dataclasses.replace(workload, machine=machine)
+    cases = there.cases()
+    curves = [
+        None if curve is None else knl.curve(op.type, curve.serial, cases)
+        for op, curve in zip(workload.ops, workload.curves, strict=True)
+    ]
+    held = {
+        index: len(machine.cores)
+        for index, op in enumerate(workload.ops)
+        if curves[index] is not None and not knl.controlled(op.type)
+    }
+    remark = (
+        f"op times on {machine.name} are modelled from the paper's tables and this profile's times "
+        f"on one thread; {len(held)} of {len(workload.ops)} ops keep {len(machine.cores)} threads, "
+        "as the paper's runtime could not control them"
+    )
+    return dataclasses.replace(
+        there,
+        curves=tuple(curves),
+        model=None,
+        held=held,
+        between=0.0,
+        overhead=0.0,
+        scale=1.0,
+        spinning=True,
+        oversubscription=knl.OVERSUBSCRIPTION,
+        remarks=(*workload.remarks, remark),
+    )

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dltune.documents.plan import bare, check
+from dltune.documents.profile import Settings
+from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.errors import UsageError
+from dltune.machine.known import find
+from dltune.model.scaling import Law
+from dltune.planners.threads.decide import choose
+from dltune.planners.threads.document import document, other_settings, put_into
+from dltune.workload.anchor import anchored
+from dltune.workload.transfer import transferred
+from dltune.workload.workload import workload
+
+KNL = find("knl-7250")
+
+
+def planned(profile, strategy="auto", **more):
+    made, _ = anchored(profile)
+    return made, choose(made, strategy, **more)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([1, 2, 3, 8]),
+    st.sampled_from([1, 2]),
+    st.integers(1, 3),
+    st.sampled_from([None, 1.5, 4.0]),
+    st.integers(0, 99),
+    st.booleans(),
+)
+def test_a_plan_is_whole_and_never_slower_than_the_best_uniform_setting(
+    cores, hardware, branches, optimum, seed, bitwise
+) -> None:
+    there = synthetic.machine(cores, hardware=hardware)
+    profile = synthetic.network(
+        there, layers=4, branches=branches, optimum=optimum, seed=seed, span=0.05
+    )
+    made, decision = planned(profile, bitwise=bitwise)
+    section = decision.threads(made)
+    assert check(document(profile, there, section)) == []
+    by_name = {p.setting: p for p in section.predictions}
+    best = min(p.seconds for n, p in by_name.items() if n.startswith("uniform"))
+    assert by_name[section.strategy].seconds <= best * (1 + 1e-9)
+    assert by_name["recommended"].speedup == 1.0
+    if bitwise:
+        assert {op.threads for op in section.ops} <= {profile.settings.intra}
+        if section.strategy.startswith("uniform"):
+            assert section.uniform.intra == profile.settings.intra
+
+
+def test_ops_with_small_optima_side_by_side_co_run() -> None:
+    profile = synthetic.network(
+        KNL, layers=6, branches=6, optimum=11, seconds=0.05, interval=1, small=1
+    )
+    made, decision = planned(profile)
+    by_name = {option.setting: option for option in decision.options}
+    both = by_name["s1+s2+s3"]
+    assert by_name["s1+s2"].seconds < by_name["recommended"].seconds
+    assert both.seconds < 0.6 * by_name["s1+s2"].seconds
+    assert both.outcome.corunning > 1.5
+    section = decision.threads(made)
+    assert section.corun
+    assert section.strategy.startswith("s1+s2+s3")
+
+
+def test_hyper_threads_take_up_small_ops_beside_one_that_needs_all_cores() -> None:
+    """One op that scales to all 68 cores, and many short serial ones that are ready beside it."""
+    ops = [
+        synthetic.op("Conv2D", Law(0.0, 68.0, 0.0), KNL, key="big"),
+        synthetic.op("Sum", Law(0.01, 0.0, 0.0), KNL, key="short"),
+    ]
+    nodes = [synthetic.node("big_0", 0)] + [synthetic.node(f"s_{i}", 1) for i in range(20)]
+    _, decision = planned(synthetic.profile(KNL, ops, {"train": nodes}))
+    by_name = {option.setting: option for option in decision.options}
+    assert by_name["s1+s2+s3+s4"].seconds < by_name["s1+s2+s3"].seconds
+    assert by_name["s1+s2+s3+s4"].hyperthreads
+
+
+def test_a_strategy_asked_for_is_taken_with_a_remark() -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=4, optimum=None, span=0.05)
+    made, decision = planned(profile, "s1+s2+s3")
+    assert decision.threads(made).strategy == "s1+s2+s3"
+    if decision.chosen.seconds > decision.best_uniform.seconds:
+        assert any("was asked for" in remark for remark in decision.remarks)
+
+
+def test_strategy_4_without_hardware_threads_is_refused_with_the_reason() -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=2)
+    with pytest.raises(UsageError, match="no core of synthetic offers"):
+        planned(profile, "s1+s2+s3+s4")
+
+
+def test_bitwise_refuses_strategies_that_change_thread_counts() -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=2)
+    with pytest.raises(UsageError, match="--bitwise forbids"):
+        planned(profile, "s1+s2", bitwise=True)
+
+
+def test_the_anchor_makes_the_job_s_own_run_take_its_measured_time() -> None:
+    there = synthetic.machine(2)
+    for settings_ in (Settings(2, 1), Settings(2, 2), Settings(64, 64)):
+        plain = synthetic.network(there, settings=settings_)
+        free = workload(plain).uniform(settings_.intra, settings_.inter).seconds
+        for factor in (0.5, 1.0, 1.01, 3.0):
+            profile = synthetic.network(
+                there, settings=settings_, span=free * factor, between=0.125
+            )
+            made, anchor = anchored(profile)
+            found = made.uniform(settings_.intra, settings_.inter)
+            assert found.seconds == pytest.approx(free * factor + 0.125, rel=1e-3)
+            assert 0 <= anchor.overhead <= 10e-6
+            assert (anchor.scale == 1.0) == (factor in (1.0, 1.01))
+            assert anchor.doubtful == (factor in (0.5, 3.0))
+
+
+def test_ops_side_by_side_lose_to_each_other() -> None:
+    plain = synthetic.network(synthetic.machine(2), branches=2, settings=Settings(2, 2), span=0.2)
+    made, _ = anchored(plain)
+    free = dataclasses.replace(made, crowding=1.0)
+    assert made.uniform(1, 2).seconds > free.uniform(1, 2).seconds
+    assert choose(made, "s1+s3").chosen.seconds > choose(free, "s1+s3").chosen.seconds
+    # what runs one after the other does not
+    assert made.uniform(2, 1).seconds == pytest.approx(free.uniform(2, 1).seconds)
+
+
+def test_sixty_four_threads_on_two_cores_are_planned_down() -> None:
+    there = synthetic.machine(2)
+    made, decision = planned(synthetic.network(there, settings=Settings(64, 64), span=0.2))
+    assert decision.best_uniform.uniform.intra <= 2
+    assert all(op.threads <= 2 for op in decision.threads(made).ops)
+
+
+def test_several_steps_follow_one_another() -> None:
+    there = synthetic.machine(2)
+    ops = [synthetic.op("Conv2D", Law(0.0, 1.0, 0.0), there)]
+    graphs = {name: [synthetic.node("c_0", 0)] for name in ("generator", "discriminator")}
+    made = workload(synthetic.profile(there, ops, graphs))
+    assert made.uniform(2, 2).seconds == pytest.approx(1.0)
+
+
+def test_loops_run_as_often_as_they_did() -> None:
+    there = synthetic.machine(2)
+    ops = [synthetic.op("MatMul", Law(0.0, 1.0, 0.0), there)]
+    nodes = [
+        synthetic.node("Enter_0", None),
+        synthetic.node("Merge_1", None, [0, 3]),
+        synthetic.node("MatMul_2", 0, [1], repeats=10.0),
+        synthetic.node("NextIteration_3", None, [2]),
+    ]
+    made = workload(synthetic.profile(there, ops, {"train": nodes}))
+    assert made.uniform(1, 1).seconds == pytest.approx(10.0)
+
+
+def test_a_cycle_that_is_no_loop_is_named() -> None:
+    there = synthetic.machine(2)
+    ops = [synthetic.op("MatMul", Law(0.0, 1.0, 0.0), there)]
+    nodes = [synthetic.node("a_0", 0, [1]), synthetic.node("b_1", 0, [0])]
+    with pytest.raises(UsageError, match="2 ops wait for each other: a_0, b_1"):
+        workload(synthetic.profile(there, ops, {"train": nodes}))
+
+
+def test_an_op_that_is_not_controlled_takes_its_time_but_no_core() -> None:
+    there = synthetic.machine(1)
+    ops = [
+        synthetic.op("Conv2D", Law(0.0, 2e-6, 0.0), there),
+        synthetic.op("IteratorGetNext", None, there),
+    ]
+    nodes = [synthetic.node("a_0", 0), synthetic.node("b_1", 1)]
+    made = workload(synthetic.profile(there, ops, {"train": nodes}))
+    assert made.uniform(1, 1).seconds == pytest.approx(2e-6)
+
+
+def test_a_profile_without_samples_is_refused() -> None:
+    there = synthetic.machine(2)
+    ops = [synthetic.op("Conv2D", None, there)]
+    profile = synthetic.profile(there, ops, {"train": [synthetic.node("a_0", 0)]}, partial="killed")
+    with pytest.raises(UsageError, match=r"no thread samples.*partial: killed"):
+        workload(profile)
+    with pytest.raises(UsageError, match="no training step"):
+        workload(synthetic.profile(there, ops, {}))
+
+
+def test_another_machine_is_planned_for_by_the_stated_law() -> None:
+    made, _ = anchored(synthetic.network(synthetic.machine(2)))
+    bigger = synthetic.machine(16, name="bigger")
+    there = transferred(made, bigger)
+    assert there.uniform(16, 1).seconds < made.uniform(2, 1).seconds
+    assert "a core of bigger is taken to be as fast" in there.remarks[0]
+    fewer = transferred(made, synthetic.machine(1))
+    assert fewer.remarks == ()
+
+
+def test_a_section_goes_into_a_plan_for_the_same_machine_and_graphs_only() -> None:
+    there = synthetic.machine(2)
+    profile = synthetic.network(there, layers=2)
+    made, decision = planned(profile)
+    plan = document(profile, there, decision.threads(made))
+    assert put_into(plan, plan).threads == plan.threads
+    other = document(profile, synthetic.machine(4), decision.threads(made))
+    with pytest.raises(UsageError, match="with 4 cores"):
+        put_into(other, plan)
+    graphs = {"other": profile.steps[0].nodes}
+    elsewhere = synthetic.profile(there, profile.ops, graphs)
+    with pytest.raises(UsageError, match="other graphs"):
+        put_into(document(elsewhere, there, decision.threads(made)), plan)
+
+
+def test_settings_that_a_profile_was_made_under_come_with_its_plan() -> None:
+    there = synthetic.machine(2)
+    plain = synthetic.network(there, layers=2)
+    made, decision = planned(plain)
+    section = decision.threads(made)
+    chosen = (Choice("batch_norm", "fused"),)
+    tuned = SettingsPlan(("python",), chosen, "rounding", None, None, (), (), 1.0, None)
+    profile = msgspec.structs.replace(plain, under=tuned)
+    alone = msgspec.structs.replace(bare(there), settings=tuned)
+
+    assert document(plain, there, section).settings is None
+    assert document(profile, there, section).settings == tuned
+    whole = put_into(alone, document(profile, there, section))
+    assert (whole.settings, whole.threads) == (tuned, section)
+    assert other_settings(alone, profile) is None
+    assert other_settings(bare(there), profile) is None
+    # a plan with settings, and a profile without: they stay, and that is warned of
+    assert put_into(alone, document(plain, there, section)).settings == tuned
+    assert "batch_norm=fused, this profile was made under none" in str(other_settings(alone, plain))

@@ -1,0 +1,115 @@
+"""A plan's simulation is of what `run` would enforce of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.documents import opkey
+from dltune.documents import plan as plans
+from dltune.documents.plan import OpPlan, Plan
+from dltune.planners.threads.decide import choose
+from dltune.planners.threads.document import document
+from dltune.planners.threads.replay import replayed
+from dltune.workload.anchor import anchored
+from dltune.workload.workload import Workload
+
+replace = msgspec.structs.replace
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    profile = synthetic.network(synthetic.machine(4), layers=6, branches=2)
+    return anchored(profile)[0]
+
+
+@pytest.fixture(scope="module")
+def planned(workload) -> Callable[[str], Plan]:
+    profile = synthetic.network(synthetic.machine(4), layers=6, branches=2)
+    return lambda name: document(
+        profile, workload.machine, choose(workload, name).threads(workload)
+    )
+
+
+def edited(plan: Plan, change: Callable[[OpPlan], OpPlan], **fields: object) -> Plan:
+    assert plan.threads is not None
+    ops = tuple(map(change, plan.threads.ops))
+    return replace(plan, threads=replace(plan.threads, ops=ops, **fields))
+
+
+@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3"])
+def test_as_made_it_takes_what_was_predicted(workload, planned, strategy):
+    plan = planned(strategy)
+    predicted = next(p for p in plan.threads.predictions if p.setting == plan.threads.strategy)
+    assert replayed(workload, plan).seconds == pytest.approx(predicted.seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3"])
+def test_what_the_plan_calls_small_is_left_to_tensorflow(workload, planned, strategy):
+    plan = planned(strategy)
+    uniform = plan.threads.uniform
+    left = replayed(workload, edited(plan, lambda op: op, small=1.0))
+    if strategy == "s1+s2":
+        pool = workload.uniform(uniform.intra, uniform.inter)
+        assert left.seconds == pytest.approx(pool.seconds, rel=1e-6)
+    else:  # side by side on all cores, where admission would have shared them out
+        assert left.corunning > 1.2 * replayed(workload, plan).corunning
+
+
+def test_ops_that_name_their_cores_run_there_and_are_not_admitted(workload, planned):
+    plan = planned("s1+s2+s3")
+    keys = {op.key for op in plan.threads.ops}
+    there = edited(plan, lambda op: replace(op, cores=(3,)))
+    outcome = replayed(workload, there)
+    graph, timeline = workload.graphs[0], outcome.timelines[0]
+    cores = {
+        timeline.cores[node]
+        for node, op in enumerate(graph.op)
+        if op >= 0 and workload.ops[op].key in keys
+    }
+    assert cores == {(3,)}
+    # all on one core share it
+    assert outcome.seconds > 1.5 * replayed(workload, plan).seconds
+
+
+def test_cores_that_are_not_there_leave_the_op_to_tensorflow(workload, planned):
+    plan = planned("s1+s2")
+    uniform = plan.threads.uniform
+    dropped = replayed(workload, edited(plan, lambda op: replace(op, cores=(9,))))
+    pool = workload.uniform(uniform.intra, uniform.inter)
+    assert dropped.seconds == pytest.approx(pool.seconds, rel=1e-6)
+
+
+def test_a_node_of_its_own_goes_before_its_op(workload, planned):
+    """One of many nodes of an op, placed on a core where nothing else of the op runs."""
+    plan = planned("s1+s2+s3")
+    graph = workload.graphs[0]
+    counts = Counter(op for op in graph.op if op >= 0)
+    index = next(op for op, n in counts.items() if n == 1 and not workload.small(op))
+    node = list(graph.op).index(index)
+    identity = opkey.of_node(plan.signatures[0], graph.names[node])
+    assert plan.threads is not None
+    entry = next(op for op in plan.threads.ops if op.key == workload.ops[index].key)
+    own = replace(entry, key=identity, threads=1, seconds=entry.serial, cores=(2,))
+    both = replace(plan, threads=replace(plan.threads, ops=(*plan.threads.ops, own)))
+    assert plans.check(both) == []
+    timeline = replayed(workload, both).timelines[0]
+    assert timeline.cores[node] == (2,)
+    assert timeline.end[node] - timeline.start[node] >= entry.serial
+    # of a graph or a node that is not there: as if it were not said
+    absent = replace(own, key=opkey.of_node(plan.signatures[0], "nowhere"))
+    unknown = replace(plan, threads=replace(plan.threads, ops=(*plan.threads.ops, absent)))
+    assert replayed(workload, unknown).seconds == replayed(workload, plan).seconds
+
+
+def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
+    plan = planned("s1+s2")
+    assert plan.threads is not None
+    for key in (opkey.of_node("0000", "x"), "@nothing"):
+        other = replace(plan.threads.ops[0], key=key)
+        (fault,) = plans.check(replace(plan, threads=replace(plan.threads, ops=(other,))))
+        assert fault == f"threads.ops[0].key: {key} names no node of the plan's graphs"
