@@ -12,7 +12,7 @@ from dltune.report.table import html
 
 __all__ = ["load", "show"]
 
-THREADS = 100  # in the table
+ROWS = 100  # of a table
 
 
 def show(loaded: Loaded, _: Context) -> Shown:
@@ -24,16 +24,17 @@ def show(loaded: Loaded, _: Context) -> Shown:
     if watch := io.watch:
         body = html(tables.files(io, watch), f"{at}-files-table")
         sections.append(Section(f"{at}-files", "Data files", body))
-        waiting = [html(tables.threads(watch), f"{at}-threads-table", THREADS)]
-        waiting += [
-            html(table, f"{at}-{name}-table")
+        waiting = [
+            html(table, f"{at}-{name}-table", ROWS)
             for name, table in (
+                ("threads", tables.threads(watch)),
                 ("waits", tables.lines(watch)),
                 ("pressure", tables.pressure(watch)),
             )
             if table.rows
         ]
-        sections.append(Section(f"{at}-threads", "Waiting", joined(waiting)))
+        if waiting:
+            sections.append(Section(f"{at}-threads", "Waiting", joined(waiting)))
     if io.experiment:
         ways = [tag("p", sentence(ceiling(io.experiment)))]
         for number, table in enumerate(tables.ways(io.experiment)):

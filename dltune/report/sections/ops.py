@@ -56,11 +56,11 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     """The times; beside them what was chosen, the curve, and why an op takes its time."""
     timed = analysis.top(len(analysis.ops))
     table = derived.times(timed[:ROWS])
-    rows = [
-        (*row, *_beside(figures, analysis, chosen))
+    rows = [  # the curve is drawn in place of its numbers
+        (*row[:-1], *_beside(figures, analysis, chosen))
         for row, figures in zip(table.rows, timed, strict=False)
     ]
-    heads = (*table.columns, *columns("chosen", "", "why"))
+    heads = (*table.columns[:-1], *columns("chosen", "", "why"))
     wide = dataclasses.replace(table, columns=heads, rows=rows)
     shown = html(wide, f"{prefix}-ops-table")
     left = timed[ROWS:]
