@@ -44,7 +44,7 @@ def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
         from rich.console import Console
         from rich.text import Text
 
-        drawn = rich.Table(title=title, title_justify="left")
+        drawn = rich.Table(title=Text(title, "table.title"), title_justify="left")
         for column in shown:
             align: Literal["left", "right"] = "right" if column.right else "left"
             drawn.add_column(column.head, justify=align, overflow="ellipsis")

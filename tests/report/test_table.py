@@ -72,3 +72,11 @@ def test_a_drawing_is_for_a_page(capsys):
 def test_a_table_without_rows(capsys):
     terminal.show(_table())
     assert capsys.readouterr().out.splitlines()[-1].split() == ["op", "bytes", "share", "why"]
+
+
+def test_a_terminal_takes_nothing_for_markup(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    terminal.show(Table("runs of [red]", columns("name"), [("[bold]x",)]))
+    told = capsys.readouterr().out
+    assert "[red]" in told
+    assert "[bold]x" in told
