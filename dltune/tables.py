@@ -18,23 +18,15 @@ class Column:
     page: bool = False
 
 
-def columns(*heads: str | Column) -> tuple[Column, ...]:
-    """Of the heads; ">" before one aligns to the right."""
-    return tuple(
-        head if isinstance(head, Column) else Column(head.lstrip(">"), head.startswith(">"))
-        for head in heads
-    )
-
-
-def page_only(*heads: str) -> tuple[Column, ...]:
-    """Columns that a terminal leaves out."""
-    return tuple(Column(one.head, one.right, page=True) for one in columns(*heads))
+def columns(*heads: str) -> tuple[Column, ...]:
+    """Of the heads: ">" before one aligns to the right, "+" before all keeps it for a page."""
+    return tuple(Column(head.lstrip("+>"), ">" in head[:2], head[:1] == "+") for head in heads)
 
 
 @dataclass(frozen=True)
 class Key:
-    """The long name of an op or a tensor. A terminal gives it the width that the other columns
-    leave, and cuts it at its end, or at its beginning where it is the `end` that tells."""
+    """The long name of an op, a tensor or a file. A terminal gives it the width that the other
+    columns leave, and cuts it at its end, or at its beginning where it is the `end` that tells."""
 
     text: str
     end: bool = False

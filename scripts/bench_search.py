@@ -26,8 +26,8 @@ from pathlib import Path
 from search_rivals import RIVALS, BudgetSpent, Measuring
 from settings_table import Batch, Replayed, Table, load
 
+from dltune.planners.settings.effects import in_words as named
 from dltune.tune import verdict
-from dltune.tune.candidate import told as named
 from dltune.tune.search import BudgetTooSmallError, Search
 
 BUDGETS = (120.0, 240.0, 480.0)
@@ -72,7 +72,7 @@ def rival(name: str, turns: int, table: Table, budget: float, lot: random.Random
     )
 
 
-def told(name: str, runs: list[Run]) -> str:
+def in_words(name: str, runs: list[Run]) -> str:
     excess = sorted(run.excess for run in runs)
     return (
         f"  {name:22} {statistics.median(r.starts for r in runs):4.0f} starts "
@@ -96,7 +96,7 @@ def compare(table: Table, repetitions: int, without: list[str]) -> None:
     for budget in BUDGETS:
         print(f" {budget:.0f} s")
         runs = [climbing(table, budget, random.Random(n)) for n in range(repetitions)]
-        print(told("dltune tune", runs), flush=True)
+        print(in_words("dltune tune", runs), flush=True)
         for name in RIVALS:
             if name in without:
                 continue
@@ -109,7 +109,7 @@ def compare(table: Table, repetitions: int, without: list[str]) -> None:
             turns, runs = min(
                 tried.items(), key=lambda item: statistics.fmean(r.excess for r in item[1])
             )
-            print(told(f"{name}, {turns} turn{'s' * (turns > 1)}", runs), flush=True)
+            print(in_words(f"{name}, {turns} turn{'s' * (turns > 1)}", runs), flush=True)
 
 
 # --- a setting that does nothing

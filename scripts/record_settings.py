@@ -29,9 +29,10 @@ from dltune.bench.jobs import all_ended
 from dltune.documents.sections.settings import Choice
 from dltune.machine import topology
 from dltune.planners.settings import space
+from dltune.planners.settings.effects import in_words
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.tune.arena import Refused
-from dltune.tune.candidate import AS_GIVEN, Candidate, told
+from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.measured import Measured
 
 PATIENCE = 120.0
@@ -103,7 +104,7 @@ def measured(
     if AS_GIVEN in refused:
         raise SystemExit(refused[AS_GIVEN].why)
     for candidate, found in refused.items():
-        print(f"{told(candidate)}: {found.why}", flush=True)
+        print(f"{in_words(candidate)}: {found.why}", flush=True)
     return {
         "candidates": [plain(candidate) for candidate in standing],
         "start_seconds": [round(seconds, 2) for seconds in starts],

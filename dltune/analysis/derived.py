@@ -1,4 +1,4 @@
-"""Derived figures as cells and lines: what terminal and page show beside a profile's times."""
+"""A profile's ops as tables and lines: their times, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Roofline
-from dltune.documents.profile import Ratio, Step, Total, is_clock
+from dltune.documents.profile import Op, Ratio, Step, Total, is_clock
+from dltune.tables import Cell, Key, Table, columns
+
+# thread counts shown of an op's curve
+CURVE = 4
 
 # head, figure, how it is written
 _COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], str]], ...] = (
@@ -23,21 +27,59 @@ _COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], st
 )
 
 
-def columns(ops: Sequence[Figures]) -> tuple[list[str], list[list[str]]]:
-    """Heads, and a row for each op at its best case; only columns that some op has a figure for."""
-    heads: list[str] = []
-    cells: list[list[str]] = [[] for _ in ops]
+def times(ops: Sequence[Figures]) -> Table:
+    """Each op's times by threads. Every one of `ops` has a best case."""
+    heads = (
+        *("op", ">runs", ">share", ">1 thread ms", "+>own ms", "best threads", "+>best ms"),
+        *(">gain", "ms by threads"),
+    )
+    return Table("ops by time on one thread", columns(*heads), [_times(one) for one in ops], 2)
+
+
+def _times(figures: Figures) -> tuple[Cell, ...]:
+    assert figures.best is not None
+    best = figures.best.time
+    one = next((t for t in figures.op.times if t.threads == 1), best)
+    return (
+        Key(figures.op.key),
+        str(figures.op.count),
+        f"{figures.share:.1%}",
+        f"{one.median * 1e3:.3f}",
+        "" if figures.op.own is None else f"{figures.op.own * 1e3:.3f}",
+        f"{best.threads} {best.placement}",
+        f"{best.median * 1e3:.3f}",
+        f"{one.median / best.median:.2f}x" if best.median > 0 else "",
+        _curve(figures.op),
+    )
+
+
+def _curve(op: Op) -> str:
+    """Milliseconds at thread counts in their better placement: `CURVE` counts at most."""
+    best: dict[int, float] = {}
+    for time in op.times:
+        best[time.threads] = min(time.median, best.get(time.threads, time.median))
+    counts = sorted(best)
+    if len(counts) > CURVE:
+        last = len(counts) - 1
+        counts = [counts[round(i * last / (CURVE - 1))] for i in range(CURVE)]
+    return "  ".join(f"{count}: {best[count] * 1e3:.3g}" for count in counts)
+
+
+def rates(ops: Sequence[Figures]) -> Table:
+    """Each op's rates at its best case, a run's; only columns that some op has a figure for."""
+    heads = ["op", "+>share"]
+    rows: list[list[Cell]] = [[Key(of.op.key), f"{of.share:.1%}"] for of in ops]
     for head, read, write in _COLUMNS:
         values = [read(of.best.rates) if of.best else None for of in ops]
         if any(value is not None for value in values):
             heads.append(head)
-            for row, value in zip(cells, values, strict=True):
+            for row, value in zip(rows, values, strict=True):
                 row.append("" if value is None else write(value))
     if any(of.position for of in ops):
         heads.append(">of roof")
-        for row, of in zip(cells, ops, strict=True):
+        for row, of in zip(rows, ops, strict=True):
             row.append(f"{of.position.share:.0%} {of.position.under}" if of.position else "")
-    return heads, cells
+    return Table("these ops at their best threads", columns(*heads), rows, sorted_by=1)
 
 
 def scaled(ops: Sequence[Figures]) -> str | None:
@@ -72,7 +114,7 @@ def parts(step: Step) -> str:
     return "of which " + ", ".join(told)
 
 
-def totals(found: Sequence[Total]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def totals(found: Sequence[Total]) -> Table:
     """`accounted`: ops, gaps and other threads over what the kernel says of the process."""
     heads = ("event", ">in ops", ">between ops", ">other threads", ">process", ">accounted")
     rows = []
@@ -83,7 +125,7 @@ def totals(found: Sequence[Total]) -> tuple[tuple[str, ...], list[tuple[str, ...
         counted = total.ops + total.gaps + total.others
         share = f"{counted / total.process:.1%}" if total.process > 0 else ""
         rows.append((total.event, *cells, share))
-    return heads, rows
+    return Table("where the events happened", columns(*heads), rows)
 
 
 def overhead(ratio: Ratio) -> str:

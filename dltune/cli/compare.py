@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.tables import Key, Table, columns
+from dltune.visible import visible
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,9 +17,7 @@ if TYPE_CHECKING:
     from dltune.compare.change import Change, Difference
 
 NONE = "-"
-# names shown of ops, and ops of one side only
-WIDTH = 72
-ONE_SIDED = 10
+ONE_SIDED = 10  # ops of one side only that are shown
 
 
 @click.command("compare")
@@ -47,32 +48,30 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
 
 def _circumstances(found: Sequence[Difference]) -> None:
-    from dltune.cli.tables import table
+    from dltune.cli.tables import show
 
     if not found:
-        click.echo("same machine, versions, settings and command\n")
+        click.echo("same machine, versions, settings and command")
         return
-    rows = [(_short(d.what), _short(d.a), _short(d.b)) for d in found]
-    table("not the same in both", ("", "A", "B"), rows)
-    click.echo("")
+    rows = [(d.what, d.a, d.b) for d in found]
+    show(Table("not the same in both", columns("", "A", "B"), rows), gap=False)
 
 
 def _profiles(found: profiles.Comparison, top: int) -> None:
-    from dltune.cli.tables import table
+    from dltune.cli.tables import show
 
     if not found.same_graph:
-        click.echo("the two steps are different graphs; ops are matched by their keys\n")
+        click.echo("\nthe two steps are different graphs; ops are matched by their keys")
     steps = [
-        (_short(s.name), *_change(s.change), s.verdict, _spreads(s.spread_a, s.spread_b))
+        (s.name, *_change(s.change), s.verdict, _spreads(s.spread_a, s.spread_b))
         for s in found.steps
     ]
     heads = (">A ms", ">B ms", ">B/A", ">interval", "verdict", ">spreads")
     if steps:
-        table("steps, wall time under the job's own settings", ("step", *heads), steps)
-        click.echo("")
+        show(Table("steps, wall time under the job's own settings", columns("step", *heads), steps))
     rows = [
         (
-            _short(op.key),
+            Key(op.key),
             f"{op.count_a}" if op.count_a == op.count_b else f"{op.count_a} to {op.count_b}",
             f"{op.threads} {op.placement}",
             f"{op.effect * 1e3:+.3f}",
@@ -88,7 +87,7 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
             f"ops by what they add to a round, of {len(found.ops)} in both: all together "
             f"{a * 1e3:.1f} ms and {b * 1e3:.1f} ms one by one"
         )
-        table(title, ("op", ">runs", "threads", ">ms a round", *heads), rows)
+        show(Table(title, columns("op", ">runs", "threads", ">ms a round", *heads), rows))
         verdicts = [op.verdict for op in found.ops]
         click.echo(
             f"\n{verdicts.count('slower')} slower, {verdicts.count('faster')} faster, "
@@ -99,11 +98,9 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
         click.echo("no op was measured at the same thread count in both")
     for name, ops in (("only in B", found.appeared), ("only in A", found.went)):
         if ops:
-            shown = [
-                (_short(op.key), str(op.count), f"{op.seconds * 1e3:.3f}") for op in ops[:ONE_SIDED]
-            ]
-            click.echo("")
-            table(f"{len(ops)} ops {name}", ("op", ">runs", ">ms a round on one thread"), shown)
+            alone = [(Key(op.key), str(op.count), f"{op.seconds * 1e3:.3f}") for op in ops]
+            one_sided = columns("op", ">runs", ">ms a round on one thread")
+            show(Table(f"ops {name}", one_sided, alone), ONE_SIDED)
     click.echo(
         "\nA and B were measured at different moments; a drift of the whole machine between them "
         "is in every ratio. dltune bench takes turns, which excludes it."
@@ -111,11 +108,11 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
 
 
 def _benches(found: benches.Comparison) -> None:
-    from dltune.cli.tables import table
+    from dltune.cli.tables import show
 
     rows = [
         (
-            _short(s.name),
+            s.name,
             s.pools_a if s.pools_a == s.pools_b else f"{s.pools_a} to {s.pools_b}",
             *_change(s.change),
             s.verdict,
@@ -127,7 +124,7 @@ def _benches(found: benches.Comparison) -> None:
     if rows:
         heads = (">A ms", ">B ms", ">B/A", ">95 % interval", "verdict", ">spreads")
         over = (">ratio B/A", ">95 % interval", "verdict")
-        table("step times", ("setting", "pools", *heads, *over), rows)
+        show(Table("step times", columns("setting", "pools", *heads, *over), rows))
         click.echo(
             f"ratio: of the step over {found.reference}'s in the same round; the machine's drift "
             "between the two benches cancels out in it"
@@ -138,7 +135,7 @@ def _benches(found: benches.Comparison) -> None:
         click.echo("no setting was measured in both")
     for name, settings in (("only in B", found.appeared), ("only in A", found.went)):
         if settings:
-            click.echo(f"{name}: {', '.join(map(_short, settings))}")
+            click.echo(f"{name}: {', '.join(map(visible, settings))}")
 
 
 def _change(change: Change) -> tuple[str, str, str, str]:
@@ -150,11 +147,3 @@ def _change(change: Change) -> tuple[str, str, str, str]:
 
 def _spreads(a: float, b: float) -> str:
     return f"{a:.0%}, {b:.0%}"
-
-
-def _short(text: str) -> str:
-    """As it can be seen on a terminal, which control characters of a name must not steer."""
-    from dltune.visible import visible
-
-    seen = visible(text)
-    return seen if len(seen) <= WIDTH else f"{seen[: WIDTH - 1]}…"

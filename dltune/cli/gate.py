@@ -374,16 +374,11 @@ def _tell(found: Result, outputs: _Outputs) -> None:
 
 
 def _show(found: Result) -> None:
-    from dltune.cli.tables import table
+    from dltune.cli import tables
     from dltune.gate import figures
     from dltune.visible import visible
 
-    table(
-        f"{visible(found.head.name)} against {visible(found.base.name)}, "
-        f"{found.seconds:.0f} s, intervals hold with {found.confidence:.3g} at every look",
-        ("metric", *(f">{column}" for column in figures.COLUMNS), "verdict"),
-        [(visible(v.metric, 60), *figures.cells(v), v.outcome) for v in found.verdicts],
-    )
+    tables.show(figures.table(found), gap=False)
     for verdict in found.verdicts:
         if verdict.outcome == "undecided":
             click.echo(f"{visible(verdict.metric)}: undecided: {visible(verdict.why, 400)}")

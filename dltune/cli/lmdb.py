@@ -59,7 +59,8 @@ def index(file: Path, as_json: bool) -> None:
         }
         click.echo(msgspec.json.encode(shown).decode())
         return
-    from dltune.cli.tables import table
+    from dltune.cli import tables
+    from dltune.tables import Table, columns
 
     rows = []
     for database in databases:
@@ -73,11 +74,8 @@ def index(file: Path, as_json: bool) -> None:
                 str(told["largest"]),
             )
         )
-    table(
-        f"{main.path}, transaction {main.txn}",
-        ("database", ">records", ">bytes", ">smallest", ">largest"),
-        rows,
-    )
+    heads = columns("database", ">records", ">bytes", ">smallest", ">largest")
+    tables.show(Table(f"{main.path}, transaction {main.txn}", heads, rows), gap=False)
     if kept is not None:
         click.echo(f"kept in {kept}")
     else:

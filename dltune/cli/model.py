@@ -70,10 +70,11 @@ def train(
 @click.option("--json", "as_json", is_flag=True, help="The scores as JSON.")
 def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
     """Test a model on the ops of other profiles: the paper's accuracy and R2, case by case."""
-    from dltune.cli.tables import table
+    from dltune.cli import tables
     from dltune.documents import profile as documents
     from dltune.model.regression.file import load, require_fits
     from dltune.model.regression.train import evaluated
+    from dltune.tables import Table, columns
 
     header, trained = load(model)
     loaded = [documents.load(path) for path in profiles]
@@ -89,21 +90,20 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
         ]
         click.echo(msgspec.json.encode({"regressor": header.regressor, "cases": rows}).decode())
         return
-    table(
-        f"{header.regressor}, trained on {header.ops} ops",
-        (">threads", "placement", ">accuracy", ">R2", ">ops", ""),
-        [
-            (
-                str(threads),
-                placement,
-                f"{score.accuracy:.1%}",
-                f"{score.r2:.3f}",
-                str(score.ops),
-                "a sample" if (threads, placement) in header.samples else "",
-            )
-            for (threads, placement), score in found.items()
-        ],
-    )
+    heads = columns(">threads", "placement", ">accuracy", ">R2", ">ops", "")
+    scores = [
+        (
+            str(threads),
+            placement,
+            f"{score.accuracy:.1%}",
+            f"{score.r2:.3f}",
+            str(score.ops),
+            "a sample" if (threads, placement) in header.samples else "",
+        )
+        for (threads, placement), score in found.items()
+    ]
+    title = f"{header.regressor}, trained on {header.ops} ops"
+    tables.show(Table(title, heads, scores), gap=False)
 
 
 def _show_features(trained: Trained) -> None:

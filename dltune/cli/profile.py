@@ -94,7 +94,7 @@ def command(
     import tempfile
 
     from dltune.cli import interrupts, progress
-    from dltune.cli.tables import show_profile
+    from dltune.cli.profile_tables import show_profile
     from dltune.documents.files import claim
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.last_words import last_words

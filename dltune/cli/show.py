@@ -28,6 +28,6 @@ def command(profile: Path, top: int | None, as_json: bool) -> None:
 
         click.echo(msgspec.json.encode(report(analyse(found), top)).decode())
         return
-    from dltune.cli.tables import describe
+    from dltune.cli.profile_tables import describe
 
     describe(found, top or 12)

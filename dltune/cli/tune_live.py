@@ -12,7 +12,7 @@ import click
 
 from dltune.cli.tune_tables import one_trial
 from dltune.documents.tune import Trial
-from dltune.tune.candidate import told
+from dltune.planners.settings.effects import in_words
 from dltune.tune.search import Progress
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class View:
             return self._waits_for or "starting the job as given"
         parts = [
             self._waits_for or self._progress.phase,
-            f"best so far: {told(self._progress.incumbent)}",
+            f"best so far: {in_words(self._progress.incumbent)}",
         ]
         if not sys.stderr.isatty():  # there are no tables
             for candidate, ratios in self._progress.racing.items():
-                parts.append(f"{told(candidate)}: {_median(ratios)}, {len(ratios)} rounds")
+                parts.append(f"{in_words(candidate)}: {_median(ratios)}, {len(ratios)} rounds")
         return "; ".join([*parts, f"about {max(self._progress.left, 0):.0f} s left"])
 
     def tables(self) -> Sequence[Table]:
@@ -66,10 +66,10 @@ class View:
 
         racing = Table("racing", "rounds", "of the time")
         for candidate, ratios in self._progress.racing.items() if self._progress else ():
-            racing.add_row(told(candidate), str(len(ratios)), _median(ratios))
+            racing.add_row(in_words(candidate), str(len(ratios)), _median(ratios))
         done = Table("tried", "verdict", "of the time")
         for trial in self._trials[-SHOWN:]:
-            done.add_row(told(trial.candidate), trial.verdict, _median(trial.ratios))
+            done.add_row(in_words(trial.candidate), trial.verdict, _median(trial.ratios))
         return [table for table in (racing, done) if table.row_count]
 
 

@@ -6,32 +6,21 @@ from collections.abc import Sequence
 
 import click
 
-from dltune.documents.sections.settings import Effect, Measured, SettingsPlan, Untried
+from dltune.documents.sections.settings import Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
-from dltune.tune.candidate import AS_GIVEN, Candidate, added, told
+from dltune.planners.settings.effects import effects, in_words, interval
+from dltune.tune.candidate import Candidate, added
 
-_ORDER = (
-    "helps",
-    "no difference seen",
-    "not proven",
-    "undecided",
-    "hurts",
-    "no effect",
-    "failed",
-)
-# characters of a reason in the table
+# characters of a reason in a line
 _WHY = 60
 
 
 def show(section: SettingsPlan) -> None:
     """The table of effects, what was not tried, what was chosen."""
-    from dltune.cli.tables import table
+    from dltune.cli import tables
 
-    effects = sorted(section.effects, key=_rank)
-    if effects:
-        rows = [_row(effect) for effect in effects]
-        heads = ("setting", "beside", "verdict", ">step time", "within", ">rounds", "class", "")
-        table("what each setting does to the step time (1 = as without it)", heads, rows)
+    if section.effects:
+        tables.show(effects(section), gap=False)
     if section.untried:
         click.echo("\nnot tried")
     by_reason: dict[str, list[str]] = {}
@@ -50,7 +39,7 @@ def summary(section: SettingsPlan) -> list[str]:
     if not section.chosen:
         found.append("chosen: the job as it was given; nothing was found to help for certain")
     else:
-        found.append(f"chosen: {told(section.chosen)} ({section.kind})")
+        found.append(f"chosen: {in_words(section.chosen)} ({section.kind})")
     if section.whole:
         found.append(f"  over the job as given: {_gain(section.whole)}")
     if section.recommended:
@@ -88,7 +77,9 @@ def one_trial(trial: Trial) -> str:
 
     over = f", {statistics.median(trial.ratios):.3f} of the time" if trial.ratios else ""
     why = f" ({_short(trial.why)})" if trial.why else ""
-    return f"{told(trial.candidate)} beside {told(trial.against)}: {trial.verdict}{over}{why}"
+    return (
+        f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}{over}{why}"
+    )
 
 
 def _name(untried: Untried) -> str:
@@ -98,42 +89,19 @@ def _name(untried: Untried) -> str:
 def _told_trial(trial: Trial) -> str:
     ratios = " ".join(f"{ratio:.3f}" for ratio in trial.ratios)
     why = f": {trial.why}" if trial.why else ""
-    return f"{told(trial.candidate)} beside {told(trial.against)}: {trial.verdict}{why} [{ratios}]"
+    return f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}{why} [{ratios}]"
 
 
 def _new(trial: Trial) -> Candidate:
     return added(trial.candidate, trial.against)
 
 
-def _row(effect: Effect) -> tuple[str, ...]:
-    measured = effect.measured
-    return (
-        told(effect.choices),
-        "-" if effect.beside == AS_GIVEN else told(effect.beside),
-        effect.verdict,
-        f"{measured.ratio:.3f}" if measured else "",
-        _within(measured) if measured else "",
-        str(measured.rounds) if measured else "",
-        effect.kind,
-        _short(effect.why),
-    )
-
-
-def _rank(effect: Effect) -> tuple[int, float]:
-    return _ORDER.index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
-
-
-def _within(measured: Measured) -> str:
-    low = f"{measured.low:.3f}" if measured.low is not None else "?"
-    high = f"{measured.high:.3f}" if measured.high is not None else "?"
-    return "" if low == high == "?" else f"{low} to {high}"
-
-
 def _gain(measured: Measured) -> str:
-    within = _within(measured)
-    bounds = f", {within} with {measured.confidence * 100:g}%" if within else ""
+    bounds = interval(measured)
+    if measured.low is not None or measured.high is not None:
+        bounds += f" with {measured.confidence * 100:g}%"
     return (
-        f"{1 / measured.ratio:.2f}x as fast ({measured.ratio:.3f} of the step time{bounds}, "
+        f"{1 / measured.ratio:.2f}x as fast ({measured.ratio:.3f} of the step time, {bounds}, "
         f"{measured.rounds} rounds)"
     )
 

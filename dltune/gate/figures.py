@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.documents.gate import Unit, Verdict
+from dltune.documents.gate import Result, Unit, Verdict
+from dltune.tables import Key, Prose, Table, columns
 
 NONE = "-"
 COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")
@@ -47,6 +48,17 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
         interval(verdict),
         limit(verdict),
         str(verdict.rounds),
+    )
+
+
+def table(result: Result) -> Table:
+    """Of each limit: what was measured, and what that means."""
+    heads = ("metric", *(f">{column}" for column in COLUMNS), "verdict", "+why")
+    return Table(
+        f"limits of {result.head.name} against {result.base.name}, {result.seconds:.0f} s, "
+        f"intervals hold with {result.confidence:.3g} at every look",
+        columns(*heads),
+        [(Key(v.metric), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
     )
 
 

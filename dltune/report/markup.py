@@ -1,29 +1,25 @@
-"""HTML that can only be made escaped: text becomes markup in `tag` and nowhere else.
+"""HTML that can only be made escaped: text becomes markup in `tag` and in `rendered`, and nowhere
+else.
 
 Names of ops and paths come from other people's jobs. What they hold is shown, never obeyed: markup
 is escaped, control characters and marks that turn the direction of writing are written out, as
-`\\u202e`, and very long names are cut in the middle.
+`\u202e`, and very long names are cut in the middle.
 """
 
 from __future__ import annotations
 
-import html
+import functools
+
+import jinja2
+from markupsafe import Markup, escape
 
 from dltune.visible import visible
+
+__all__ = ["Markup", "data", "escaped", "joined", "rendered", "short", "tag"]
 
 # characters of a text that are shown at most, and of a name
 LONGEST = 4000
 NAME = 240
-
-
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return self
-
 
 # elements without content
 _VOID = frozenset({"br", "hr", "input", "meta", "link", "img"})
@@ -36,9 +32,7 @@ def short(name: str) -> str:
 
 def escaped(value: object) -> Markup:
     """As HTML: markup as it is, all else as text."""
-    if isinstance(value, Markup):
-        return value
-    return Markup(html.escape(visible(str(value), LONGEST)))
+    return value if isinstance(value, Markup) else escape(visible(str(value), LONGEST))
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
@@ -66,8 +60,24 @@ def joined(children: object) -> Markup:
     if children is None:
         return Markup("")
     if isinstance(children, (list, tuple)):
-        return Markup("".join(joined(child) for child in children))
+        return Markup().join(joined(child) for child in children)
     return escaped(children)
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("dltune.report", "assets"),
+        autoescape=True,
+        finalize=escaped,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def rendered(template: str, **values: object) -> Markup:
+    """A template of `assets/`, in which every value that is not markup is shown as text."""
+    return Markup(_templates().get_template(template).render(values))
 
 
 def data(identifier: str, content: bytes) -> Markup:

@@ -40,11 +40,6 @@ def furthest(kinds: Iterable[Kind]) -> Kind:
     return max(kinds, key=KINDS.index, default="exact")
 
 
-def told(candidate: Candidate) -> str:
-    """As a person reads it."""
-    return ", ".join(map(str, candidate)) or "the job as given"
-
-
 def added(candidate: Candidate, against: Candidate) -> Candidate:
     """The choices that `against` does not have."""
     return tuple(choice for choice in candidate if choice not in against)

@@ -11,8 +11,8 @@ from dltune.documents import tune
 from dltune.documents.files import Output
 from dltune.documents.tune import Trial, Tune
 from dltune.errors import UsageError
+from dltune.planners.settings.effects import in_words
 from dltune.planners.settings.setting import Circumstances
-from dltune.tune.candidate import told
 from dltune.tune.space import Offer
 
 
@@ -35,7 +35,11 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
     for what, was, now in (
         ("another job", " ".join(state.command), " ".join(here.command)),
         ("another machine", state.machine, here.machine.fingerprint),
-        ("other choices", told(state.options), told(tuple(o.choice for o in offer.options))),
+        (
+            "other choices",
+            in_words(state.options),
+            in_words(tuple(o.choice for o in offer.options)),
+        ),
     ):
         if was != now:
             raise UsageError(

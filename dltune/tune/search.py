@@ -28,9 +28,10 @@ from dataclasses import dataclass, field
 
 from dltune.documents.sections.settings import Verdict
 from dltune.documents.tune import Trial
+from dltune.planners.settings.effects import in_words
 from dltune.tune import verdict
 from dltune.tune.arena import Arena, Refused
-from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added, told
+from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added
 from dltune.tune.ring import Ring
 from dltune.tune.wanted import idle, ratio, tried, wanted
 
@@ -256,7 +257,7 @@ class Search:
             if idle(self.options, done).intersection(choice.setting for choice in candidate):
                 continue  # another value of it has just shown that
             if candidate not in self._ring.standing:
-                self._tell(f"starting {told(candidate)}", racing)
+                self._tell(f"starting {in_words(candidate)}", racing)
             refused = self._ring.stand(candidate, (against, *batch))
             if refused and candidate == against:
                 self._lose(against, refused)
@@ -267,12 +268,12 @@ class Search:
                 before = self._again.get((candidate, against))
                 racing[candidate] = list(before.ratios) if before else []
         while racing:
-            self._tell(f"beside {told(against)}", racing)
+            self._tell(f"beside {in_words(against)}", racing)
             taken = self._ring.round([against, *racing])
             reference = taken[against]
             if isinstance(reference, Refused):
                 for candidate in list(racing):
-                    end(candidate, "undecided", f"{told(against)} ended beside it")
+                    end(candidate, "undecided", f"{in_words(against)} ended beside it")
                 self._lose(against, reference)
                 return done
             for candidate in list(racing):

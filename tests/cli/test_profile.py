@@ -12,11 +12,13 @@ from synthetic import machine, node, op, profile
 
 from dltune.cli import interrupts
 from dltune.cli.live import live
+from dltune.cli.profile_tables import show_profile
 from dltune.cli.progress import Line
-from dltune.cli.tables import show_profile, table
+from dltune.cli.tables import show
 from dltune.documents.profile import Memory
 from dltune.model.scaling import Law
 from dltune.profile.session import Progress
+from dltune.tables import Table, columns
 
 
 def shown(capsys, made, **changes) -> str:
@@ -75,7 +77,7 @@ def test_a_long_curve_is_thinned_out(capsys):
 
 
 def test_columns_are_aligned(capsys):
-    table("title", ("name", ">n"), [("a", "1"), ("longer", "200")])
+    show(Table("title", columns("name", ">n"), [("a", "1"), ("longer", "200")]), gap=False)
     assert capsys.readouterr().out == "title\nname      n\na         1\nlonger  200\n"
 
 

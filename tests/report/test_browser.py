@@ -178,6 +178,17 @@ def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, files: dict[st
         assert told == f"{len(left)} of {len(names)} rows"
 
 
+def test_figures_are_sorted_by_their_values(browser: Any, tmp_path: Path) -> None:
+    read = results.read_in_every_way()
+    block = read.experiment.blocks[0]
+    blocks = [msgspec.structs.replace(block, block=size) for size in (1 << 16, 1 << 20, 1 << 12)]
+    experiment = msgspec.structs.replace(read.experiment, blocks=tuple(blocks))
+    read = msgspec.structs.replace(read, experiment=experiment)
+    with Opened(browser, written(tmp_path, "read", [("io", read)])) as opened:
+        opened.page.locator("#d0-ways1-table th button", has_text="block").click()
+        assert column(opened.page, "d0-ways1-table", 2) == ["1.0 MiB", "64 KiB", "4.0 KiB"]
+
+
 def shown(page: Any) -> tuple[int, int]:
     data = page.locator("canvas").evaluate("c => [c.dataset.left, c.dataset.right]")
     return int(data[0]), int(data[1])

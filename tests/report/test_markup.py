@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 
 from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import parsed
 
-from dltune.report.markup import LONGEST, Markup, data, escaped, short, tag
+from dltune.report.markup import LONGEST, Markup, data, escaped, rendered, short, tag
+from dltune.tables import Table, columns
 from dltune.visible import visible
 
 
@@ -42,6 +44,23 @@ def test_long_names_are_cut_in_the_middle() -> None:
     assert short(name).endswith("aend")
     assert "…" in short(name)
     assert len(escaped("x" * 10_000)) == LONGEST
+
+
+@given(st.text(max_size=100))
+def test_a_template_escapes_as_tags_do(text: str) -> None:
+    shown = rendered("table.html", table=Table("", columns(text), []), rows=[], filtered=0,
+                     caption=text, identifier="x", drawn=str)  # fmt: skip
+    page = parsed(shown.encode())
+    assert page.of("caption")[0].text == visible(text, LONGEST)
+    assert page.of("div")[0].attributes["aria-label"] == visible(text, LONGEST)
+
+
+def test_no_template_leaves_anything_as_it_is() -> None:
+    for file in (resources.files("dltune.report") / "assets").iterdir():
+        if file.name.endswith(".html"):
+            told = file.read_text(encoding="utf-8")
+            assert "safe" not in told
+            assert "autoescape" not in told
 
 
 def test_markup_is_escaped_once() -> None:

@@ -7,14 +7,14 @@ from page_parsed import parsed
 from dltune.cli import tables as terminal
 from dltune.report.markup import tag
 from dltune.report.table import html
-from dltune.tables import Bar, Figure, Key, Prose, Table, columns, page_only
+from dltune.tables import Bar, Figure, Key, Prose, Table, columns
 
 LONG = "Conv2D(" + "x" * 200 + ")"
 
 
 def _table(*rows):
-    heads = columns("op", ">bytes", ">share", "", *page_only(">kernel s"), "why")
-    return Table("\nops", heads, rows)
+    heads = columns("op", ">bytes", ">share", "", "+>kernel s", "why")
+    return Table("ops", heads, rows)
 
 
 def _row(key=LONG):
@@ -45,12 +45,12 @@ def test_rows_left_out_are_told(capsys):
     table = _table(*[_row()] * 5)
     terminal.show(table, most=2)
     assert "ops, 2 of 5" in capsys.readouterr().out
-    assert "ops, 2 of 5" in html(table, "ops", most=2)
+    assert "Ops, 2 of 5" in html(table, "ops", most=2)
 
 
 def test_a_name_cannot_steer_a_terminal(capsys):
     terminal.show(Table("a\x1b[2J", columns("name"), [("b\x1b]0;\n",), (Key("c\r"),)]))
-    assert capsys.readouterr().out == "a\\x1b[2J\nname\nb\\x1b]0;\\n\nc\\r\n"
+    assert capsys.readouterr().out == "\na\\x1b[2J\nname\nb\\x1b]0;\\n\nc\\r\n"
 
 
 def test_a_page_has_every_column_and_sorts_by_values():
@@ -65,10 +65,18 @@ def test_a_page_has_every_column_and_sorts_by_values():
 def test_a_drawing_is_for_a_page(capsys):
     table = Table("curves", columns("op", ""), [("a", tag("svg"))])
     terminal.show(table)
-    assert capsys.readouterr().out == "curves\nop\na\n"
+    assert capsys.readouterr().out == "\ncurves\nop\na\n"
     assert "<svg></svg>" in html(table, "curves")
 
 
 def test_a_table_without_rows(capsys):
     terminal.show(_table())
     assert capsys.readouterr().out.splitlines()[-1].split() == ["op", "bytes", "share", "why"]
+
+
+def test_a_terminal_takes_nothing_for_markup(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    terminal.show(Table("runs of [red]", columns("name"), [("[bold]x",)]))
+    told = capsys.readouterr().out
+    assert "[red]" in told
+    assert "[bold]x" in told

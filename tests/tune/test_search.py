@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from simulated import Simulated, candidate, option
 
 from dltune.documents.tune import Trial
+from dltune.planners.settings.effects import in_words
 from dltune.tune.arena import Refused
-from dltune.tune.candidate import AS_GIVEN, Candidate, told
+from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
 from dltune.tune.verdict import DECIDING, LEAST, MARGIN
 
@@ -57,7 +58,7 @@ def test_what_stands_already_is_not_said_to_start() -> None:
     search = Search(arena, [option("a"), option("b")], tell=lambda now: phases.append(now.phase))
     search.run()
     starts = [phase for phase in phases if phase.startswith("starting ")]
-    assert starts == [f"starting {told(one)}" for one in arena.started]
+    assert starts == [f"starting {in_words(one)}" for one in arena.started]
 
 
 @given(

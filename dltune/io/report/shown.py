@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dltune.documents.io import Ceiling
+from dltune.documents.io import Ceiling, Experiment, Storage
 
 
 def size(value: float | None) -> str:
@@ -28,6 +28,28 @@ def requests(ceiling: Ceiling) -> str:
     how = "O_DIRECT" if ceiling.method == "direct" else ceiling.method
     at_once = f"{ceiling.parallel} at once" if ceiling.parallel > 1 else "one after the other"
     return f"requests of {size(ceiling.block)}, {at_once} ({how})"
+
+
+def ceiling(experiment: Experiment) -> str:
+    """The most that the storage gave, and what of it the present way of reading reaches."""
+    most = experiment.ceiling
+    return (
+        f"the storage gave at most {rate(most.throughput.median)} ±{most.throughput.spread:.0%}, "
+        f"by {requests(most)}; one reader through a mapping reaches "
+        f"{share(experiment.share_of_ceiling)} of it"
+    )
+
+
+def place(storage: Storage) -> str:
+    """What data lies on, and what is known of it."""
+    parts = [f"{storage.kind} on {storage.source}"]
+    if storage.read_ahead is not None:
+        parts.append(f"read-ahead {size(storage.read_ahead)}")
+    if storage.scheduler:
+        parts.append(f"scheduler {storage.scheduler}")
+    if storage.rotational is not None:
+        parts.append("rotational" if storage.rotational else "not rotational")
+    return ", ".join(parts)
 
 
 def share(value: float | None) -> str:

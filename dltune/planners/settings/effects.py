@@ -19,11 +19,9 @@ _ORDER: tuple[Verdict, ...] = (
 )
 
 
-AS_GIVEN = "the job as given"
-
-
-def told(choices: Sequence[Choice]) -> str:
-    return ", ".join(map(str, choices)) or AS_GIVEN
+def in_words(choices: Sequence[Choice]) -> str:
+    """As a person reads them; none of them is the job as it was given."""
+    return ", ".join(map(str, choices)) or "the job as given"
 
 
 def effects(section: SettingsPlan) -> Table:
@@ -44,8 +42,8 @@ def interval(found: Measured) -> str:
 def _row(effect: Effect) -> tuple[Cell, ...]:
     found = effect.measured
     return (
-        told(effect.choices),
-        told(effect.beside) if effect.beside else "-",
+        in_words(effect.choices),
+        in_words(effect.beside) if effect.beside else "-",
         effect.verdict,
         f"{found.ratio:.3f}" if found else "",
         f"{found.confidence:.1%}: {interval(found)}" if found else "",
@@ -95,4 +93,4 @@ def _ratio(name: str, verdict: Verdict | None, style: str, found: Measured | Non
 def _name(effect: Effect) -> str:
     changed = {choice.setting for choice in effect.choices}
     beside = tuple(choice for choice in effect.beside if choice.setting not in changed)
-    return told(effect.choices) + (f", beside {told(beside)}" if beside else "")
+    return in_words(effect.choices) + (f", beside {in_words(beside)}" if beside else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.planners.settings.applied import Applied
-from dltune.planners.settings.effects import effects, interval, picture, told
+from dltune.planners.settings.effects import effects, in_words, interval, picture
 from dltune.planners.settings.space import by_name
 from dltune.planners.shown import Finding, Part, Shown
 from dltune.tables import Prose, Ratios, Table, columns
@@ -27,7 +27,7 @@ class Acted:
 
 def shown(section: SettingsPlan) -> Shown:
     """The chosen set, each trial's ratio with its interval, and what was not tried."""
-    body: list[str | Table | Ratios] = [f"Chosen: {told(section.chosen)} ({section.kind})."]
+    body: list[str | Table | Ratios] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
     if section.partial:
         body.append(f"This search is partial: {section.partial}.")
     drawing = picture(section)
@@ -47,7 +47,7 @@ def _finding(section: SettingsPlan) -> Finding:
     if not section.chosen or found is None:
         return Finding(1, "No setting around the ops was found to make the job faster.")
     sentence = (
-        f"With {told(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
+        f"With {in_words(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
         f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
     )
     if better := section.recommended:

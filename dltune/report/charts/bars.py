@@ -37,7 +37,7 @@ def divided(parts: Sequence[tuple[str, float]]) -> Markup:
         names.append(tag("li", swatch, text))
         left += share
     drawn = tag("svg", *pieces, width="100%", height=22, class_="parts", aria_hidden="true")
-    return Markup(drawn + tag("ul", *names, class_="legend"))
+    return drawn + tag("ul", *names, class_="legend")
 
 
 def legend(names: Sequence[tuple[str, str]]) -> Markup:

@@ -67,7 +67,7 @@ class Plot:
         """A line across, with its name at the right."""
         at = f"{self._y(y):.1f}"
         name = tag("text", text, x="99%", y=f"{self._y(y) - 4:.1f}", class_="end name")
-        return Markup(tag("line", x1="0", x2="100%", y1=at, y2=at, class_=style) + name)
+        return tag("line", x1="0", x2="100%", y1=at, y2=at, class_=style) + name
 
     def draw(self, *marks: Markup) -> Markup:
         """The plot with its axes. A picture to a reader of screens, named by its label."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import statistics
 
+from dltune.bench import tables
+from dltune.bench.tables import measured
 from dltune.documents import files
-from dltune.documents.bench import Bench, Setting, load
+from dltune.documents.bench import Bench, load
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.bars import legend
@@ -14,7 +16,7 @@ from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
 from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import table
+from dltune.report.table import html
 
 __all__ = ["load", "show"]
 
@@ -24,15 +26,17 @@ def show(loaded: Loaded, context: Context) -> Shown:
     assert isinstance(bench, Bench)
     at = loaded.prefix
     sections = []
-    if _measured(bench):
-        body = joined([_beside(bench), _table(bench, at)])
+    if measured(bench):
+        over = tag("p", f"Ratios are over {bench.reference}: below 1 is faster.")
+        body = joined([_beside(bench), over, html(tables.times(bench), f"{at}-bench-table")])
+        costs = html(tables.costs(bench), f"{at}-costs-table")
         sections = [
             Section(f"{at}-bench", "Predicted and measured", body),
             Section(f"{at}-rounds", "Rounds", _rounds(bench)),
-            Section(f"{at}-costs", "CPU time and switches", _costs(bench, at)),
+            Section(f"{at}-costs", "CPU time and switches", costs),
         ]
     remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
-    if not _measured(bench):
+    if not measured(bench):
         remarks.append("No setting was measured.")
     plan = plan_behind(bench, context)
     if plan is None and context.of("dltune.plan"):
@@ -54,10 +58,6 @@ def show(loaded: Loaded, context: Context) -> Shown:
     )
 
 
-def _measured(bench: Bench) -> list[Setting]:
-    return [setting for setting in bench.settings if setting.summary]
-
-
 def _findings(bench: Bench) -> list[Finding]:
     plan = next((s for s in bench.settings if s.name == "plan" and s.summary), None)
     if plan is None or plan.summary is None or plan.summary.ratio is None:
@@ -75,42 +75,13 @@ def _findings(bench: Bench) -> list[Finding]:
     return [Finding(0, sentence)]
 
 
-def _table(bench: Bench, prefix: str) -> Markup:
-    reference = next(s for s in bench.settings if s.name == bench.reference)
-    rows = []
-    for setting in _measured(bench):
-        found = setting.summary
-        assert found is not None
-        ratio, predicted = found.ratio, setting.predicted
-        expected = predicted / reference.predicted if predicted and reference.predicted else None
-        rows.append(
-            (
-                setting.name,
-                f"{setting.intra}x{setting.inter}",
-                f"{found.step.median * 1e3:.2f}",
-                f"{found.step.spread:.1%}",
-                f"{ratio.median:.3f}" if ratio else "1" if setting is reference else "",
-                f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio else "",
-                "" if predicted is None else f"{predicted * 1e3:.2f}",
-                "" if expected is None else f"{expected:.3f}",
-            )
-        )
-    heads = (
-        *("setting", "pools", ">step ms", ">spread", ">ratio", "95 % interval"),
-        *(">predicted ms", ">predicted ratio"),
-    )
-    caption = f"Ratios are over {bench.reference}: below 1 is faster"
-    return table(f"{prefix}-bench-table", caption, heads, rows)
-
-
 def _beside(bench: Bench) -> Markup:
     """Each setting's turns, its median, and what was predicted."""
-    measured = _measured(bench)
-    ends = [statistics.median(turn.steps) * 1e3 for s in measured for turn in s.turns]
-    ends += [s.predicted * 1e3 for s in measured if s.predicted]
+    ends = [statistics.median(turn.steps) * 1e3 for s in measured(bench) for turn in s.turns]
+    ends += [s.predicted * 1e3 for s in measured(bench) if s.predicted]
     high = up_to(ends)
     rows = []
-    for setting in measured:
+    for setting in measured(bench):
         assert setting.summary is not None
         middle = setting.summary.step.median * 1e3
         told = f"{setting.name}: measured {middle:.1f} ms"
@@ -151,9 +122,8 @@ def _where(value: float, high: float) -> str:
 
 def _rounds(bench: Bench) -> Markup:
     """Turns over rounds, to see the machine drift."""
-    measured = _measured(bench)
-    last = max(turn.round for setting in measured for turn in setting.turns) + 1
-    times = [statistics.median(turn.steps) * 1e3 for s in measured for turn in s.turns]
+    last = max(turn.round for setting in measured(bench) for turn in setting.turns) + 1
+    times = [statistics.median(turn.steps) * 1e3 for s in measured(bench) for turn in s.turns]
     plot = Plot(
         x=Axis(0.5, last + 0.5, whole=True),
         y=Axis(0.0, up_to(times), unit=" ms"),
@@ -163,7 +133,7 @@ def _rounds(bench: Bench) -> Markup:
     )
     marks = []
     names = []
-    for index, setting in enumerate(measured):
+    for index, setting in enumerate(measured(bench)):
         turns = sorted(setting.turns, key=lambda turn: turn.round)
         points = [(turn.round + 1.0, statistics.median(turn.steps) * 1e3) for turn in turns]
         marks.append(plot.line(points, f"line stroke{index % 8}"))
@@ -172,25 +142,3 @@ def _rounds(bench: Bench) -> Markup:
             marks.append(plot.dot(x, y, f"dot fill{index % 8}", title, radius=2.5))
         names.append((f"line stroke{index % 8}", setting.name))
     return joined([plot.draw(*marks), legend(names)])
-
-
-def _costs(bench: Bench, prefix: str) -> Markup:
-    rows = []
-    for setting in _measured(bench):
-        found = setting.summary
-        assert found is not None
-        rows.append(
-            (
-                setting.name,
-                "" if found.efficiency is None else f"{found.efficiency:.3f}",
-                f"{found.cpu_seconds:.3g}",
-                f"{found.voluntary:.0f}",
-                f"{found.involuntary:.0f}",
-            )
-        )
-    heads = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary")
-    caption = (
-        f"Per step; efficiency is T(1 core) / ({len(bench.machine.cores)} x T); voluntary and "
-        "involuntary context switches"
-    )
-    return table(f"{prefix}-costs-table", caption, heads, rows)

@@ -12,7 +12,7 @@ from dltune.report.charts.bars import legend
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import table
+from dltune.report.table import html
 
 __all__ = ["load", "show"]
 
@@ -24,6 +24,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     result = loaded.document
     assert isinstance(result, Result)
     at = loaded.prefix
+    limits = html(figures.table(result), f"{at}-limits-table")
     return Shown(
         title=f"Gate {loaded.path.name}",
         head=[
@@ -34,7 +35,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{result.created}, dltune {result.dltune}, in {result.seconds:.0f} s"),
         ],
         sections=[
-            Section(f"{at}-limits", "Limits", joined([_table(result, at), _ratios(result)])),
+            Section(f"{at}-limits", "Limits", joined([limits, _ratios(result)])),
             Section(f"{at}-gate-rounds", "Rounds of the gate", _rounds(result)),
         ],
         findings=[_finding(result)],
@@ -56,21 +57,6 @@ def _finding(result: Result) -> Finding:
     else:
         sentence = f"All {len(result.verdicts)} limits hold"
     return Finding(0, f"{sentence} ({short(result.head.name)} against {short(result.base.name)}).")
-
-
-def _table(result: Result, prefix: str) -> Markup:
-    rows = [
-        (
-            short(verdict.metric),
-            verdict.outcome,
-            *figures.cells(verdict),
-            tag("span", verdict.why, class_="why"),
-        )
-        for verdict in result.verdicts
-    ]
-    heads = ("metric", "verdict", *figures.COLUMNS[:-1], ">rounds", "why")
-    caption = f"Limits; intervals hold with {result.confidence:.0%} at every look"
-    return table(f"{prefix}-limits-table", caption, heads, rows)
 
 
 def _ratios(result: Result) -> Markup | None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.analysis.advice import Advice
-from dltune.report.markup import Markup, tag
-from dltune.report.table import table
+from dltune.report.markup import Markup
+from dltune.report.table import html
+from dltune.tables import Prose, Table, columns
 
 
 def advice(found: Sequence[Advice], prefix: str) -> Markup:
     rows = [
         (
             ", ".join(one.settings),
-            tag("span", one.sentence, class_="why"),
+            Prose(one.sentence),
             str(one.gain or "not to be told from a profile"),
         )
         for one in found
     ]
-    caption = "To be measured by dltune tune, the largest expected gain first"
-    return table(
-        f"{prefix}-advice-table", caption, ("settings", "what was seen", "expected gain"), rows
-    )
+    title = "to be measured by dltune tune, the largest expected gain first"
+    table = Table(title, columns("settings", "what was seen", "expected gain"), rows)
+    return html(table, f"{prefix}-advice-table")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
+from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.why import why
 from dltune.documents.plan import Plan
@@ -11,8 +13,8 @@ from dltune.documents.profile import Op, Placement
 from dltune.documents.sections.threads import Threads
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import key_cell, table
-from dltune.tables import Cell
+from dltune.report.table import html
+from dltune.tables import Cell, Prose, columns
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
@@ -52,14 +54,16 @@ def curves(analysis: Analysis, chosen: Choices) -> Markup:
 
 
 def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
+    """The times; beside them what was chosen, the curve, and why an op takes its time."""
     timed = analysis.top(len(analysis.ops))
-    rows = [_row(figures, analysis, chosen) for figures in timed[:ROWS]]
-    heads = (
-        *("op", ">runs", ">share", ">1 thread ms", ">own ms", "best threads", ">best ms"),
-        *(">gain", "chosen", "", "why"),
-    )
-    caption = "Ops by time on one thread"
-    shown = table(f"{prefix}-ops-table", caption, heads, rows, sorted_by=2)
+    table = derived.times(timed[:ROWS])
+    rows = [  # the curve is drawn in place of its numbers
+        (*row[:-1], *_beside(figures, analysis, chosen))
+        for row, figures in zip(table.rows, timed, strict=False)
+    ]
+    heads = (*table.columns[:-1], *columns("chosen", "", "why"))
+    wide = dataclasses.replace(table, columns=heads, rows=rows)
+    shown = html(wide, f"{prefix}-ops-table")
     left = timed[ROWS:]
     if not left:
         return shown
@@ -67,23 +71,12 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     return joined([shown, tag("p", f"{len(left)} more ops, together {share:.2%}, are left out.")])
 
 
-def _row(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[Cell, ...]:
-    assert figures.best is not None
-    op, best = figures.op, figures.best.time
-    one = next((t for t in op.times if t.threads == 1), best)
-    choice = chosen.get(op.key)
+def _beside(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[Cell, ...]:
+    choice = chosen.get(figures.op.key)
     return (
-        key_cell(op.key),
-        str(op.count),
-        f"{figures.share:.1%}",
-        f"{one.median * 1e3:.3f}",
-        "" if op.own is None else f"{op.own * 1e3:.3f}",
-        f"{best.threads} {best.placement}",
-        f"{best.median * 1e3:.3f}",
-        f"{one.median / best.median:.2f}x" if best.median > 0 else "",
         f"{choice[0]} {choice[1] or ''}".strip() if choice else "",
-        spark(op, choice),
-        tag("span", why(figures, analysis)[1], class_="why"),
+        spark(figures.op, choice),
+        Prose(why(figures, analysis)[1]),
     )
 
 

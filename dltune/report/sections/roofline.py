@@ -8,7 +8,7 @@ from dltune.documents.profile import Counters
 from dltune.report.charts.bars import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.table import key_cell, table
+from dltune.report.table import html
 
 ROWS = 200
 
@@ -29,26 +29,16 @@ def rates(analysis: Analysis, prefix: str) -> Markup:
             ),
         ]
     body.append(tag("ul", *(tag("li", line) for line in derived.ceilings(roof))))
-    body.append(_table(analysis, prefix))
-    return joined(body)
-
-
-def _table(analysis: Analysis, prefix: str) -> Markup:
     ops = [figures for figures in analysis.ops if figures.best][:ROWS]
-    heads, cells = derived.columns(ops)
-    rows = [
-        (key_cell(of.op.key), f"{of.share:.1%}", *row) for of, row in zip(ops, cells, strict=True)
-    ]
-    caption = "Ops at their best threads, per run"
-    return table(f"{prefix}-rates-table", caption, ("op", ">share", *heads), rows, sorted_by=1)
+    body.append(html(derived.rates(ops), f"{prefix}-rates-table"))
+    return joined(body)
 
 
 def counters(found: Counters, prefix: str) -> Markup:
     """What was counted, and where the events happened."""
     body: list[object] = [tag("p", f"Asked: {found.asked}. {found.why}")]
     if found.totals:
-        caption = "Where the events happened"
-        body.append(table(f"{prefix}-totals-table", caption, *derived.totals(found.totals)))
+        body.append(html(derived.totals(found.totals), f"{prefix}-totals-table"))
     if found.overhead:
         body.append(tag("p", derived.overhead(found.overhead)))
     return joined(body)

@@ -6,13 +6,14 @@ from dltune.analysis.why import attack
 from dltune.documents.profile import Profile
 from dltune.report.charts.bars import divided
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import table
+from dltune.report.table import html
+from dltune.tables import Table, columns
 
 
 def steps(profile: Profile, prefix: str) -> Markup:
     rows = [
         (
-            short(step.name or step.signature),
+            step.name or step.signature,
             f"{step.wall.median * 1e3:.1f}",
             f"{step.wall.spread:.0%}",
             f"{step.span.median * 1e3:.1f}",
@@ -22,11 +23,11 @@ def steps(profile: Profile, prefix: str) -> Markup:
         )
         for step in profile.steps
     ]
-    heads = (
+    heads = columns(
         *("step", ">wall ms", ">spread", ">first op to last ms", ">ops"),
         *(">executions", ">of all op time"),
     )
-    body: list[Markup] = [table(f"{prefix}-steps-table", "Steps of the job", heads, rows)]
+    body: list[Markup] = [html(Table("steps of the job", heads, rows), f"{prefix}-steps-table")]
     for step in profile.steps:
         name = short(step.name or step.signature)
         whole = sum(part.seconds for part in step.parts)
@@ -44,8 +45,8 @@ def steps(profile: Profile, prefix: str) -> Markup:
         if advice := attack(step):
             body.append(tag("p", advice[0].upper() + advice[1:] + "."))
         if step.lines:
-            lines = [(short(line.where), f"{line.share:.0%}") for line in step.lines]
-            caption = "Lines of Python seen between executions"
-            identifier = f"{prefix}-lines-{step.signature}"
-            body.append(table(identifier, caption, ("line", ">share of looks"), lines))
+            lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
+            heads = columns("line", ">share of looks")
+            table = Table("lines of Python seen between executions", heads, lines)
+            body.append(html(table, f"{prefix}-lines-{step.signature}"))
     return joined(body)

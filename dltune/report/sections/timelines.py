@@ -17,8 +17,9 @@ from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
 from dltune.report.execution import Execution
 from dltune.report.markup import Markup, data, joined, short, tag
-from dltune.report.table import table
+from dltune.report.table import html
 from dltune.report.timeline import Timeline, corunning, mean_corunning
+from dltune.tables import Table, columns
 from dltune.visible import visible
 
 COLOURS = 8  # op types that have a colour of their own
@@ -195,13 +196,13 @@ def _longest(execution: Execution, identifier: str) -> Markup:
     rows = [
         (
             title,
-            short(execution.step.nodes[piece.node].name),
-            short(execution.step.nodes[piece.node].type),
+            execution.step.nodes[piece.node].name,
+            execution.step.nodes[piece.node].type,
             f"{piece.start / 1e6:.3f}",
             f"{duration / 1e6:.3f}",
             ", ".join(map(str, piece.cores)),
         )
         for duration, title, piece in found[:LONGEST]
     ]
-    heads = ("timeline", "name", "type", ">start ms", ">ms", "cores")
-    return table(identifier, "The longest ops of the timelines", heads, rows, sorted_by=4)
+    heads = columns("timeline", "name", "type", ">start ms", ">ms", "cores")
+    return html(Table("the longest ops of the timelines", heads, rows, sorted_by=4), identifier)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dltune.analysis.figures import Analysis, Figures
-from dltune.report.charts.bars import bar
-from dltune.report.markup import Markup, short
-from dltune.report.table import table
+from dltune.report.markup import Markup
+from dltune.report.table import html
+from dltune.tables import Bar, Table, columns
 
 
 def types(analysis: Analysis, prefix: str) -> Markup:
@@ -24,10 +24,10 @@ def types(analysis: Analysis, prefix: str) -> Markup:
         best = sum(f.best.time.median * f.op.count for f in found if f.best)
         rows.append(
             (
-                short(kind),
+                kind,
                 str(len(found)),
                 str(sum(figures.op.count for figures in found)),
-                bar(share / most),
+                Bar(share / most),
                 f"{share:.1%}",
                 _ms(serial),
                 _ms(best),
@@ -35,11 +35,12 @@ def types(analysis: Analysis, prefix: str) -> Markup:
                 _ms(_own(found)),
             )
         )
-    heads = (
+    heads = columns(
         *("op type", ">ops", ">runs", "", ">share", ">1 thread ms", ">best threads ms"),
         *(">gain", ">own settings ms"),
     )
-    return table(f"{prefix}-types-table", "Time of a round by op type", heads, rows, sorted_by=4)
+    table = Table("time of a round by op type", heads, rows, sorted_by=4)
+    return html(table, f"{prefix}-types-table")
 
 
 def _own(found: Iterable[Figures]) -> float:

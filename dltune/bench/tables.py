@@ -1,0 +1,67 @@
+"""The tables of a bench: measured beside predicted, and what it cost."""
+
+from __future__ import annotations
+
+from dltune.documents.bench import Bench, Setting
+from dltune.tables import Table, columns
+
+NONE = "-"
+
+
+def measured(bench: Bench) -> list[Setting]:
+    """The settings that had turns enough for a summary."""
+    return [setting for setting in bench.settings if setting.summary]
+
+
+def times(bench: Bench) -> Table:
+    """Raises StopIteration for a bench without its reference."""
+    reference = next(s for s in bench.settings if s.name == bench.reference)
+    rounds = min(len(setting.turns) for setting in measured(bench))
+    title = f"{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
+    heads = (
+        *("setting", ">pools", ">step ms", ">spread", ">ratio", ">95 % interval"),
+        *(">predicted ms", ">predicted ratio"),
+    )
+    return Table(title, columns(*heads), [_times(s, reference) for s in measured(bench)])
+
+
+def costs(bench: Bench) -> Table:
+    """A step's; efficiency is there when one core was measured."""
+    heads = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary")
+    title = "CPU time and context switches are per step"
+    found = [heads, *map(_costs, measured(bench))]
+    if any(s.summary and s.summary.efficiency for s in bench.settings):
+        title = f"efficiency is T(1 core) / ({len(bench.machine.cores)} x T); {title}"
+    else:
+        found = [(name, *rest) for name, _, *rest in found]
+    return Table(title, columns(*found[0]), found[1:])
+
+
+def _times(setting: Setting, reference: Setting) -> tuple[str, ...]:
+    found = setting.summary
+    assert found is not None
+    ratio = found.ratio
+    predicted = setting.predicted
+    expected = predicted / reference.predicted if predicted and reference.predicted else None
+    return (
+        setting.name,
+        f"{setting.intra}x{setting.inter}",
+        f"{found.step.median * 1e3:.2f}",
+        f"{found.step.spread:.1%}",
+        f"{ratio.median:.3f}" if ratio else "1" if setting is reference else NONE,
+        f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio else NONE,
+        NONE if predicted is None else f"{predicted * 1e3:.2f}",
+        NONE if expected is None else f"{expected:.3f}",
+    )
+
+
+def _costs(setting: Setting) -> tuple[str, ...]:
+    found = setting.summary
+    assert found is not None
+    return (
+        setting.name,
+        NONE if found.efficiency is None else f"{found.efficiency:.3f}",
+        f"{found.cpu_seconds:.3g}",
+        f"{found.voluntary:.0f}",
+        f"{found.involuntary:.0f}",
+    )

@@ -1,0 +1,74 @@
+"""A profile on a terminal: where a step's time goes, op by op, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dltune.cli.tables import across, cut, show
+from dltune.documents.profile import Profile
+
+
+def show_profile(profile: Profile, path: Path, top: int) -> None:
+    """What a person wants to know of a fresh profile, and what to do with it."""
+    describe(profile, top)
+    click.echo(f"\nwritten to {path}; next: dltune plan {path}")
+
+
+def describe(profile: Profile, top: int) -> None:
+    """The steps and where their time goes, the ops that take the time, and why they do."""
+    from dltune.analysis import derived
+    from dltune.analysis.advice import advice_of
+    from dltune.analysis.figures import analyse
+    from dltune.analysis.why import attack, why
+
+    for step in profile.steps:
+        name = step.name or step.signature
+        click.echo(
+            f"step {name}: {step.wall.median * 1e3:.1f} ms (spread {step.wall.spread:.0%}) under "
+            f"the job's own settings, {sum(n.repeats for n in step.nodes):.0f} ops, "
+            f"{step.executions} executions"
+        )
+        if step.parts:
+            click.echo(f"  {derived.parts(step)}")
+        if advice := attack(step):
+            click.echo(f"  {advice}")
+    click.echo(
+        f"TensorFlow {profile.framework.version}, intra-op {profile.settings.intra}, "
+        f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
+        f"{profile.machine.name}"
+    )
+    if profile.memory:
+        live, peak = profile.memory.live / 2**20, profile.memory.peak / 2**20
+        click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")
+    analysis = analyse(profile)
+    heavy = analysis.top(top)
+    show(derived.times(heavy))
+    rates = derived.rates(heavy)
+    if len(rates.columns) > 2:
+        show(rates)
+        for line in (*derived.ceilings(analysis.roofline), derived.scaled(heavy)):
+            if line:
+                click.echo(line)
+    if heavy:
+        click.echo("\nwhy they take their time")
+    for figures in heavy:
+        click.echo(f"  {cut(figures.op.key, across() - 2)}")
+        click.echo(f"      {why(figures, analysis)[1]}")
+    if profile.counters:
+        click.echo(f"\ncounters ({profile.counters.asked}): {profile.counters.why}")
+        if profile.counters.totals:
+            show(derived.totals(profile.counters.totals))
+        if profile.counters.overhead:
+            click.echo(derived.overhead(profile.counters.overhead))
+    found = advice_of(analysis)
+    if found:
+        click.echo("\nwhat the settings around the ops may gain (dltune tune measures it)")
+    for one in found:
+        click.echo(f"  {', '.join(one.settings)}")
+        click.echo(f"      {one}")
+    for note in profile.notes:
+        click.echo(f"\nnote: {note}")
+    if profile.partial:
+        click.echo(f"\nthis profile is partial: {profile.partial}")
