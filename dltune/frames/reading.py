@@ -44,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     "dltune.gate": Kind("dltune.documents.gate", ("verdicts",)),
     "dltune.gate-baseline": Kind("dltune.documents.gate", ("measured",), "load_baseline"),
     "dltune.gate-history": Kind("dltune.gate.history", ("points",)),
+    "dltune.graph": Kind("dltune.documents.graph", ("nodes",)),
     "dltune.machine": Kind("dltune.documents.machine", ("cores",)),
 }
 

@@ -13,6 +13,7 @@ import synthetic
 from dltune.documents import gate, io, tune
 from dltune.documents.plan_settings import Choice
 from dltune.gate import history
+from dltune.graph import documented
 
 SAMPLES = Path(__file__).parent.parent / "documents" / "samples"
 FUSED, CACHED = Choice("batch_norm", "fused"), Choice("onednn_primitives", "kept")
@@ -39,6 +40,7 @@ def written(folder: Path) -> dict[str, Path]:
             gate.BASELINE_SCHEMA, "2026-01-01", "0", synthetic.machine(), ("make",), "whole", None,
             (gate.Measured("time", "s", (0.5, 0.75)),), {"peak_rss": "not told, \"here\"\n"},
         ),
+        "dltune.graph": documented.of_step(profile.steps[0], profile.ops),
         "dltune.machine": synthetic.machine(4),
     }  # fmt: skip
     found = {}

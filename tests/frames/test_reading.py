@@ -97,6 +97,7 @@ def test_the_main_table_of_a_kind(written):
         "dltune.gate": "verdicts",
         "dltune.gate-baseline": "measured",
         "dltune.gate-history": "gates.points",
+        "dltune.graph": "nodes",
         "dltune.machine": "cores",
     }
     assert {name: reading.table(written[name]).path for name in main} == main

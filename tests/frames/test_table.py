@@ -5,24 +5,42 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from any_document import content, documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.bench import Bench
+from dltune.documents.bench import Bench, Ratio
 from dltune.documents.gate import Baseline, Result
+from dltune.documents.graph import Graph
 from dltune.documents.horovod import Horovod
 from dltune.documents.io import Io
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
+from dltune.documents.plan_settings import Choice
 from dltune.documents.profile import Profile
 from dltune.documents.tune import Tune
 from dltune.errors import UsageError
 from dltune.frames.reading import History
 from dltune.frames.table import DOCUMENT, Table, named, names, tables
 
-KINDS = (Baseline, Bench, History, Horovod, Io, Machine, Plan, Profile, Result, Tune)
+
+class Numbered(msgspec.Struct):
+    many: tuple[float, ...]
+    one: int
+
+
+class Chosen(msgspec.Struct):
+    choices: tuple[Choice, ...]
+    limits: Ratio | None
+
+
+class Sections(msgspec.Struct):
+    sections: dict[str, Any]
+
+
+KINDS = (Baseline, Bench, Graph, History, Horovod, Io, Machine, Plan, Profile, Result, Tune)
 
 
 def own(table: Table) -> slice:
@@ -82,6 +100,18 @@ def test_rows_tell_where_they_stand():
         "batch_norm=fused",
         "batch_norm=fused, onednn_primitives=kept",
     ]
+
+
+def test_sections_of_different_types_are_told_by_what_is_there():
+    choices = Choice("allocator", "tcmalloc"), Choice("xla", "auto")
+    found = tables(Sections({"a": Numbered((0.5, 0.25), 7), "b": Chosen(choices, None)}))
+    assert list(found) == [DOCUMENT, "sections.a.many"]
+    heads = [column.name.removeprefix("sections.") for column in found[DOCUMENT].columns]
+    limits = [f"b.limits.{name}" for name in ("median", "low", "high", "confidence", "rounds")]
+    assert heads == ["a.one", "b.choices", *limits]
+    assert list(found[DOCUMENT].rows()) == [(7, "allocator=tcmalloc, xla=auto", *[None] * 5)]
+    assert list(found["sections.a.many"].rows()) == [(0, 0.5), (1, 0.25)]
+    assert named(found, "many").path == "sections.a.many"
 
 
 def test_a_name_that_no_table_has_or_several_have():
