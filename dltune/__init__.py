@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "apply"]
+__all__ = ["__version__", "apply", "frame"]
 
 
 def apply(plan: str) -> None:
@@ -17,3 +24,18 @@ def apply(plan: str) -> None:
     from dltune.run.here import apply as apply_here
 
     apply_here(Path(plan))
+
+
+def frame(path: str | os.PathLike[str], table: str | None = None) -> pandas.DataFrame:
+    """A table of the dltune document at `path`, such as "ops", "nodes" or "counts" of a profile;
+    without a name the main one of its kind. Times are seconds, sizes bytes.
+
+    Tables and columns are named after the document's fields (docs/formats.md). Raises
+    `dltune.errors.UsageError` where the file is no document or has faults, for a table that it has
+    not (the message names those that it has), and where pandas is not installed.
+    """
+    from pathlib import Path
+
+    from dltune.frames import frame, reading
+
+    return frame.frame(reading.table(Path(path), table))

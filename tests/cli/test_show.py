@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import msgspec
@@ -12,6 +14,7 @@ from synthetic import machine, node, profile
 
 from dltune.cli.show import command
 from dltune.documents.profile import Counters, Line, Part, Ratio, Total
+from dltune.errors import UsageError
 
 CLOCK = {"page-faults": 3.0, "context-switches": 0.2, "task-clock": 38e-3}
 PMU = {**CLOCK, "instructions": 9e7, "cycles": 6e7, "LLC-load-misses": 1e4, "LLC-loads": 1e5}
@@ -51,6 +54,17 @@ def show(tmp_path):
         return result.stdout
 
     return shown
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "document.json"
+
+    def write(document):
+        path.write_bytes(msgspec.json.encode(document))
+        return str(path)
+
+    return write
 
 
 def section(text, title):
@@ -166,3 +180,36 @@ def test_a_profile_without_measured_ops(show):
     text = show(profile(machine(2), [], {}))
     assert "these ops" not in text
     assert "why they" not in text
+
+
+def test_csv_of_the_main_table_and_of_one_by_its_name(written):
+    path = written(made(CLOCK))
+    rows = [*csv.DictReader(io.StringIO(invoke(path, "--csv")))]
+    assert [row["threads"] for row in rows] == ["1", "2", "1", "2", "1", "2", ""]
+    assert rows[1]["flop_rate"] == repr(2e9 / 20e-3)
+    assert json.loads(rows[0]["inputs"]) == ["float[1000,1000]", "float[1000,1000]"]
+    events = csv.DictReader(io.StringIO(invoke("--csv", "counts", path)))
+    assert {row["event"]: float(row["value"]) for row in events} == CLOCK
+
+
+def test_csv_of_another_document(written):
+    head, *rows = invoke(written(machine(2, tile=1)), "--csv").splitlines()
+    assert head == "cores,cpus,tile,socket,numa"
+    assert rows == ["0,[0],0,0,0", "1,[1],1,0,0"]
+
+
+def test_csv_of_a_table_that_is_not_there(written):
+    with pytest.raises(UsageError, match="no table 'nodes'"):
+        invoke(written(machine(2)), "--csv", "nodes")
+    for other in (["--json"], ["--top", "3"]):
+        with pytest.raises(UsageError, match="neither --json nor --top"):
+            invoke(written(machine(2)), "--csv", "cores", *other)
+    with pytest.raises(UsageError, match=r"expected 'dltune.profile/2'"):
+        invoke(written(machine(2)))
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.stdout

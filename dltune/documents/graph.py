@@ -1,0 +1,173 @@
+"""The graph document: a training step as nodes and tensors, made by hand or by another program.
+
+Times are seconds, sizes bytes. Nodes, tensors and ops are meant by their positions in the document.
+"""
+
+from __future__ import annotations
+
+import collections
+import graphlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dltune.documents import files
+from dltune.documents.profile import Placement
+
+SCHEMA = "dltune.graph/1"
+
+TensorKind = Literal["result", "variable", "constant", "argument"]
+
+
+class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A way to run an op, and the seconds that it then takes."""
+
+    threads: int
+    placement: Placement
+    seconds: float
+
+
+class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What several nodes may run. `key`: what determines its work, or its type where that is all
+    that is known. `ways` is empty for an op whose time is not known."""
+
+    key: str
+    ways: tuple[Way, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`op`: None for a node that takes no time. `inputs`: by input slot the tensors that it reads,
+    `control`: nodes that it waits for besides. `runs`: in one execution, more than one in a loop.
+    `back`: its outputs flow back in a loop, so that nothing waits for it. `device` with its task,
+    as the framework names it (empty: not told)."""
+
+    name: str
+    type: str = ""
+    op: int | None = None
+    inputs: tuple[int, ...] = ()
+    control: tuple[int, ...] = ()
+    runs: float = 1.0
+    back: bool = False
+    device: str = ""
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a node gives out at one of its output slots.
+
+    `kind`: all but results are there before the step and after it; an argument is handed in by
+    whoever runs it. `alias`: the tensor whose memory this one is (forwarded, or a view), which has
+    memory of its own and the same kind; None where this one has.
+    """
+
+    node: int
+    slot: int
+    bytes: int
+    dtype: str = ""
+    kind: TensorKind = "result"
+    alias: int | None = None
+
+
+class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step."""
+
+    schema: str
+    nodes: tuple[Node, ...]
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...] = ()
+
+
+def load(path: Path) -> Graph:
+    """The graph in a file. Raises UsageError, which lists every fault."""
+    return files.read(path, Graph, SCHEMA, check)
+
+
+def check(graph: Graph) -> list[str]:
+    """All that cannot be true of a graph, one sentence each, the field's path first."""
+    faults = [
+        *_op_faults(graph),
+        *(fault for at, node in enumerate(graph.nodes) for fault in _node_faults(graph, at, node)),
+        *_tensor_faults(graph),
+    ]
+    return faults or [*_cycle(graph)]
+
+
+def _op_faults(graph: Graph) -> Iterator[str]:
+    keys = collections.Counter(op.key for op in graph.ops)
+    yield from (f"ops: the key {key!r} is there {n} times" for key, n in keys.items() if n > 1)
+    for index, op in enumerate(graph.ops):
+        here = f"ops[{index}] ({op.key}).ways"
+        cases = collections.Counter((way.threads, way.placement) for way in op.ways)
+        for (threads, placement), n in cases.items():
+            if n > 1:
+                yield f"{here}: {threads} threads {placement} are there {n} times"
+        for place, way in enumerate(op.ways):
+            if way.threads < 1:
+                yield f"{here}[{place}].threads: {way.threads} is below 1"
+            if not _is_amount(way.seconds):
+                yield f"{here}[{place}].seconds: {way.seconds} is negative or not finite"
+
+
+def _node_faults(graph: Graph, index: int, node: Node) -> Iterator[str]:
+    here = f"nodes[{index}] ({node.name})"
+    if node.op is not None and not 0 <= node.op < len(graph.ops):
+        yield f"{here}.op: there is no ops[{node.op}]"
+    for tensor in node.inputs:
+        if not 0 <= tensor < len(graph.tensors):
+            yield f"{here}.inputs: there is no tensors[{tensor}]"
+    for other in node.control:
+        if not 0 <= other < len(graph.nodes):
+            yield f"{here}.control: there is no nodes[{other}]"
+    if not _is_amount(node.runs):
+        yield f"{here}.runs: {node.runs} is negative or not finite"
+
+
+def _tensor_faults(graph: Graph) -> Iterator[str]:
+    first: dict[tuple[int, int], int] = {}
+    for index, tensor in enumerate(graph.tensors):
+        here = f"tensors[{index}]"
+        if not 0 <= tensor.node < len(graph.nodes):
+            yield f"{here}.node: there is no nodes[{tensor.node}]"
+        for field, bits in (("slot", 31), ("bytes", 63)):
+            if not 0 <= getattr(tensor, field) < 1 << bits:
+                yield f"{here}.{field}: {getattr(tensor, field)} is not within 0 to 2^{bits} - 1"
+        same = first.setdefault((tensor.node, tensor.slot), index)
+        if same != index:
+            at = f"nodes[{tensor.node}] at {tensor.slot}"
+            yield f"{here}.slot: what {at} gives out is tensors[{same}] already"
+        if tensor.alias is not None:
+            yield from _alias_faults(graph, here, tensor, tensor.alias)
+
+
+def _alias_faults(graph: Graph, here: str, tensor: Tensor, alias: int) -> Iterator[str]:
+    if not 0 <= alias < len(graph.tensors):
+        yield f"{here}.alias: there is no tensors[{alias}]"
+        return
+    owner = graph.tensors[alias]
+    if owner.alias is not None:
+        yield f"{here}.alias: tensors[{alias}] has no memory of its own"
+    if owner.kind != tensor.kind:
+        yield f"{here}.kind: it is a {tensor.kind}, but tensors[{alias}] a {owner.kind}"
+
+
+def _cycle(graph: Graph) -> Iterator[str]:
+    """One of them, where there are any."""
+    waits = {
+        index: [
+            before
+            for before in (*(graph.tensors[t].node for t in node.inputs), *node.control)
+            if not graph.nodes[before].back
+        ]
+        for index, node in enumerate(graph.nodes)
+    }
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        around = ", ".join(f"{node} ({graph.nodes[node].name})" for node in error.args[1][1:])
+        yield f"nodes: each waits for the one before: {around}; mark the way back of a loop (back)"
+
+
+def _is_amount(value: float) -> bool:
+    return math.isfinite(value) and value >= 0

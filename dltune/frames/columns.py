@@ -1,0 +1,130 @@
+"""The columns of a struct, from the types of its fields: a field that a document gets is one, too.
+
+A struct within a struct is flattened, its fields' names joined by dots. What there are several of
+(structs, times and other measured numbers, entries of a dictionary) is a table of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+import msgspec.inspect as ms
+
+Kind = Literal["int", "float", "bool", "str", "tuple"]
+Structure = ms.StructType | ms.DataclassType
+_KINDS: dict[type[ms.Type], Kind] = {
+    ms.IntType: "int",
+    ms.FloatType: "float",
+    ms.BoolType: "bool",
+    ms.StrType: "str",
+    ms.LiteralType: "str",
+    ms.VarTupleType: "tuple",
+    ms.TupleType: "tuple",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """`kind`: what its cells are. `optional`: they may be None."""
+
+    name: str
+    kind: Kind
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A field that is not flattened any further. `path`: from the struct that was asked about."""
+
+    path: tuple[str, ...]
+    type: ms.Type
+    optional: bool
+
+    @functools.cached_property
+    def column(self) -> Column | None:
+        """None for what is a table of its own."""
+        kind = kind_of(self.type)
+        return Column(".".join(self.path), kind, self.optional) if kind else None
+
+    def value(self, of: object) -> Any:
+        """What stands there in this struct; None also where a struct on the way is None."""
+        for name in self.path:
+            if of is None:
+                return None
+            of = of[name] if isinstance(of, dict) else getattr(of, name)
+        return of
+
+    def cell(self, of: object) -> Any:
+        value = self.value(of)
+        if value is None or isinstance(value, str) or not self.column or self.column.kind != "str":
+            return value
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def leaves(of: ms.Type, example: object = None) -> Iterator[Leaf]:
+    """In the order of the fields. `example`: a struct of this type, which tells the types in a
+    dictionary of different structs."""
+    assert is_structure(of)
+    return _leaves(of, (), False, example)
+
+
+def _leaves(
+    of: Structure, path: tuple[str, ...], optional: bool, example: object
+) -> Iterator[Leaf]:
+    for field in of.fields:
+        here = (*path, field.name)
+        found, none = _without_none(field.type)
+        value = getattr(example, field.name, None)
+        if is_structure(found) and not _is_text(found):
+            yield from _leaves(found, here, optional or none, value)
+        elif isinstance(found, ms.DictType) and not element(found):
+            for name, section in (value or {}).items():
+                kind = ms.type_info(type(section))
+                assert is_structure(kind)
+                yield from _leaves(kind, (*here, name), False, section)
+        else:
+            yield Leaf(here, found, optional or none)
+
+
+def kind_of(found: ms.Type) -> Kind | None:
+    """What a cell of this type is; None for what is a table of its own."""
+    if _is_text(found):
+        return "str"
+    if isinstance(found, ms.VarTupleType):
+        if _is_text(found.item_type):
+            return "str"
+        if is_structure(found.item_type) or isinstance(found.item_type, ms.FloatType):
+            return None
+    return None if isinstance(found, ms.DictType) else _KINDS[type(found)]
+
+
+def element(found: ms.Type) -> ms.Type | None:
+    """The type of the rows of such a table; None for a dictionary of different structs."""
+    if isinstance(found, ms.DictType):
+        value = found.value_type
+        return element(value) if isinstance(value, ms.VarTupleType) else _plain(value)
+    assert isinstance(found, ms.VarTupleType)
+    return found.item_type
+
+
+def is_structure(found: ms.Type) -> TypeGuard[Structure]:
+    return isinstance(found, ms.StructType | ms.DataclassType)
+
+
+def _plain(found: ms.Type) -> ms.Type | None:
+    return found if type(found) in _KINDS else None
+
+
+def _is_text(found: ms.Type) -> bool:
+    """Whether it is a struct that says itself how it is written."""
+    return is_structure(found) and "__str__" in vars(found.cls)
+
+
+def _without_none(found: ms.Type) -> tuple[ms.Type, bool]:
+    if not isinstance(found, ms.UnionType):
+        return found, False
+    (kept,) = (kind for kind in found.types if not isinstance(kind, ms.NoneType))
+    return kept, found.includes_none
