@@ -165,7 +165,8 @@ def record_command(
         files["output"].write(baseline)
         if pyperf:
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
-    from dltune import statistics
+    import statistics
+
     from dltune.gate import figures
     from dltune.visible import visible
 

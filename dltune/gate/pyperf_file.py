@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 
 import msgspec
 
-from dltune import statistics
 from dltune.documents import files
 from dltune.errors import UsageError
 from dltune.gate.metrics import BENCHMARK

@@ -22,7 +22,7 @@ from dltune.job.unreported import require_all_reported
 from dltune.run.enforce import Fitted, fit
 from dltune.run.horovod import Ranks
 from dltune.run.shares import Shares
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
 
 # how often a job is looked after whose step has not been seen
 LOOK_SECONDS = 2.0

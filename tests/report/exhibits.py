@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 import synthetic
@@ -24,7 +25,7 @@ from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profil
 from dltune.plan.anchor import anchored
 from dltune.plan.choose import choose
 from dltune.plan.document import document
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
@@ -125,7 +126,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
     reference = next(iter(times))
     settings = []
     for name, steps in times.items():
-        found = ratio_interval(list(zip(steps, times[reference], strict=False)))
+        found = paired_ratio(list(zip(steps, times[reference], strict=False)))
         settings.append(
             Setting(
                 name=name,
