@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dltune.documents.faults import refuse
 from dltune.errors import UsageError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -77,11 +78,7 @@ def decode(
             document = msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise UsageError(f"{source}: {error}") from None
-    faults = check(document)
-    if faults:
-        shown = "\n  ".join(faults[:20])
-        more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
-        raise UsageError(f"{source} is not usable:\n  {shown}{more}")
+    refuse(source, check(document))
     return document
 
 

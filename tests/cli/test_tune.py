@@ -145,7 +145,11 @@ def test_a_budget_that_is_spent_already(tmp_path: Path) -> None:
 def test_a_damaged_state(tmp_path: Path) -> None:
     state(tmp_path, trials=(Trial(FUSED, (), "helps", (-1.0,)),))
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
-    refused(done, "plan.tune.json is not usable", "trials[0].ratios: -1.0")
+    refused(
+        done,
+        "plan.tune.json is not usable",
+        "trials[0].ratios must be finite and above 0, got -1.0",
+    )
 
 
 def test_a_job_that_fails_is_told_with_its_exit_code(tmp_path: Path) -> None:
