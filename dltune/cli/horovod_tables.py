@@ -32,7 +32,7 @@ def show(report: Horovod) -> None:
         click.echo(f"      {finding.evidence}")
         click.echo(f"      -> {finding.remedy}")
     if not report.findings:
-        click.echo("  nothing that is wrong")
+        click.echo("  nothing was found to be wrong")
     unseen = sorted({f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen})
     if unseen:
         click.echo("\nnot seen")
@@ -176,12 +176,12 @@ def _timeline(timeline: Timeline) -> None:
         empty = "" if cycles.empty is None else f", {cycles.empty:.0%} of them empty"
         click.echo(
             f"{cycles.rate:.0f} cycles/s of at least {cycles.setting * 1e3:g} ms{empty}; from one "
-            f"to the next {_ms(cycles.period.median)} ms in the median, "
+            f"to the next {_ms(cycles.period.median)} ms at the median, "
             f"{_ms(cycles.period.p95)} at the 95th percentile, {_ms(cycles.period.max)} at most"
         )
     cached = "" if timeline.cached is None else f"; {timeline.cached:.0%} from the response cache"
     mean = "" if timeline.fused.mean is None else f" of {timeline.fused.mean:.1f} tensors"
-    click.echo(f"{timeline.batches} collectives{mean} in the mean{cached}")
+    click.echo(f"{timeline.batches} collectives{mean} on average{cached}")
     if timeline.late:
         shares = ", ".join(f"rank {rank} {share:.0%}" for rank, share in timeline.late.items())
         click.echo(f"last to join a negotiation: {shares}")

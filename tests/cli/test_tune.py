@@ -64,7 +64,7 @@ def test_nothing_left_to_try(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["0", "soon", "-3m", "10d"])
 def test_a_budget_that_is_none(tmp_path: Path, budget: str) -> None:
-    refused(dltune(tmp_path, "--budget", budget, *JOB), "no length of time", "10m")
+    refused(dltune(tmp_path, "--budget", budget, *JOB), "not a length of time above 0", "10m")
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(90, "90s"), (600, "10m"), (630, "10.5m")])
@@ -177,7 +177,7 @@ SECTION = SettingsPlan(
             "a gain of 1.5% is not in sight",
         ),
     ),
-    untried=(Untried("precision", None, "it is lossy, which --allow lossy lets it be"),),
+    untried=(Untried("precision", None, "it is lossy, which only --allow lossy permits"),),
     seconds=300.0,
     partial=None,
 )

@@ -177,7 +177,7 @@ def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     history.append(path, history.entry(decided.result(decided.verdict())))
     with open(path, "a") as file:
         file.write('{"half":')
-    with pytest.raises(UsageError, match="line 2, is no gate"):
+    with pytest.raises(UsageError, match="line 2, is not a gate"):
         history.load(path)
     with pytest.raises(UsageError, match="cannot write"):
         history.append(tmp_path, history.entry(decided.result(decided.verdict())))

@@ -178,7 +178,7 @@ def _timeline(timeline: Timeline, at: str) -> Markup:
         f"{timeline.seconds:.1f} s, {timeline.events} events, {timeline.batches} collectives",
     ]
     if timeline.fused.mean is not None:
-        facts.append(f"{timeline.fused.mean:.1f} tensors in each in the mean")
+        facts.append(f"{timeline.fused.mean:.1f} tensors in each on average")
     if timeline.cached is not None:
         facts.append(f"{timeline.cached:.0%} of requests from the response cache")
     if cycles := timeline.cycles:

@@ -14,7 +14,7 @@ def advice(found: Sequence[Advice], prefix: str) -> Markup:
         (
             ", ".join(one.settings),
             tag("span", one.sentence, class_="why"),
-            str(one.gain or "not to be told from a profile"),
+            str(one.gain or "cannot be told from a profile"),
         )
         for one in found
     ]
