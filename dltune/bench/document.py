@@ -24,7 +24,9 @@ def assemble(
     measured, else over the first setting."""
     names = [runner.setting.name for runner in contest.runners]
     reference = RECOMMENDED if RECOMMENDED in names else names[0]
-    medians = {name: _medians(turns) for name, turns in contest.turns.items()}
+    medians = {
+        name: {turn.round: turn.median for turn in turns} for name, turns in contest.turns.items()
+    }
     settings = []
     for runner in contest.runners:
         setting, pools = runner.setting, runner.pools
@@ -91,7 +93,3 @@ def summary(
         voluntary=statistics.median([turn.voluntary for turn in turns]),
         involuntary=statistics.median([turn.involuntary for turn in turns]),
     )
-
-
-def _medians(turns: Sequence[doc.Turn]) -> dict[int, float]:
-    return {turn.round: statistics.median(turn.steps) for turn in turns}

@@ -106,7 +106,7 @@ def _setting(
 
 def _turns(setting: Setting) -> dict[int, float]:
     """By round the median step of the turn, in seconds."""
-    return {turn.round: statistics.median(turn.steps) for turn in setting.turns}
+    return {turn.round: turn.median for turn in setting.turns}
 
 
 def _over(times: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:

@@ -7,6 +7,7 @@ out.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +15,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import (
-    AMOUNT,
-    POSITIVE,
-    at_least,
-    empty,
-    index,
-    one_of,
-    repeated,
-)
+from dltune.documents.faults import AMOUNT, POSITIVE, at_least, empty, index, one_of, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.plan_settings import Choice
 from dltune.documents.profile import Samples
@@ -43,6 +36,11 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voluntary: float
     involuntary: float
     faults: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The turn's step in seconds."""
+        return statistics.median(self.steps)
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,15 +14,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    at_most,
-    one_of,
-    path,
-    repeated,
-)
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, one_of, path, repeated
 
 SCHEMA = "dltune.io/1"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))

@@ -14,15 +14,7 @@ import msgspec
 
 from dltune.documents import files, plan_settings
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import (
-    AMOUNT,
-    SHARE,
-    Bound,
-    at_least,
-    at_most,
-    index,
-    repeated,
-)
+from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, at_most, index, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.plan_settings import SettingsPlan
 
