@@ -14,6 +14,7 @@ import itertools
 import signal
 import sys
 from collections import defaultdict
+from statistics import median
 
 from in_turns import FIRST, SECOND, executions
 
@@ -22,7 +23,7 @@ from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record, span
 from dltune.machine import topology
 from dltune.machine.perf import presets
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 BARE, COUNTED = FIRST, SECOND
 HEAVY = 100e-6  # seconds
@@ -68,7 +69,7 @@ def main() -> None:
     print(f"counted: {', '.join(event.name for event in counters)}. {why}")
     heavy_ops = f"{len(heavy)} ops of 100 us or more"
     for what, seconds in ((heavy_ops, in_heavy_ops), ("the step", span)):
-        found = ratio_interval([(seconds(counted), seconds(bare)) for counted, bare in couples])
+        found = paired_ratio([(seconds(counted), seconds(bare)) for counted, bare in couples])
         print(
             f"{what}: {found.rounds} pairs, {median([seconds(b) for _, b in couples]) * 1e3:.1f} "
             f"ms without, ratio {found.median:.4f} (95 %: {found.low:.4f} to {found.high:.4f})"

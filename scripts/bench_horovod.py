@@ -23,6 +23,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import psutil
@@ -40,7 +41,7 @@ from dltune.documents.sections.allreduce import (
 from dltune.machine import topology
 from dltune.planners import plan as plans
 from dltune.planners.allreduce.waiting import REST, SLEEPS
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 TRAIN = Path(__file__).with_name("train_horovod.py")
 BIN = Path(sys.executable).parent
@@ -342,7 +343,7 @@ def show(turns: dict[str, list[Turn]], batch: int) -> list[dict[str, object]]:
     print(f"{'setting':30} {'step ms':>8} {'img/s':>7} {'default/it':>20}  background: CPU, wait")
     for name, mine in turns.items():
         pairs = [(b.step, m.step) for b, m in zip(base, mine, strict=True)]
-        ratio = ratio_interval(pairs)
+        ratio = paired_ratio(pairs)
         step = median([t.step for t in mine])
         cpu = median([t.cpu / t.wall for t in mine])
         wait = median([t.wait / t.wall for t in mine])

@@ -38,7 +38,7 @@ from slow_store import Store, mounted
 
 from dltune.io.lmdb.index import Index
 from dltune.io.report.cached import cached
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
 
 LARGE, SMALL = 192 * 1024, 3 * 1024
 RECORDS = {LARGE: 6000, SMALL: 200_000}

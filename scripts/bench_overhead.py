@@ -13,13 +13,14 @@ import itertools
 import json
 import signal
 import sys
+from statistics import median
 
 from in_turns import FIRST, SECOND, executions
 
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.machine import topology
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 PLAIN, VIEWS = FIRST, SECOND
 
@@ -49,7 +50,7 @@ def main() -> None:
         (b[1], a[1]) if a[0] == PLAIN else (a[1], b[1])
         for a, b in zip(counted[::2], counted[1::2], strict=False)
     ]
-    interval = ratio_interval(pairs)
+    interval = paired_ratio(pairs)
     result = {
         "pairs": len(pairs),
         "plain_ms": median([plain for _, plain in pairs]) * 1e3,

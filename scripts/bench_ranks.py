@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from statistics import median
 
 from dltune.documents.machine import Machine
 from dltune.job.launch import Job, Process
@@ -24,7 +25,7 @@ from dltune.machine import topology
 from dltune.machine.ranks import LocalRank, share
 from dltune.planners import plan as plans
 from dltune.planners.threads.fitted import fit
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 RANKS = 2
 
@@ -124,7 +125,7 @@ def main() -> None:
         for rank in everyone:
             if rank.is_alive():
                 rank.join(timeout=30)
-    interval = ratio_interval(found)
+    interval = paired_ratio(found)
     print(
         f"steps/s together: plain {median([b for _, b in found]):.2f}, planned "
         f"{median([a for a, _ in found]):.2f}; ratio {interval.median:.3f} "

@@ -23,10 +23,11 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from dltune.documents.sections.allreduce import Sleeps
 from dltune.horovod.preload import library
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 RANKS = 2
 WARM_STEPS = 8
@@ -199,7 +200,7 @@ def main() -> None:
     print(f"bound to: {args.bind}; {args.rounds} turns of {args.turn} s; {steps} equal losses")
     for job in jobs:
         pairs = [(a.step, b.step) for a, b in zip(first.turns, job.turns, strict=True)]
-        faster = ratio_interval(pairs)
+        faster = paired_ratio(pairs)
         print(
             f"{job.setting.name:18}  step {1e3 * median([t.step for t in job.turns]):6.1f} ms"
             f"  background {100 * median([t.cpu for t in job.turns]):5.1f} % of a core"

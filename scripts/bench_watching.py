@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 
 TRAIN = Path(__file__).parent / "train_horovod.py"
 LAUNCHERS = {
@@ -58,7 +59,7 @@ def main() -> None:
         (b, a) if index % 2 else (a, b)
         for index, (a, b) in enumerate(zip(times[::2], times[1::2], strict=True))
     ]
-    interval = ratio_interval(pairs)
+    interval = paired_ratio(pairs)
     result = {
         "pairs": len(pairs),
         "plain_ms": median([plain for _, plain in pairs]) * 1e3,

@@ -181,7 +181,7 @@ def attack(step: Step) -> str | None:
     if name != "ops":
         rest = whole - seconds[name]
         gain = f"{whole / rest:.2f}x as fast" if rest > 0 else "all of the step"
-        sentence += f", without it the step were {gain}"
+        sentence += f", without it the step would be {gain}"
     sentence += f"; {_REMEDY[name]}"
     if name == "python" and (lines := _lines(step)):
         sentence += f", most often seen at {lines}"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import statistics
 from collections.abc import Mapping, Sequence
 
-from dltune import __version__, statistics
+from dltune import __version__
 from dltune.bench.contest import Contest
 from dltune.bench.settings import ONE_CORE, RECOMMENDED
 from dltune.documents import bench as doc
 from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
-from dltune.documents.profile import Samples
 from dltune.documents.sections.threads import Threads
-from dltune.statistics import relative_spread
+from dltune.stats import samples
+from dltune.stats.signs import paired_ratio
 
 
 def assemble(
@@ -24,7 +25,9 @@ def assemble(
     measured, else over the first setting."""
     names = [runner.setting.name for runner in contest.runners]
     reference = RECOMMENDED if RECOMMENDED in names else names[0]
-    medians = {name: _medians(turns) for name, turns in contest.turns.items()}
+    medians = {
+        name: {turn.round: turn.median for turn in turns} for name, turns in contest.turns.items()
+    }
     settings = []
     for runner in contest.runners:
         setting, pools = runner.setting, runner.pools
@@ -80,14 +83,9 @@ def summary(
     steps = [step for turn in turns for step in turn.steps]
     pairs = [(mine[r], reference[r]) for r in mine if r in reference]
     efficiencies = [one_core[r] / (cores * mine[r]) for r in mine if r in one_core]
-    ratio = statistics.ratio_interval(pairs) if pairs else None
+    ratio = paired_ratio(pairs) if pairs else None
     return doc.Summary(
-        step=Samples(
-            samples=len(steps),
-            min=min(steps),
-            median=statistics.median(steps),
-            spread=relative_spread(steps),
-        ),
+        step=samples.summary(steps),
         ratio=doc.Ratio(ratio.median, ratio.low, ratio.high, ratio.confidence, ratio.rounds)
         if ratio
         else None,
@@ -96,7 +94,3 @@ def summary(
         voluntary=statistics.median([turn.voluntary for turn in turns]),
         involuntary=statistics.median([turn.involuntary for turn in turns]),
     )
-
-
-def _medians(turns: Sequence[doc.Turn]) -> dict[int, float]:
-    return {turn.round: statistics.median(turn.steps) for turn in turns}

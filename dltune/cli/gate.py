@@ -165,7 +165,8 @@ def record_command(
         files["output"].write(baseline)
         if pyperf:
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
-    from dltune import statistics
+    import statistics
+
     from dltune.gate import figures
     from dltune.visible import visible
 
@@ -181,7 +182,9 @@ def record_command(
 @click.argument("baseline", type=_PATH)
 @_CONFIG
 @click.option("--measured", type=_PATH, help="Judge this baseline or pyperf file; run nothing.")
-@click.option("--other-machine", is_flag=True, help="Compare though the baseline's is another.")
+@click.option(
+    "--other-machine", is_flag=True, help="Compare even if the baseline is of another machine."
+)
 @_outputs
 @_JOB
 def check_command(

@@ -32,7 +32,7 @@ COURTEOUS = 10
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1.0),
-    help="Watch so long [the whole job; with --pid 20 s].",
+    help="Seconds to watch [the whole job; with --pid 20].",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")

@@ -38,7 +38,7 @@ PID_SECONDS = 30.0
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1.0),
-    help="Watch so long [the whole job; with --pid 30 s]. With --file: about what all takes [60].",
+    help="Seconds to watch [the whole job; with --pid 30]. With --file: about what all takes [60].",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
 @click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
@@ -142,7 +142,7 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
     counts = parts(readers)
     if not counts or any(not part.isdecimal() or not 1 <= int(part) <= 256 for part in counts):
         raise UsageError(
-            f"--readers {readers!r} is no list of counts from 1 to 256",
+            f"--readers {readers!r} is not a list of counts from 1 to 256",
             remedy="write it as in --readers 1,2,4,8",
         )
     with progress.line() as line:

@@ -83,7 +83,7 @@ def index(file: Path, as_json: bool) -> None:
 
 
 @command.command("keys")
-@click.option("--database", metavar="NAME", help="A named database; the main one unless told.")
+@click.option("--database", metavar="NAME", help="A named database [the main one].")
 @_FILE
 def keys(file: Path, database: str | None) -> None:
     r"""Print every key of a database, one a line, in order.

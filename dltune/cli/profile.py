@@ -231,7 +231,7 @@ def _standalone(ops_of: Path | None, batch: str | None) -> Iterator[StandaloneJo
 
     sizes = parts(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
-        raise UsageError(f"--batch {batch}: {wrong[0]} is no number of examples")
+        raise UsageError(f"--batch {batch}: {wrong[0]} is not a number of examples")
     with standalone_job(ops_of, [int(size) for size in sizes]) as made:
         yield made
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--profile",
     "profile_path",
     type=click.Path(path_type=Path),
-    help="Try first what this profile of the job speaks for.",
+    help="Try first what this profile of the job suggests.",
 )
 @click.option("--only", metavar="NAMES", default="", help="Settings to try, by name.")
 @click.option("--without", metavar="NAMES", default="", help="Settings not to try.")

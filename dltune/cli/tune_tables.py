@@ -89,7 +89,8 @@ def _name(untried: Untried) -> str:
 def _told_trial(trial: Trial) -> str:
     ratios = " ".join(f"{ratio:.3f}" for ratio in trial.ratios)
     why = f": {trial.why}" if trial.why else ""
-    return f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}{why} [{ratios}]"
+    beside = f"{in_words(trial.candidate)} beside {in_words(trial.against)}"
+    return f"{beside}: {trial.verdict}{why} [{ratios}]"
 
 
 def _new(trial: Trial) -> Candidate:

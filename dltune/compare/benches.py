@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dltune.compare import shift
 from dltune.compare.change import Change, Difference, Verdict, differences
 from dltune.documents.bench import Bench, Setting
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
+from dltune.stats.unpaired import unpaired_ratio
 
 
 class SettingChange(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def _setting(
 
 def _turns(setting: Setting) -> dict[int, float]:
     """By round the median step of the turn, in seconds."""
-    return {turn.round: statistics.median(turn.steps) for turn in setting.turns}
+    return {turn.round: turn.median for turn in setting.turns}
 
 
 def _over(times: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:
@@ -114,6 +114,5 @@ def _over(times: Mapping[int, float], reference: Mapping[int, float]) -> list[fl
 
 
 def _change(a: list[float], b: list[float]) -> Change:
-    ratio, interval = shift.ratio(a, b)
-    low, high = interval or (None, None)
-    return Change(statistics.median(a), statistics.median(b), ratio, low, high)
+    found = unpaired_ratio(a, b)
+    return Change(statistics.median(a), statistics.median(b), found.median, *found.bounds)

@@ -7,8 +7,7 @@ out.
 
 from __future__ import annotations
 
-import collections
-import math
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
+from dltune.documents.faults import AMOUNT, POSITIVE, at_least, empty, index, one_of, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Samples
 from dltune.documents.sections.settings import Choice
@@ -36,6 +36,11 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voluntary: float
     involuntary: float
     faults: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The turn's step in seconds."""
+        return statistics.median(self.steps)
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,44 +113,24 @@ def load(path: Path) -> Bench:
 def check(bench: Bench) -> list[str]:
     """All that cannot be true of a bench, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(bench.machine)]
-    if bench.rounds < 1:
-        faults.append(f"rounds: {bench.rounds} is below 1")
-    names = collections.Counter(setting.name for setting in bench.settings)
-    faults += [f"settings: {name!r} is there {n} times" for name, n in names.items() if n > 1]
-    if bench.reference not in names:
-        faults.append(f"reference: {bench.reference!r} is none of the settings")
-    for index, setting in enumerate(bench.settings):
-        faults += _setting_faults(f"settings[{index}] ({setting.name})", setting, bench.rounds)
+    faults += at_least(1).of("", bench, "rounds")
+    names = [setting.name for setting in bench.settings]
+    faults += repeated("settings", "name", names)
+    faults += one_of(names, "the settings").of("", bench, "reference")
+    for number, setting in enumerate(bench.settings):
+        faults += _setting_faults(f"settings[{number}] ({setting.name})", setting, bench.rounds)
     return faults
 
 
 def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
-    for field in ("intra", "inter"):
-        if getattr(setting, field) < 1:
-            yield f"{here}.{field}: {getattr(setting, field)} is below 1"
-    if setting.predicted is not None and not _is_number(setting.predicted):
-        yield f"{here}.predicted: {setting.predicted} is negative or not finite"
+    yield from at_least(1).of(here, setting, "intra", "inter")
+    yield from AMOUNT.of(here, setting, "predicted")
     if (setting.summary is None) != (not setting.turns):
-        yield f"{here}: a summary belongs to turns, and turns to a summary"
-    seen: set[int] = set()
-    for index, turn in enumerate(setting.turns):
-        at = f"{here}.turns[{index}]"
-        if not 0 <= turn.round < rounds:
-            yield f"{at}.round: {turn.round} is not below {rounds} rounds"
-        if turn.round in seen:
-            yield f"{at}.round: a second turn in round {turn.round}"
-        seen.add(turn.round)
-        if not turn.steps:
-            yield f"{at}.steps: a turn has at least one step"
-        for step in turn.steps:
-            if not (_is_number(step) and step > 0):
-                yield f"{at}.steps: {step} is not a time above 0"
-        for field in ("cpu_seconds", "voluntary", "involuntary"):
-            if not _is_number(getattr(turn, field)):
-                yield f"{at}.{field}: {getattr(turn, field)} is negative or not finite"
-        if turn.faults is not None and not _is_number(turn.faults):
-            yield f"{at}.faults: {turn.faults} is negative or not finite"
-
-
-def _is_number(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+        yield f"{here}.summary must be there with turns, and with turns alone"
+    yield from repeated(f"{here}.turns", "round", (turn.round for turn in setting.turns))
+    for number, turn in enumerate(setting.turns):
+        at = f"{here}.turns[{number}]"
+        yield from index(rounds, "rounds").of(at, turn, "round")
+        yield from empty(at, turn, "steps")
+        yield from POSITIVE.faults(f"{at}.steps", *turn.steps)
+        yield from AMOUNT.of(at, turn, "cpu_seconds", "voluntary", "involuntary", "faults")

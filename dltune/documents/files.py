@@ -13,13 +13,14 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 
+from dltune.documents.faults import refuse
 from dltune.errors import UsageError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -77,16 +78,8 @@ def decode(
             document = msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise UsageError(f"{source}: {error}") from None
-    require_sound(source, check(document))
+    refuse(source, check(document))
     return document
-
-
-def require_sound(source: str, faults: Sequence[str]) -> None:
-    """Raises UsageError, which lists the faults, when there are any."""
-    if faults:
-        shown = "\n  ".join(faults[:20])
-        more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
-        raise UsageError(f"{source} is not usable:\n  {shown}{more}")
 
 
 def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Step]) -> T:

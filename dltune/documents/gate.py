@@ -5,8 +5,6 @@ Times are seconds, sizes bytes, counts per step or per run of the command. Lower
 
 from __future__ import annotations
 
-import collections
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,6 +13,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
+from dltune.documents.faults import AMOUNT, LEVEL, at_least, empty, repeated
 from dltune.documents.machine import Machine
 
 BASELINE_SCHEMA = "dltune.gate-baseline/1"
@@ -114,45 +113,30 @@ def load(path: Path) -> Result:
 def check_baseline(baseline: Baseline) -> list[str]:
     """All that cannot be true of a baseline, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(baseline.machine)]
-    if not baseline.measured:
-        faults.append("measured: nothing was measured")
+    faults += empty("", baseline, "measured")
     return [*faults, *_measured_faults("measured", baseline.measured)]
 
 
 def check(result: Result) -> list[str]:
     """All that cannot be true of a result, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(result.machine)]
-    if not 0 < result.confidence < 1:
-        faults.append(f"confidence: {result.confidence} is not between 0 and 1")
-    for field in ("budget", "seconds"):
-        if not _is_number(getattr(result, field)):
-            faults.append(f"{field}: {getattr(result, field)} is negative or not finite")
-    if not result.verdicts:
-        faults.append("verdicts: nothing was judged")
+    faults += LEVEL.of("", result, "confidence")
+    faults += AMOUNT.of("", result, "budget", "seconds")
+    faults += empty("", result, "verdicts")
     for index, verdict in enumerate(result.verdicts):
         at = f"verdicts[{index}] ({verdict.metric})"
-        for field in ("limit", "median", "low", "high", "base", "head"):
-            value = getattr(verdict, field)
-            if value is not None and not _is_number(value):
-                faults.append(f"{at}.{field}: {value} is negative or not finite")
-        if verdict.low is not None and verdict.high is not None and verdict.low > verdict.high:
-            faults.append(f"{at}: the interval ends at {verdict.high}, before {verdict.low}")
+        faults += AMOUNT.of(at, verdict, "limit", "median", "low", "high", "base", "head")
+        if verdict.low is not None:
+            faults += at_least(verdict.low, "its low").of(at, verdict, "high")
     for name, measured in result.measured.items():
         faults += _measured_faults(f"measured.{name}", measured)
     return faults
 
 
 def _measured_faults(here: str, measured: tuple[Measured, ...]) -> Iterator[str]:
-    names = collections.Counter(one.metric for one in measured)
-    yield from (f"{here}: {name!r} is there {n} times" for name, n in names.items() if n > 1)
+    yield from repeated(here, "metric", (one.metric for one in measured))
     for index, one in enumerate(measured):
-        if not one.values:
-            yield f"{here}[{index}] ({one.metric}).values: none"
+        at = f"{here}[{index}] ({one.metric})"
+        yield from empty(at, one, "values")
         for place, value in enumerate(one.values):
-            if not _is_number(value):
-                at = f"{here}[{index}] ({one.metric}).values[{place}]"
-                yield f"{at}: {value} is negative or not finite"
-
-
-def _is_number(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+            yield from AMOUNT.faults(f"{at}.values[{place}]", value)

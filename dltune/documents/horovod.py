@@ -6,7 +6,6 @@ seen"; why not stands in `unseen`. Ranks of several hosts are merged into one do
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import AMOUNT, index, one_of, repeated
 from dltune.documents.sections.allreduce import Controller
 
 SCHEMA = "dltune.horovod/1"
@@ -190,30 +190,16 @@ def check(report: Horovod) -> list[str]:
     """All that cannot be in a report, one sentence each, the field's path first."""
     return [
         *(fault for i, rank in enumerate(report.ranks) for fault in _rank_faults(i, rank)),
-        *_double_ranks(report),
+        *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
     ]
 
 
-def _double_ranks(report: Horovod) -> Iterator[str]:
-    ranks = [rank.rank for rank in report.ranks]
-    for rank in sorted({rank for rank in ranks if ranks.count(rank) > 1}):
-        yield f"ranks: rank {rank} is there {ranks.count(rank)} times"
-
-
-def _rank_faults(index: int, rank: Rank) -> Iterator[str]:
-    here = f"ranks[{index}]"
-    if not 0 <= rank.rank < rank.size:
-        yield f"{here}.rank: {rank.rank} is not one of {rank.size} ranks"
-    if not 0 <= rank.local_rank < rank.local_size:
-        yield f"{here}.local_rank: {rank.local_rank} is not one of {rank.local_size}"
-    for field in ("seconds", "cpu"):
-        value = getattr(rank, field)
-        if not (math.isfinite(value) and value >= 0):
-            yield f"{here}.{field}: {value} is negative or not finite"
-    if rank.background is not None and rank.background not in {t.tid for t in rank.threads}:
-        yield f"{here}.background: thread {rank.background} is not among the threads"
+def _rank_faults(number: int, rank: Rank) -> Iterator[str]:
+    here = f"ranks[{number}]"
+    yield from index(rank.size, "ranks").of(here, rank, "rank")
+    yield from index(rank.local_size, "local ranks").of(here, rank, "local_rank")
+    yield from AMOUNT.of(here, rank, "seconds", "cpu")
+    yield from one_of({t.tid for t in rank.threads}, "its threads").of(here, rank, "background")
+    used = ("cpu", "user", "system", "voluntary", "involuntary")
     for place, thread in enumerate(rank.threads):
-        for field in ("cpu", "user", "system", "voluntary", "involuntary"):
-            value = getattr(thread, field)
-            if not (math.isfinite(value) and value >= 0):
-                yield f"{here}.threads[{place}].{field}: {value} is negative or not finite"
+        yield from AMOUNT.of(f"{here}.threads[{place}]", thread, *used)

@@ -7,8 +7,6 @@ touched in mappings. *Storage* is what came from below the page cache.
 
 from __future__ import annotations
 
-import collections
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -16,8 +14,10 @@ from typing import Literal
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, one_of, path, repeated
 
 SCHEMA = "dltune.io/1"
+_POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
 
 PatternKind = Literal["sequential", "strided", "shuffled", "mixed", "unknown"]
 # where offsets come from: addresses of page faults, arguments of read calls that were seen waiting,
@@ -329,82 +329,62 @@ def check(io: Io) -> list[str]:
     """All that cannot be true of an io document, one sentence each, the field's path first."""
     faults = []
     if (io.watch is None) == (io.experiment is None):
-        faults.append("watch, experiment: exactly one of the two is there")
-    devices = collections.Counter(storage.device for storage in io.storage)
-    faults += [f"storage: {device} is there {n} times" for device, n in devices.items() if n > 1]
+        faults.append("watch must be there, or experiment, and not both")
+    devices = [storage.device for storage in io.storage]
+    faults += repeated("storage", "device", devices)
     faults += _numbers("", io)
+    device = one_of(devices, "the storage devices of this document")
     if io.watch:
-        faults += _watch_faults(io.watch, set(devices))
+        faults += _watch_faults(io.watch, device)
     if io.experiment:
-        faults += _experiment_faults(io.experiment, set(devices))
+        faults += _experiment_faults(io.experiment, device)
     return faults
 
 
-def _watch_faults(watch: Watch, devices: set[str]) -> Iterator[str]:
-    pids = collections.Counter(process.pid for process in watch.processes)
-    for pid, n in pids.items():
-        if n > 1:
-            yield f"watch.processes: pid {pid} is there {n} times"
+def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
+    pids = [process.pid for process in watch.processes]
+    yield from repeated("watch.processes", "pid", pids)
+    watched = one_of(pids, "the processes of this document")
     for process in watch.processes:
-        tids = collections.Counter(thread.tid for thread in process.threads)
-        for tid, n in tids.items():
-            if n > 1:
-                yield f"watch.processes ({process.pid}).threads: tid {tid} is there {n} times"
+        here = f"watch.processes ({process.pid}).threads"
+        yield from repeated(here, "tid", (thread.tid for thread in process.threads))
         for thread in process.threads:
-            if thread.sleep_share is not None and thread.sleep_share > 1:
-                yield (
-                    f"watch.processes ({process.pid}).threads ({thread.tid}).sleep_share: "
-                    f"{thread.sleep_share} is above 1"
-                )
+            yield from at_most(1).of(f"{here} ({thread.tid})", thread, "sleep_share")
     for file in watch.files:
         here = f"watch.files ({file.path})"
-        if file.device not in devices:
-            yield f"{here}.device: {file.device!r} is no storage of this document"
-        for pid in file.processes:
-            if pid not in pids:
-                yield f"{here}.processes: {pid} is no process of this document"
-        if file.pattern.share > 1:
-            yield f"{here}.pattern.share: {file.pattern.share} is above 1"
+        yield from device.of(here, file, "device")
+        yield from watched.faults(f"{here}.processes", *file.processes)
+        yield from at_most(1).of(f"{here}.pattern", file.pattern, "share")
         if (file.pattern.source is None) != (file.pattern.kind == "unknown"):
-            yield f"{here}.pattern: a source belongs to a known pattern, and only there"
+            yield f"{here}.pattern.source must be there for a known kind, and for no other"
         for request in file.requests:
-            if request.size < 1 or request.size & (request.size - 1):
-                yield f"{here}.requests: {request.size} is no power of two"
+            yield from _POWER_OF_TWO.of(f"{here}.requests", request, "size")
     for line in watch.lines:
-        if line.share > 1:
-            yield f"watch.lines ({line.where}).share: {line.share} is above 1"
+        yield from at_most(1).of(f"watch.lines ({line.where})", line, "share")
     for pressure in watch.pressure:
-        if max(pressure.some, pressure.full or 0.0) > 1:
-            yield f"watch.pressure ({pressure.of} {pressure.resource}): a share is above 1"
+        here = f"watch.pressure ({pressure.of} {pressure.resource})"
+        yield from at_most(1).of(here, pressure, "some", "full")
 
 
-def _experiment_faults(experiment: Experiment, devices: set[str]) -> Iterator[str]:
-    if experiment.device not in devices:
-        yield f"experiment.device: {experiment.device!r} is no storage of this document"
-    for field in ("records", "window", "repeats"):
-        if getattr(experiment, field) < 1:
-            yield f"experiment.{field}: {getattr(experiment, field)} is below 1"
+def _experiment_faults(experiment: Experiment, device: Bound) -> Iterator[str]:
+    yield from device.of("experiment", experiment, "device")
+    yield from at_least(1).of("experiment", experiment, "records", "window", "repeats")
+    asked = one_of(experiment.readers, "experiment.readers")
     for strided in experiment.strided:
-        if strided.readers not in experiment.readers:
-            yield f"experiment.strided: {strided.readers} readers were not asked for"
-        if strided.sleep_share.median > 1:
-            yield f"experiment.strided ({strided.readers}).sleep_share: above 1"
+        yield from asked.of("experiment.strided", strided, "readers")
+        here = f"experiment.strided ({strided.readers}).sleep_share"
+        yield from at_most(1).of(here, strided.sleep_share, "median")
     for block in experiment.blocks:
-        if block.block < 1:
-            yield f"experiment.blocks: a block of {block.block} bytes"
+        yield from at_least(1).of("experiment.blocks", block, "block")
 
 
 def _numbers(here: str, value: object) -> Iterator[str]:
     """Every number of the document is finite and not negative."""
     if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
-            yield from _numbers(f"{here}.{field}" if here else field, getattr(value, field))
+            yield from _numbers(path(here, field), getattr(value, field))
     elif isinstance(value, tuple):
         for at, item in enumerate(value):
             yield from _numbers(f"{here}[{at}]", item)
-    elif (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and (not math.isfinite(value) or value < 0)
-    ):
-        yield f"{here}: {value} is negative or not finite"
+    elif isinstance(value, int | float):
+        yield from AMOUNT.faults(here, value)

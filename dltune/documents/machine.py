@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import Bound, above, at_least, empty
 
 SCHEMA = "dltune.machine/1"
 
@@ -76,39 +77,29 @@ def load(path: Path) -> Machine:
 
 def check(machine: Machine) -> list[str]:
     """All that is impossible in this topology, one sentence each, the field's path first."""
-    faults = []
-    if not machine.cores:
-        faults.append("cores: a machine needs at least one core")
+    faults = [*empty("", machine, "cores")]
     owner: dict[int, int] = {}
     socket_of: dict[int, tuple[int, int]] = {}
     for index, core in enumerate(machine.cores):
         here = f"cores[{index}]"
-        for field in ("tile", "socket", "numa"):
-            if getattr(core, field) < 0:
-                faults.append(f"{here}.{field}: {getattr(core, field)} is negative")
-        if not core.cpus:
-            faults.append(f"{here}.cpus: a core needs at least one CPU")
+        faults += at_least(0).of(here, core, "tile", "socket", "numa")
+        faults += empty(here, core, "cpus")
+        faults += at_least(0).faults(f"{here}.cpus", *core.cpus)
         for cpu in core.cpus:
-            if cpu < 0:
-                faults.append(f"{here}.cpus: CPU {cpu} is negative")
-            elif cpu in owner:
-                faults.append(f"{here}.cpus: CPU {cpu} already belongs to cores[{owner[cpu]}]")
+            if cpu in owner:
+                faults.append(
+                    f"{here}.cpus must name no CPU again, got {cpu}, which cores[{owner[cpu]}] has"
+                )
             owner.setdefault(cpu, index)
         first, socket = socket_of.setdefault(core.tile, (index, core.socket))
         if core.socket != socket:
             faults.append(
-                f"{here}.tile: tile {core.tile} spans sockets {socket} (cores[{first}]) "
-                f"and {core.socket}"
+                f"{here}.tile must be of one socket, got {core.tile} on sockets {socket} "
+                f"(cores[{first}]) and {core.socket}"
             )
-    for field in ("quota", "shared_cache", "memory", "peak_flops", "peak_bandwidth"):
-        value = getattr(machine, field)
-        if value is not None and value <= 0:
-            faults.append(f"{field}: {value} is not above 0")
+    sizes = ("quota", "shared_cache", "memory", "peak_flops", "peak_bandwidth")
+    faults += above(0).of("", machine, *sizes)
     threads = max((len(core.cpus) for core in machine.cores), default=1)
-    throughput = machine.smt_throughput
-    if throughput is not None and not 0 < throughput <= threads:
-        faults.append(
-            f"smt_throughput: {throughput} is not above 0 and at most {threads}, "
-            "the hardware threads of a core"
-        )
+    words = f"above 0 and at most {threads}, the hardware threads of a core"
+    faults += Bound(words, lambda value: 0 < value <= threads).of("", machine, "smt_throughput")
     return faults

@@ -6,9 +6,7 @@ attributes that change the work); a *node* is one place in a graph that runs an 
 
 from __future__ import annotations
 
-import collections
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +14,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
+from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, at_most, index, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
@@ -26,6 +25,7 @@ Placement = Literal["spread", "shared"]
 PartName = Literal["ops", "executor", "input", "communication", "python"]
 
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
+_RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -276,97 +276,66 @@ def _second(first: dict[str, Any]) -> dict[str, Any]:
 def check(profile: Profile) -> list[str]:
     """All that cannot be true of a profile, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(profile.machine)]
-    for field in ("intra", "inter"):
-        if getattr(profile.settings, field) < 1:
-            faults.append(f"settings.{field}: {getattr(profile.settings, field)} is below 1")
-    if profile.interval < 1:
-        faults.append(f"interval: {profile.interval} is below 1")
-    faults += _repeated("ops", "key", (op.key for op in profile.ops))
-    for index, op in enumerate(profile.ops):
-        faults += _op_faults(f"ops[{index}] ({op.key})", op)
-    faults += _repeated("steps", "signature", (step.signature for step in profile.steps))
-    for index, step in enumerate(profile.steps):
-        faults += _step_faults(f"steps[{index}]", step, len(profile.ops))
-    if profile.memory is not None and min(profile.memory.live, profile.memory.peak) < 0:
-        faults.append("memory: bytes below 0")
+    faults += at_least(1).of("settings", profile.settings, "intra", "inter")
+    faults += at_least(1).of("", profile, "interval")
+    faults += repeated("ops", "key", (op.key for op in profile.ops))
+    for number, op in enumerate(profile.ops):
+        faults += _op_faults(f"ops[{number}] ({op.key})", op)
+    faults += repeated("steps", "signature", (step.signature for step in profile.steps))
+    for number, step in enumerate(profile.steps):
+        faults += _step_faults(f"steps[{number}]", step, len(profile.ops))
+    if profile.memory is not None:
+        faults += at_least(0).of("memory", profile.memory, "live", "peak")
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults
 
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:
-    if op.count < 0:
-        yield f"{here}.count: {op.count} is negative"
-    if op.output_bytes < 0:
-        yield f"{here}.output_bytes: {op.output_bytes} is negative"
-    if op.own is not None and not _is_time(op.own):
-        yield f"{here}.own: {op.own} is not a time"
+    yield from AMOUNT.of(here, op, "count", "output_bytes", "own")
     cases = (f"{time.threads} threads {time.placement}" for time in op.times)
-    yield from _repeated(f"{here}.times", "case", cases)
-    for index, time in enumerate(op.times):
-        at = f"{here}.times[{index}]"
-        if time.threads < 1:
-            yield f"{at}.threads: {time.threads} is below 1"
+    yield from repeated(f"{here}.times", "case", cases)
+    for number, time in enumerate(op.times):
+        at = f"{here}.times[{number}]"
+        yield from at_least(1).of(at, time, "threads")
         yield from _measured(at, time)
-        yield from _repeated(f"{at}.counts", "event", (count.event for count in time.counts))
+        yield from repeated(f"{at}.counts", "event", (count.event for count in time.counts))
         for count in time.counts:
-            if not _is_time(count.value) or not _is_time(count.spread):
-                yield f"{at}.counts ({count.event}): {count.value} is negative or not finite"
-            if not 0 < count.running <= 1:
-                yield f"{at}.counts ({count.event}).running: {count.running} is not in (0, 1]"
+            where = f"{at}.counts ({count.event})"
+            yield from AMOUNT.of(where, count, "value", "spread")
+            yield from _RUNNING.of(where, count, "running")
 
 
 def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
-    if step.executions < 0:
-        yield f"{here}.executions: {step.executions} is negative"
-    if not 0 <= step.share <= 1 + 1e-9:
-        yield f"{here}.share: {step.share} is not between 0 and 1"
+    yield from at_least(0).of(here, step, "executions")
+    # a sum of parts, so 1 with its rounding
+    yield from Bound(SHARE.words, lambda share: 0 <= share <= 1 + 1e-9).of(here, step, "share")
     yield from _measured(f"{here}.wall", step.wall)
     yield from _measured(f"{here}.span", step.span)
     for part in step.parts:
-        if not _is_time(part.seconds):
-            yield f"{here}.parts ({part.name}): {part.seconds} is not a time"
-    for index, node in enumerate(step.nodes):
-        at = f"{here}.nodes[{index}] ({node.name})"
-        if node.op is not None and not 0 <= node.op < ops:
-            yield f"{at}.op: there is no ops[{node.op}]"
-        for field in ("inputs", "control"):
-            for other in getattr(node, field):
-                if not 0 <= other < len(step.nodes):
-                    yield f"{at}.{field}: there is no nodes[{other}]"
+        yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
+    an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
+    for number, node in enumerate(step.nodes):
+        at = f"{here}.nodes[{number}] ({node.name})"
+        yield from an_op.of(at, node, "op")
+        yield from a_node.faults(f"{at}.inputs", *node.inputs)
+        yield from a_node.faults(f"{at}.control", *node.control)
         if node.slots and len(node.slots) != len(node.inputs):
-            yield f"{at}.slots: {len(node.slots)} for {len(node.inputs)} inputs"
+            yield f"{at}.slots must be {len(node.inputs)}, one an input, got {len(node.slots)}"
         for other, slot in zip(node.inputs, node.slots, strict=False):
             given = step.nodes[other].outputs if 0 <= other < len(step.nodes) else ()
-            if slot < 0 or (given and slot >= len(given)):
-                yield f"{at}.slots: nodes[{other}] has no output {slot}"
+            bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
+            yield from bound.faults(f"{at}.slots", slot)
+        an_input = index(len(node.inputs), "inputs")
         for slot, tensor in enumerate(node.outputs):
-            if tensor.bytes < 0:
-                yield f"{at}.outputs[{slot}].bytes: {tensor.bytes} is negative"
-            if tensor.alias is not None and not 0 <= tensor.alias < len(node.inputs):
-                yield f"{at}.outputs[{slot}].alias: it has no input {tensor.alias}"
-        if not _is_time(node.repeats):
-            yield f"{at}.repeats: {node.repeats} is negative or not finite"
-        if node.output_bytes < 0:
-            yield f"{at}.output_bytes: {node.output_bytes} is negative"
-        if node.start is not None and node.end is not None and node.start > node.end:
-            yield f"{at}: it ends at {node.end}, before its start at {node.start}"
+            yield from AMOUNT.of(f"{at}.outputs[{slot}]", tensor, "bytes")
+            yield from an_input.of(f"{at}.outputs[{slot}]", tensor, "alias")
+        yield from AMOUNT.of(at, node, "repeats", "output_bytes")
+        if node.start is not None:
+            yield from at_least(node.start, "its start").of(at, node, "end")
 
 
 def _measured(here: str, found: OpTime | Samples) -> Iterator[str]:
-    if found.samples < 0:
-        yield f"{here}.samples: {found.samples} is negative"
-    for field in ("min", "median", "spread"):
-        if not _is_time(getattr(found, field)):
-            yield f"{here}.{field}: {getattr(found, field)} is negative or not finite"
-    if found.min > found.median:
-        yield f"{here}: the minimum {found.min} is above the median {found.median}"
-
-
-def _is_time(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
-
-
-def _repeated(here: str, what: str, values: Iterable[str]) -> list[str]:
-    counts = collections.Counter(values)
-    return [f"{here}: the {what} {v!r} is there {n} times" for v, n in counts.items() if n > 1]
+    yield from at_least(0).of(here, found, "samples")
+    yield from AMOUNT.of(here, found, "min", "median", "spread")
+    yield from at_most(found.median, "the median").of(here, found, "min")

@@ -5,12 +5,12 @@ Ratios are seconds of a step over those of `against` in the same round: below 1 
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import AMOUNT, POSITIVE, empty
 from dltune.documents.sections.settings import Choice, Verdict
 
 SCHEMA = "dltune.tune/1"
@@ -48,13 +48,7 @@ def load(path: Path) -> Tune:
 
 def check(state: Tune) -> list[str]:
     """All that cannot be true, one sentence each, the field's path first."""
-    faults = []
-    if not state.command:
-        faults.append("command: there is none")
-    if not (math.isfinite(state.spent) and state.spent >= 0):
-        faults.append(f"spent: {state.spent} is negative or not finite")
+    faults = [*empty("", state, "command"), *AMOUNT.of("", state, "spent")]
     for index, trial in enumerate(state.trials):
-        for ratio in trial.ratios:
-            if not (math.isfinite(ratio) and ratio > 0):
-                faults.append(f"trials[{index}].ratios: {ratio} is not a number above 0")
+        faults += POSITIVE.faults(f"trials[{index}].ratios", *trial.ratios)
     return faults

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from dltune.documents.faults import Bound, one_of, refuse
 from dltune.errors import UsageError
 from dltune.gate import metrics
 from dltune.visible import visible
@@ -96,7 +97,7 @@ def load(folder: Path, path: Path | None) -> Config:
     else:
         prefix = "tool.dltune.gate."
     if not isinstance(found, dict):
-        raise UsageError(f"{where}: tool.dltune.gate is not a table")
+        raise UsageError(f"{where}: tool.dltune.gate must be a table, got {visible(repr(found))}")
     return parse(found, str(where), prefix)
 
 
@@ -110,20 +111,17 @@ def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
             values["limits"] = _limits(value, here, faults)
         elif key not in _KEYS:
             faults.append(f"{here}: no such key; {metrics.near(key, [*_KEYS, 'metrics'])}")
-        elif fault := _KEYS[key](value):
-            faults.append(f"{here}: {visible(repr(value))} {fault}")
+        elif told := _KEYS[key].faults(here, value):
+            faults += told
         else:
             values[key] = float(value) if key in _FLOATS else value  # type: ignore[arg-type]
-    if faults:
-        shown = "\n  ".join(faults[:20])
-        more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
-        raise UsageError(f"{source} is not usable:\n  {shown}{more}")
+    refuse(source, faults)
     return Config(**values, source=source, unlimited=not values.get("limits"))  # type: ignore[arg-type]
 
 
 def _limits(table: object, here: str, faults: list[str]) -> tuple[Limit, ...]:
     if not isinstance(table, dict):
-        faults.append(f"{here}: not a table of metrics")
+        faults.append(f"{here} must be a table of metrics, got {visible(repr(table))}")
         return ()
     limits = []
     for name, value in table.items():
@@ -132,72 +130,54 @@ def _limits(table: object, here: str, faults: list[str]) -> tuple[Limit, ...]:
             known = [*metrics.METRICS, "ops:PATTERN", "pyperf:PATTERN"]
             faults.append(f"{at}: no such metric; {metrics.near(name, known)}")
         elif not isinstance(value, dict):
-            faults.append(f"{at}: give limits as in {{ ratio = 1.03 }}")
+            told = visible(repr(value))
+            faults.append(f"{at} must be limits, as in {{ ratio = 1.03 }}, got {told}")
         else:
             limits.append(_limit(name, value, at, faults))
     return tuple(limits)
 
 
 def _limit(name: str, table: Mapping[str, object], here: str, faults: list[str]) -> Limit:
-    known: dict[str, Callable[[object], str | None]] = {"ratio": _positive, "at_most": _positive}
+    known = {"ratio": _POSITIVE, "at_most": _POSITIVE}
     if name in metrics.FROM_DOCUMENT:
-        known["document"] = _text
+        known["document"] = _TEXT
         if name != "plan_step_time":
-            known["field"] = _text
+            known["field"] = _TEXT
     found: dict[str, object] = {}
     for key, value in table.items():
         at = f"{here}.{visible(key)}"
         if key not in known:
             faults.append(f"{at}: no such key; {metrics.near(key, known)}")
-        elif fault := known[key](value):
-            faults.append(f"{at}: {visible(repr(value))} {fault}")
+        elif told := known[key].faults(at, value):
+            faults += told
         else:
-            found[key] = float(value) if known[key] is _positive else value  # type: ignore[arg-type]
+            found[key] = float(value) if known[key] is _POSITIVE else value  # type: ignore[arg-type]
     if not {"ratio", "at_most"} & table.keys():
-        faults.append(f"{here}: neither ratio nor at_most is given")
+        faults.append(f"{here} must have ratio or at_most, got neither")
     if "document" in found and name != "plan_step_time" and "field" not in table:
-        faults.append(f"{here}: a document needs the field to read, as in field = 'summary.ratio'")
+        faults.append(f"{here} must name the field to read, as in field = 'summary.ratio'")
     return Limit(name, **found)  # type: ignore[arg-type]
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _positive(value: object) -> str | None:
-    number = _number(value)
-    return None if number is not None and number > 0 else "is not a number above 0"
-
-
-def _confidence(value: object) -> str | None:
-    number = _number(value)
-    within = number is not None and 0.5 <= number <= 0.9999
-    return None if within else "is not a number from 0.5 to 0.9999"
-
-
-def _count(value: object) -> str | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000
-    return None if good else "is not a whole number from 1 to 10000"
-
-
-def _text(value: object) -> str | None:
-    return None if isinstance(value, str) and value.strip() else "is not a text"
-
-
-def _one_of(*words: str) -> Callable[[object], str | None]:
-    return lambda value: None if value in words else f"is none of {', '.join(words)}"
-
-
+_POSITIVE = Bound("a number above 0", lambda value: _is_number(value) and value > 0)
+_TEXT = Bound("a text", lambda value: isinstance(value, str) and bool(value.strip()))
 _FLOATS = ("confidence", "budget", "seconds_per_turn", "timeout")
-_KEYS: dict[str, Callable[[object], str | None]] = {
-    "timed": _one_of("auto", "steps", "whole"),
-    "build": _text,
-    "confidence": _confidence,
-    "budget": _positive,
-    "undecided": _one_of("pass", "fail"),
-    "rounds_per_launch": _count,
-    "seconds_per_turn": _positive,
-    "timeout": _positive,
+_KEYS = {
+    "timed": one_of(("auto", "steps", "whole"), "auto, steps, whole"),
+    "build": _TEXT,
+    "confidence": Bound(
+        "a number from 0.5 to 0.9999", lambda value: _is_number(value) and 0.5 <= value <= 0.9999
+    ),
+    "budget": _POSITIVE,
+    "undecided": one_of(("pass", "fail"), "pass, fail"),
+    "rounds_per_launch": Bound(
+        "a whole number from 1 to 10000",
+        lambda value: _is_number(value) and isinstance(value, int) and 1 <= value <= 10_000,
+    ),
+    "seconds_per_turn": _POSITIVE,
+    "timeout": _POSITIVE,
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import AMOUNT, refuse
 from dltune.documents.sections.threads import Threads
 from dltune.errors import UsageError
 from dltune.gate.config import Limit
@@ -38,8 +38,7 @@ def value(limit: Limit, folder: Path) -> float:
             raise UsageError(f"{path} has no {visible(limit.field)!r}: there is no {part!r}")
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise UsageError(f"{path}: {visible(limit.field)} is not a number")
-    if not (math.isfinite(found) and found >= 0):
-        raise UsageError(f"{path}: {visible(limit.field)} is {found}: negative or not finite")
+    refuse(str(path), AMOUNT.faults(visible(limit.field), found))
     return float(found)
 
 

@@ -74,7 +74,7 @@ def load(path: Path) -> list[Entry]:
             found = msgspec.json.decode(line, type=Entry)
         except msgspec.DecodeError as error:
             raise UsageError(
-                f"{path}, line {number}, is no gate: {error}", remedy="name another history file"
+                f"{path}, line {number}, is not a gate: {error}", remedy="name another history file"
             ) from None
         if found.schema != SCHEMA:
             raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")

@@ -88,7 +88,7 @@ def callgrind(side: Side, *, timeout: float) -> float:
             )
         counts = [total(path.read_bytes()) for path in folder.glob("out.*")]
         if not counts:
-            raise UsageError(f"in {side.title}: callgrind has counted nothing")
+            raise UsageError(f"in {side.title}: callgrind counted nothing")
         return float(sum(counts))
 
 

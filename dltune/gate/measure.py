@@ -150,7 +150,7 @@ def _samples(
             if none := instructions.why_no_callgrind():
                 sample.missing = f"{why}, and {none}"
                 continue
-            tell("counting instructions under callgrind, which takes its time")
+            tell("counting instructions under callgrind, which takes a while")
             _add_exact(
                 sample, {s.name: instructions.callgrind(s, timeout=config.timeout) for s in sides}
             )

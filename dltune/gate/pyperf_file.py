@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from pathlib import Path
 
 import msgspec
 
-from dltune import statistics
 from dltune.documents import files
+from dltune.documents.faults import POSITIVE, refuse
 from dltune.errors import UsageError
 from dltune.gate.metrics import BENCHMARK
 from dltune.visible import visible
@@ -69,8 +69,7 @@ def load(path: Path) -> dict[str, list[float]]:
             )
         runs = [run.values for run in benchmark.runs if run.values]
         times = [time for values in runs for time in values]
-        if not all(math.isfinite(time) and time > 0 for time in times):
-            raise UsageError(f"{path}: {visible(name)} has a time that is not above 0")
+        refuse(str(path), POSITIVE.faults(visible(name), *times))
         rounds = [statistics.median(v) for v in runs] if len(runs) > 1 else times
         if rounds:
             found[BENCHMARK + name] = rounds

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import statistics
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
 
-from dltune import statistics
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
@@ -31,6 +30,7 @@ from dltune.job.launch import Job
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.planners import plan as plan_document
+from dltune.stats.samples import quantiles
 
 # executions in which ops are recorded, after each round; the first obeys the orders before
 RECORDED = 4
@@ -166,9 +166,7 @@ def quartile(steps: Sequence[float]) -> float:
     Between launches of the same code it varies far less than the median, because other work on the
     machine only ever adds (docs/decisions/gate-launches.md).
     """
-    if len(steps) == 1:
-        return steps[0]
-    return quantiles(steps, n=4, method="inclusive")[0]
+    return quantiles(steps, (0.25,))[0]
 
 
 def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:

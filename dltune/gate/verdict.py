@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dltune import sequential, statistics
 from dltune.documents.gate import Kind, Outcome, Unit, Verdict
 from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
+from dltune.stats.anytime import anytime_median, anytime_ratio
+from dltune.stats.signs import median_interval
 
 
 @dataclass
@@ -71,12 +73,12 @@ def _ratio(limit: float, sample: Sample, confidence: float) -> Verdict:
         return _judged("ratio", limit, sample, ratio, ratio, ratio, len(sample.head))
     if sample.paired:
         pairs = zip(sample.head, sample.base, strict=True)
-        found = sequential.ratio_interval([_over(h, b, floor) for h, b in pairs], confidence)
+        found = anytime_ratio([_over(h, b, floor) for h, b in pairs], confidence)
         return _judged("ratio", limit, sample, found.median, found.low, found.high, found.rounds)
     # each side's median errs with half of what both may err together
     either = 1 - (1 - confidence) / 2
-    head = sequential.order_interval(sample.head, either)
-    base = statistics.ratio_interval([(b, 1.0) for b in sample.base if b > 0] or [(1, 1)], either)
+    head = anytime_median(sample.head, either)
+    base = median_interval(sample.base, either)
     if base.confidence < either or min(sample.base) <= 0:
         return _judged("ratio", limit, sample, _over(head.median, base.median, floor), None, None,
                        head.rounds)  # fmt: skip
@@ -92,7 +94,7 @@ def _value(limit: float, sample: Sample, confidence: float) -> Verdict:
     if sample.exact:
         value = sample.head[0]
         return _judged("value", limit, sample, value, value, value, len(sample.head))
-    found = sequential.order_interval(sample.head, confidence)
+    found = anytime_median(sample.head, confidence)
     return _judged("value", limit, sample, found.median, found.low, found.high, found.rounds)
 
 

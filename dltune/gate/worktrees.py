@@ -116,7 +116,7 @@ def checkouts(
     except OSError as error:
         raise UsageError(
             f"there is no room for two checkouts: {error.strerror}",
-            remedy="name a folder for temporary files that has: TMPDIR=...",
+            remedy="name a folder for temporary files that has room: TMPDIR=...",
         ) from None
     made: list[Path] = []
     with open(home / LOCK, "w") as alive:

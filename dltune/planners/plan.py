@@ -12,7 +12,8 @@ import msgspec
 
 from dltune import __version__
 from dltune.documents import files
-from dltune.documents import plan as documents
+from dltune.planners import plan as documents
+from dltune.documents.faults import refuse
 from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import Framework, Profile
@@ -38,7 +39,7 @@ def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
             continue
         sections[name] = documents.typed(stored, name, kind, path)
     msgspec.structs.force_setattr(plan, "sections", sections)
-    files.require_sound(str(path), check(plan))
+    refuse(str(path), check(plan))
     return plan
 
 

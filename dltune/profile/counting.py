@@ -12,7 +12,7 @@ from dltune.job import messages
 from dltune.job.record import NANOSECOND
 from dltune.machine.perf.events import Event
 from dltune.profile.climb import Case
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
 
 # what the kernel also accounts for by thread and process, and where
 _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {

@@ -20,7 +20,7 @@ from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
 from dltune.profile.python_lines import PythonLines
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread, summary
 
 # Python's share of a step's wall time from which on it is worth a look
 PYTHON_SHARE = 0.02
@@ -218,8 +218,8 @@ def _step(
         name=told.name,
         executions=len(executions),
         share=sum(map(op_seconds, executions)) / total if total > 0 else 0.0,
-        wall=_samples(own.walls[graph]),
-        span=_samples([span(e) for e in executions]),
+        wall=summary(own.walls[graph]),
+        span=summary([span(e) for e in executions]),
         nodes=tuple(nodes),
         parts=own.parts.get(graph, ()),
         lines=lines,
@@ -241,15 +241,6 @@ def python_matters(step: doc.Step) -> bool:
     """Whether Python between executions takes enough of the step to ask which line it is."""
     python = sum(part.seconds for part in step.parts if part.name == "python")
     return python >= PYTHON_SHARE * sum(part.seconds for part in step.parts) > 0
-
-
-def _samples(values: Sequence[float]) -> doc.Samples:
-    return doc.Samples(
-        samples=len(values),
-        min=min(values),
-        median=statistics.median(values),
-        spread=relative_spread(values),
-    )
 
 
 def _inputs(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import time
 
 from dltune.documents.profile import Ratio
 from dltune.job import messages
-from dltune.statistics import ratio_interval
+from dltune.stats.signs import paired_ratio
 
 # pairs of steps to compare: at most, at least, and the seconds after which the least is enough
 PAIRS, LEAST_PAIRS, SECONDS = 10, 3, 20.0
@@ -41,7 +41,7 @@ class Turns:
         pairs = self._pairs()
         if len(pairs) < LEAST_PAIRS:
             return None
-        found = ratio_interval(pairs)
+        found = paired_ratio(pairs)
         return Ratio(pairs=found.rounds, low=found.low, median=found.median, high=found.high)
 
     def _pairs(self) -> list[tuple[float, float]]:

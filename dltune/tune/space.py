@@ -93,5 +93,5 @@ def _unfit(
     if users := set_by_user(setting, here):
         return f"it is set already ({users})"
     if KINDS.index(setting.kind) > KINDS.index(allow):
-        return f"it is {setting.kind}, which --allow {setting.kind} lets it be"
+        return f"it is {setting.kind}, which only --allow {setting.kind} permits"
     return None

@@ -1,7 +1,7 @@
 """What the rounds of a trial say, at any look.
 
 The interval of the ratios holds the true one at all looks together with probability CONFIDENCE
-(`sequential.ratio_interval`), so a setting that does nothing is said to help or to hurt in at most
+(`anytime_ratio`), so a setting that does nothing is said to help or to hurt in at most
 1 - CONFIDENCE of its trials, however long one looks. The best of many trials is more often lucky
 than one trial is: that is why what was chosen is judged again, in rounds that chose nothing.
 
@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dltune.documents.sections.settings import Measured, Verdict
-from dltune.sequential import Interval, ratio_interval
+from dltune.stats.anytime import anytime_ratio
+from dltune.stats.interval import Interval
+from dltune.stats.signs import sign_test
 
 # of a trial; of the final comparison, which is one alone
 CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
@@ -55,12 +57,12 @@ def judge(
     `rounds`: after so many it is given up, where no gain shows and where one does."""
     if len(ratios) < LEAST:
         return None
-    interval = ratio_interval(ratios, confidence)
+    interval = anytime_ratio(ratios, confidence)
     if proven := _proven(interval):
         return Judgement(proven)
     if interval.low > 1 - MARGIN and interval.high < 1 + MARGIN:
         return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
-    if interval.median < 1 + 2 * MARGIN and ratio_interval(ratios, FUTILE).low > 1 - MARGIN:
+    if interval.median < 1 + 2 * MARGIN and anytime_ratio(ratios, FUTILE).low > 1 - MARGIN:
         return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
     if len(ratios) >= rounds[1 if promising(ratios) else 0]:
         return _given_up(ratios)
@@ -80,16 +82,11 @@ def _given_up(ratios: Sequence[float]) -> Judgement:
         (median > 1 + 2 * MARGIN, slower, "slower"),
         (median < 1 - 2 * MARGIN, faster, "faster"),
     ):
-        if leans and _odds(rounds, beyond) <= LEANING:
+        if leans and sign_test(rounds, beyond) <= LEANING:
             return Judgement("not proven", f"{how} in {beyond} of {rounds} rounds")
     spread = statistics.pstdev(math.log(r) for r in ratios)
     why = f"not told apart in {rounds} rounds, which differ by {spread:.0%}"
     return Judgement("no difference seen", why)
-
-
-def _odds(rounds: int, beyond: int) -> float:
-    """That so many rounds or more lie on one side, where each side is as likely."""
-    return float(sum(math.comb(rounds, k) for k in range(beyond, rounds + 1)) / 2**rounds)
 
 
 def _proven(interval: Interval) -> Literal["helps", "hurts"] | None:
@@ -102,14 +99,8 @@ def measured(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Measure
     """The rounds as a plan tells them; None without any."""
     if not ratios:
         return None
-    interval = ratio_interval(ratios, confidence)
-    return Measured(
-        ratio=interval.median,
-        low=interval.low if interval.low > 0 else None,
-        high=interval.high if math.isfinite(interval.high) else None,
-        confidence=confidence,
-        rounds=interval.rounds,
-    )
+    interval = anytime_ratio(ratios, confidence)
+    return Measured(interval.median, *interval.bounds, confidence, interval.rounds)
 
 
 def inverse(measured: Measured) -> Measured:
@@ -127,7 +118,7 @@ def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
     """The verdict of rounds that are over."""
     if not ratios:
         return "undecided"
-    if proven := _proven(ratio_interval(ratios, confidence)):
+    if proven := _proven(anytime_ratio(ratios, confidence)):
         return proven
     return _given_up(ratios).verdict if len(ratios) >= DECIDING else "undecided"
 

@@ -161,7 +161,7 @@ def test_the_greatest_loss(name):
     told = attack(step(**{"ops": 0.07, "executor": 0.005, "python": 0.001, name: 0.03}))
     assert told is not None
     assert told.startswith(f"attack {name}: ")
-    assert "without it the step were 1." in told
+    assert "without it the step would be 1." in told
 
 
 def test_python_names_its_lines():

@@ -170,7 +170,10 @@ def test_a_baseline_is_never_an_output(project: Path) -> None:
             ("check", "b.json", *CONFIG, "-o", "b.json", "--overwrite", *JOB),
             "both read and written",
         ),
-        (("check", "b.json", "--measured", "b.json", *CONFIG, "--history", "b.json"), "is no gate"),
+        (
+            ("check", "b.json", "--measured", "b.json", *CONFIG, "--history", "b.json"),
+            "is not a gate",
+        ),
         (("ab", "--base", "base", "-o", "h", "--history", "h", *JOB), "named for two outputs"),
     ):
         done = gate(project, *arguments)
@@ -252,7 +255,7 @@ WRONG = {
     ),
     "a broken history": (
         ["ab", "--base", "base", "--history", "gate.toml", *JOB],
-        "line 1, is no gate",
+        "line 1, is not a gate",
     ),
 }  # fmt: skip
 

@@ -104,8 +104,11 @@ def test_a_file_without_a_job(file):
         (("--pid", 1, "--file", "x"), "name one thing to look at"),
         (("--file", "missing"), "cannot read missing: No such file"),
         (("--file", "."), ". is a folder"),
-        (("--file", "missing", "--readers", "1,zero"), "--readers '1,zero' is no list of counts"),
-        (("--file", "missing", "--readers", "0"), "--readers '0' is no list of counts"),
+        (
+            ("--file", "missing", "--readers", "1,zero"),
+            "--readers '1,zero' is not a list of counts",
+        ),
+        (("--file", "missing", "--readers", "0"), "--readers '0' is not a list of counts"),
         (("--", "no-such-command-here"), "command not found: no-such-command-here"),
     ],
 )

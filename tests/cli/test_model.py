@@ -98,7 +98,7 @@ def test_ops_standalone_are_asked_for_rightly(tmp_path):
     path = written(tmp_path)
     out = tmp_path / "out.json"
     asked = ("profile", "-o", out, "--ops-of", path)
-    refused(dltune(*asked, "--batch", "16,many"), "many is no number of examples")
+    refused(dltune(*asked, "--batch", "16,many"), "many is not a number of examples")
     refused(dltune(*asked, "--", "python", "train.py"), "--ops-of runs a job of its own")
     refused(dltune("profile", "--batch", "16", "--", "python"), "name it with --ops-of")
     bare = [msgspec.structs.replace(op, times=()) for op in profile_lawful.profile().ops]

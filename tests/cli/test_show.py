@@ -77,7 +77,7 @@ def section(text, title):
 def test_a_step_s_parts_and_the_one_to_attack(show):
     text = show(made({}))
     assert "  of which ops 29 ms (58%), executor 1 ms (2%), python 20 ms (40%)" in text
-    assert "attack python: 40% of the wall time (20 ms), without it the step were 1.67x" in text
+    assert "attack python: 40% of the wall time (20 ms), without it the step would be 1.67x" in text
     assert "most often seen at train.py:12 (80%)" in text
     assert "written to" not in text
 

@@ -64,7 +64,7 @@ def test_nothing_left_to_try(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["0", "soon", "-3m", "10d"])
 def test_a_budget_that_is_none(tmp_path: Path, budget: str) -> None:
-    refused(dltune(tmp_path, "--budget", budget, *JOB), "no length of time", "10m")
+    refused(dltune(tmp_path, "--budget", budget, *JOB), "not a length of time above 0", "10m")
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(90, "90s"), (600, "10m"), (630, "10.5m")])
@@ -145,7 +145,11 @@ def test_a_budget_that_is_spent_already(tmp_path: Path) -> None:
 def test_a_damaged_state(tmp_path: Path) -> None:
     state(tmp_path, trials=(Trial(FUSED, (), "helps", (-1.0,)),))
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
-    refused(done, "plan.tune.json is not usable", "trials[0].ratios: -1.0")
+    refused(
+        done,
+        "plan.tune.json is not usable",
+        "trials[0].ratios must be finite and above 0, got -1.0",
+    )
 
 
 def test_a_job_that_fails_is_told_with_its_exit_code(tmp_path: Path) -> None:
@@ -173,7 +177,7 @@ SECTION = SettingsPlan(
             "a gain of 1.5% is not in sight",
         ),
     ),
-    untried=(Untried("precision", None, "it is lossy, which --allow lossy lets it be"),),
+    untried=(Untried("precision", None, "it is lossy, which only --allow lossy permits"),),
     seconds=300.0,
     partial=None,
 )

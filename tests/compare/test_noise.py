@@ -9,7 +9,7 @@ import pytest
 
 from dltune.compare.noise import Pair, intervals
 from dltune.documents.profile import OpTime
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
 
 
 def measured(

@@ -46,20 +46,26 @@ def test_a_bench_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bench", "told"),
     [
-        (msgspec.structs.replace(BENCH, rounds=0), "rounds: 0 is below 1"),
-        (msgspec.structs.replace(BENCH, reference="x"), "reference: 'x' is none of the settings"),
+        (msgspec.structs.replace(BENCH, rounds=0), "rounds must be at least 1, got 0"),
+        (
+            msgspec.structs.replace(BENCH, reference="x"),
+            "reference must be one of the settings, got 'x'",
+        ),
         (
             msgspec.structs.replace(BENCH, settings=(SETTING, SETTING)),
-            "'recommended' is there 2 times",
+            "settings must have each name once, got 'recommended' 2 times",
         ),
-        (with_setting(intra=0), "intra: 0 is below 1"),
-        (with_setting(predicted=float("nan")), "predicted: nan"),
-        (with_setting(summary=None), "a summary belongs to turns"),
-        (with_setting(turns=(TURN, TURN)), "a second turn in round 0"),
-        (with_turn(round=1), "round: 1 is not below 1 rounds"),
-        (with_turn(steps=()), "at least one step"),
-        (with_turn(steps=(0.0,)), "0.0 is not a time above 0"),
-        (with_turn(cpu_seconds=-1.0), "cpu_seconds: -1.0 is negative"),
+        (with_setting(intra=0), ".intra must be at least 1, got 0"),
+        (
+            with_setting(predicted=float("nan")),
+            ".predicted must be finite and not negative, got nan",
+        ),
+        (with_setting(summary=None), ".summary must be there with turns"),
+        (with_setting(turns=(TURN, TURN)), ".turns must have each round once, got 0 2 times"),
+        (with_turn(round=1), ".round must be at least 0 and below 1, the number of rounds, got 1"),
+        (with_turn(steps=()), ".turns[0].steps must not be empty"),
+        (with_turn(steps=(0.0,)), ".steps must be finite and above 0, got 0.0"),
+        (with_turn(cpu_seconds=-1.0), ".cpu_seconds must be finite and not negative, got -1.0"),
     ],
 )
 def test_what_cannot_be_true_is_told_with_its_place(

@@ -53,14 +53,20 @@ def test_a_report_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "fault"),
     [
-        ((RANK, RANK), "ranks: rank 0 is there 2 times"),
-        ((changed(rank=2),), "ranks[0].rank: 2 is not one of 2 ranks"),
-        ((changed(local_rank=2),), "ranks[0].local_rank: 2 is not one of 2"),
-        ((changed(cpu=-1.0),), "ranks[0].cpu: -1.0 is negative"),
-        ((changed(background=8),), "ranks[0].background: thread 8 is not among the threads"),
+        ((RANK, RANK), "ranks must have each rank once, got 0 2 times"),
+        (
+            (changed(rank=2),),
+            "ranks[0].rank must be at least 0 and below 2, the number of ranks, got 2",
+        ),
+        (
+            (changed(local_rank=2),),
+            "local_rank must be at least 0 and below 2, the number of local ranks, got 2",
+        ),
+        ((changed(cpu=-1.0),), "ranks[0].cpu must be finite and not negative, got -1.0"),
+        ((changed(background=8),), "ranks[0].background must be one of its threads, got 8"),
         (
             (changed(threads=(msgspec.structs.replace(THREAD, cpu=-0.5),)),),
-            "ranks[0].threads[0].cpu: -0.5 is negative",
+            "ranks[0].threads[0].cpu must be finite and not negative, got -0.5",
         ),
     ],
 )

@@ -66,23 +66,44 @@ def test_a_document_survives_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        (msgspec.structs.replace(DOCUMENT, watch=None), "exactly one of the two"),
-        (msgspec.structs.replace(DOCUMENT, storage=(PLACE, PLACE)), "storage: 254:0 is there 2"),
-        (with_file(device="8:0"), "'8:0' is no storage of this document"),
-        (with_file(processes=(8,)), "8 is no process of this document"),
-        (with_file(size=-1), "watch.files[0].size: -1 is negative"),
-        (with_file(amplification=float("nan")), "amplification: nan is negative or not finite"),
-        (with_file(requests=(io.Request(5000, 1),)), "5000 is no power of two"),
+        (
+            msgspec.structs.replace(DOCUMENT, watch=None),
+            "watch must be there, or experiment, and not both",
+        ),
+        (
+            msgspec.structs.replace(DOCUMENT, storage=(PLACE, PLACE)),
+            "each device once, got '254:0' 2",
+        ),
+        (
+            with_file(device="8:0"),
+            ".device must be one of the storage devices of this document, got '8:0'",
+        ),
+        (
+            with_file(processes=(8,)),
+            ".processes must be one of the processes of this document, got 8",
+        ),
+        (with_file(size=-1), "watch.files[0].size must be finite and not negative, got -1"),
+        (
+            with_file(amplification=float("nan")),
+            ".amplification must be finite and not negative, got nan",
+        ),
+        (with_file(requests=(io.Request(5000, 1),)), ".size must be a power of two, got 5000"),
         (
             with_file(pattern=io.Pattern("unknown", "calls", 3, None, None, 0.0)),
-            "a source belongs to a known pattern",
+            ".source must be there for a known kind",
         ),
-        (with_watch(processes=(PROCESS, PROCESS)), "pid 7 is there 2 times"),
+        (
+            with_watch(processes=(PROCESS, PROCESS)),
+            "watch.processes must have each pid once, got 7 2 times",
+        ),
         (
             with_watch(processes=(msgspec.structs.replace(PROCESS, threads=(THREAD, THREAD)),)),
-            "tid 7 is there 2 times",
+            ".threads must have each tid once, got 7 2 times",
         ),
-        (with_watch(pressure=(io.Pressure("io", "job", 1.5, None),)), "a share is above 1"),
+        (
+            with_watch(pressure=(io.Pressure("io", "job", 1.5, None),)),
+            "watch.pressure (job io).some must be at most 1, got 1.5",
+        ),
     ],
 )
 def test_what_cannot_be(document, fault):

@@ -30,28 +30,37 @@ def test_a_possible_machine():
 @pytest.mark.parametrize(
     ("machine", "fault"),
     [
-        (changed(cores=(), smt_throughput=None), "cores: "),
-        (changed(cores=(Core((), 0, 0, 0),), smt_throughput=None), "cores[0].cpus: "),
-        (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus: CPU -1"),
-        (changed(cores=(Core((0, 0), 0, 0, 0),)), "cores[0].cpus: CPU 0 already"),
+        (changed(cores=(), smt_throughput=None), "cores must not be empty"),
+        (
+            changed(cores=(Core((), 0, 0, 0),), smt_throughput=None),
+            "cores[0].cpus must not be empty",
+        ),
+        (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus must be at least 0, got -1"),
+        (
+            changed(cores=(Core((0, 0), 0, 0, 0),)),
+            "cores[0].cpus must name no CPU again, got 0, which cores[0] has",
+        ),
         (
             changed(cores=(Core((0, 1), 0, 0, 0), Core((2, 1), 0, 0, 0))),
-            "cores[1].cpus: CPU 1 already belongs to cores[0]",
+            "cores[1].cpus must name no CPU again, got 1, which cores[0] has",
         ),
-        (changed(cores=(Core((0, 1), -2, 0, 0),)), "cores[0].tile: -2"),
-        (changed(cores=(Core((0, 1), 0, -1, 0),)), "cores[0].socket: -1"),
-        (changed(cores=(Core((0, 1), 0, 0, -1),)), "cores[0].numa: -1"),
+        (changed(cores=(Core((0, 1), -2, 0, 0),)), "cores[0].tile must be at least 0, got -2"),
+        (changed(cores=(Core((0, 1), 0, -1, 0),)), "cores[0].socket must be at least 0, got -1"),
+        (changed(cores=(Core((0, 1), 0, 0, -1),)), "cores[0].numa must be at least 0, got -1"),
         (
             changed(cores=(Core((0, 1), 3, 0, 0), Core((2,), 3, 1, 0))),
-            "cores[1].tile: tile 3 spans sockets 0",
+            "cores[1].tile must be of one socket, got 3 on sockets 0 (cores[0]) and 1",
         ),
-        (changed(quota=0.0), "quota: "),
-        (changed(quota=-1.0), "quota: "),
-        (changed(shared_cache=0), "shared_cache: "),
-        (changed(memory=-5), "memory: "),
-        (changed(smt_throughput=0.0), "smt_throughput: "),
-        (changed(smt_throughput=2.1), "smt_throughput: "),
-        (changed(cores=(Core((0,), 0, 0, 0),)), "smt_throughput: 1.2"),
+        (changed(quota=0.0), "quota must be above 0, got 0.0"),
+        (changed(quota=-1.0), "quota must be above 0, got -1.0"),
+        (changed(shared_cache=0), "shared_cache must be above 0, got 0"),
+        (changed(memory=-5), "memory must be above 0, got -5"),
+        (changed(smt_throughput=0.0), "smt_throughput must be above 0 and at most 2, the hardware"),
+        (changed(smt_throughput=2.1), "smt_throughput must be above 0 and at most 2, the hardware"),
+        (
+            changed(cores=(Core((0,), 0, 0, 0),)),
+            "smt_throughput must be above 0 and at most 1, the hardware",
+        ),
     ],
 )
 def test_each_impossibility_is_named_by_its_field(machine, fault):
@@ -68,7 +77,7 @@ def test_a_file_with_many_faults_tells_them_all(tmp_path):
     with pytest.raises(UsageError) as error:
         load(path)
     for field in ("cores[1].cpus", "cores[2].cpus", "quota", "memory", "smt_throughput"):
-        assert f"\n  {field}: " in str(error.value)
+        assert f"\n  {field} must " in str(error.value)
 
 
 def test_a_good_file(tmp_path):

@@ -47,19 +47,20 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
         load(path)
     told = str(caught.value)
     for part in (
-        "settings.intra: 0 is below 1",
-        "interval: 0 is below 1",
-        "count: -1 is negative",
-        "times[0].threads: 0 is below 1",
-        "is above the median",
-        "is not a time",
-        "is there 2 times",
-        "there is no ops[99]",
-        "there is no nodes[1000]",
-        "repeats: -1.0",
-        "before its start",
-        "share: 2.0",
-        "executions: -1",
+        "settings.intra must be at least 1, got 0",
+        "interval must be at least 1, got 0",
+        "count must be finite and not negative, got -1",
+        "times[0].threads must be at least 1, got 0",
+        ".min must be at most 0.0, the median, got ",
+        ".own must be finite and not negative, got -1.0",
+        "ops must have each key once, got ",
+        "steps must have each signature once, got ",
+        ".op must be at least 0 and below ",
+        ".inputs must be at least 0 and below ",
+        ".repeats must be finite and not negative, got -1.0",
+        ".end must be at least 2.0, its start, got 1.0",
+        "steps[0].share must be between 0 and 1, got 2.0",
+        "steps[1].executions must be at least 0, got -1",
     ):
         assert part in told
 
@@ -88,7 +89,7 @@ def test_a_machine_that_cannot_be_is_told_of() -> None:
     profile = synthetic.network(synthetic.machine(2), layers=1)
     empty = msgspec.structs.replace(profile.machine, cores=())
     faults = check(msgspec.structs.replace(profile, machine=empty))
-    assert faults == ["machine.cores: a machine needs at least one core"]
+    assert faults == ["machine.cores must not be empty"]
 
 
 def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> None:
@@ -133,9 +134,9 @@ def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:
     nodes[2] = replace(nodes[2], slots=(0, 0))
     nodes[3] = replace(nodes[3], partner=Partner("edge_1", "/job:ps", "/job:worker"))
     faults = check(replace(profile, steps=(replace(step, nodes=tuple(nodes)),)))
-    assert [fault.split(": ", 1)[1] for fault in faults] == [
-        "-4 is negative",
-        "nodes[0] has no output 3",
-        "it has no input 1",
-        "2 for 1 inputs",
+    assert [fault.split(").", 1)[1] for fault in faults] == [
+        "outputs[0].bytes must be finite and not negative, got -4",
+        "slots must be at least 0 and below 1, the number of outputs of nodes[0], got 3",
+        "outputs[0].alias must be at least 0 and below 1, the number of inputs, got 1",
+        "slots must be 1, one an input, got 2",
     ]

@@ -9,9 +9,9 @@ import exhibits
 import msgspec
 import results
 import synthetic
+from dltune.documents.sections.settings import Choice
 
 from dltune.documents import gate, io, tune
-from dltune.documents.plan_settings import Choice
 from dltune.gate import history
 from dltune.graph import documented
 

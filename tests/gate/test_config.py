@@ -91,15 +91,15 @@ def test_all_faults_are_told_at_once_with_near_matches() -> None:
     told = str(caught.value)
     for fault in (
         "budgit: no such key; did you mean budget?",
-        "confidence: 1.5 is not a number from 0.5 to 0.9999",
-        "undecided: 'maybe' is none of pass, fail",
-        "rounds_per_launch: True is not a whole number",
+        "confidence must be a number from 0.5 to 0.9999, got 1.5",
+        "undecided must be one of pass, fail, got 'maybe'",
+        "rounds_per_launch must be a whole number from 1 to 10000, got True",
         "metrics.step_tim: no such metric; did you mean step_time",
         "metrics.time.ration: no such key; did you mean ratio?",
-        "metrics.startup.ratio: nan is not a number above 0",
-        "metrics.page_faults: neither ratio nor at_most",
-        "metrics.peak_bytes: give limits as in",
-        "metrics.io_amplification: a document needs the field",
+        "metrics.startup.ratio must be a number above 0, got nan",
+        "metrics.page_faults must have ratio or at_most, got neither",
+        "metrics.peak_bytes must be limits, as in { ratio = 1.03 }, got 3",
+        "metrics.io_amplification must name the field to read",
         "metrics.ops:: no such metric",
     ):
         assert fault in told
@@ -111,8 +111,8 @@ def test_all_faults_are_told_at_once_with_near_matches() -> None:
     [
         (b"budget = ", "is not TOML"),
         (b"\xff\xfe", "is not UTF-8"),
-        (b"tool.dltune.gate = 3", "is not a table"),
-        (b"[tool.dltune.gate]\nmetrics = 3", "not a table of metrics"),
+        (b"tool.dltune.gate = 3", "tool.dltune.gate must be a table, got 3"),
+        (b"[tool.dltune.gate]\nmetrics = 3", "metrics must be a table of metrics, got 3"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: bytes, told: str) -> None:

@@ -69,7 +69,7 @@ def test_pyperf_s_own_files_are_read(tmp_path: Path) -> None:
     [
         ("{}", "is not a pyperf file"),
         ('{"version": "1.0", "benchmarks": []}', "holds no value"),
-        ('{"version": "1.0", "benchmarks": [{"runs": [{"values": [0]}]}]}', "not above 0"),
+        ('{"version": "1.0", "benchmarks": [{"runs": [{"values": [0]}]}]}', "above 0, got 0"),
         (
             '{"version": "1.0", "benchmarks": [{"runs": [{"values": [1]}], '
             '"metadata": {"unit": "byte"}}]}',
@@ -122,14 +122,14 @@ def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
         (b"{}", "dltune.gate-baseline"),
         (msgspec.json.encode(baseline(schema="dltune.gate-baseline/2")), "this dltune reads"),
         (msgspec.json.encode(baseline(schema="dltune.profile/1")), "is a 'dltune.profile/1'"),
-        (msgspec.json.encode(baseline(measured=())), "nothing was measured"),
+        (msgspec.json.encode(baseline(measured=())), "measured must not be empty"),
         (
             msgspec.json.encode(baseline(measured=(doc.Measured("time", "s", ()),))),
-            r"values: none",
+            r"values must not be empty",
         ),
         (
             msgspec.json.encode(baseline(measured=(doc.Measured("time", "s", (-1.0,)),))),
-            "negative or not finite",
+            "finite and not negative, got",
         ),
         (
             msgspec.json.encode(baseline()).replace(b"1.001", b"NaN"),
@@ -151,7 +151,11 @@ def test_a_result_that_cannot_be_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError) as caught:
         doc.load(written(tmp_path / "r.json", bad))
-    for fault in ("confidence", "the interval ends at 1.0, before 2.0", "median: -1.0"):
+    for fault in (
+        "confidence must be above 0 and below 1, got 2.0",
+        "high must be at least 2.0, its low, got 1.0",
+        "median must be finite and not negative, got -1.0",
+    ):
         assert fault in str(caught.value)
     good = decided.result(decided.verdict())
     assert doc.load(written(tmp_path / "good.json", good)) == good
@@ -174,7 +178,7 @@ def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     history.append(path, history.entry(decided.result(decided.verdict())))
     with open(path, "a") as file:
         file.write('{"half":')
-    with pytest.raises(UsageError, match="line 2, is no gate"):
+    with pytest.raises(UsageError, match="line 2, is not a gate"):
         history.load(path)
     with pytest.raises(UsageError, match="cannot write"):
         history.append(tmp_path, history.entry(decided.result(decided.verdict())))
@@ -224,7 +228,7 @@ def test_numbers_of_other_reports(tmp_path: Path) -> None:
         ("{}", "there is no 'reads'"),
         ('{"reads": [1]}', "there is no '1'"),
         ('{"reads": [1, {"amplification": true}]}', "is not a number"),
-        ('{"reads": [1, {"amplification": -1}]}', "negative or not finite"),
+        ('{"reads": [1, {"amplification": -1}]}', "finite and not negative, got"),
         ("[", "is not JSON"),
     ):
         (tmp_path / "io.json").write_text(content)

@@ -242,7 +242,7 @@ def test_an_operation_that_failed_tells_no_bytes(tmp_path: Path) -> None:
         ('{"traceEvents": []}', "does not begin with a list"),
         ("[]", "before its first record"),
         ("[1, 2]", "before its first record"),
-        ('[{"ph": "X", "name": "op", "ts": 1, "pid": 1}]', "tells no start"),
+        ('[{"ph": "X", "name": "op", "ts": 1, "pid": 1}]', "has no start"),
         ('[\n{"name": "process_name", "ph": "M", "pid": 0, "args"', "before its first record"),
         (HEAD + begin("ALLREDUCE", 7, 3) + "]", "unknown tensor"),
         (HEAD + tensor(1, "a") + joins(0, 1, 3).replace('"0"', '"x"') + "]", "rank 'x'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 import synthetic
@@ -23,7 +24,7 @@ from dltune.documents.sections.settings import (
 )
 from dltune.planners.plan import put
 from dltune.planners.threads.decide import choose
-from dltune.statistics import median, ratio_interval
+from dltune.stats.signs import paired_ratio
 from dltune.workload.anchor import anchored
 
 
@@ -125,7 +126,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
     reference = next(iter(times))
     settings = []
     for name, steps in times.items():
-        found = ratio_interval(list(zip(steps, times[reference], strict=False)))
+        found = paired_ratio(list(zip(steps, times[reference], strict=False)))
         settings.append(
             Setting(
                 name=name,

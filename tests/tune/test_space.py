@@ -35,7 +35,7 @@ def test_lossy_and_rounding_only_where_they_are_allowed() -> None:
     assert "precision" in names(offer(here(), allow="lossy"))
     found = offer(here(), allow="rounding")
     assert "precision" not in names(found)
-    assert why(found, "precision") == "it is lossy, which --allow lossy lets it be"
+    assert why(found, "precision") == "it is lossy, which only --allow lossy permits"
     exact = offer(here(), allow="exact")
     assert {option.kind for option in exact.options} == {"exact"}
     assert "batch_norm" not in names(exact)

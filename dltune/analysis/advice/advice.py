@@ -33,7 +33,7 @@ class Advice:
     gain: Gain | None
 
     def __str__(self) -> str:
-        return f"{self.sentence}; expected gain: {self.gain or 'not to be told from a profile'}"
+        return f"{self.sentence}; expected gain: {self.gain or 'cannot be told from a profile'}"
 
 
 def part(profile: Profile, name: PartName) -> float:

@@ -16,6 +16,6 @@ def input_wait(analysis: Analysis) -> Advice | None:
     return Advice(
         ("input_prefetch", "input_threads"),
         f"ops wait for data in {share:.0%} of the wall time: prefetching prepares the next batch "
-        "while a step runs, where it is not for want of CPUs that the data come late",
+        "while a step runs, unless the data come late for want of CPUs",
         Gain(0.0, share),
     )

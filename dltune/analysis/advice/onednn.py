@@ -35,6 +35,6 @@ def onednn(analysis: Analysis) -> Advice | None:
     return Advice(
         ("onednn",),
         f"oneDNN's kernels are off, and {plain / total:.0%} of the op time is in convolutions and "
-        "matrix products that it has: try the job with TF_ENABLE_ONEDNN_OPTS=1",
+        "matrix products, for which it has some: try the job with TF_ENABLE_ONEDNN_OPTS=1",
         None,
     )

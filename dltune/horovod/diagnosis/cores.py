@@ -154,7 +154,7 @@ def _oversleep(report: Horovod) -> Iterator[tuple[float, Finding]]:
             f"the background thread of {names([one[1] for one in late])} oversleeps: one sleep in "
             f"twenty by more than {p95 * 1e3:.1f} ms",
             f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
-            f"late in the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
+            f"late at the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
             f"{cycles.setting * 1e3:g} ms; in the next collective all ranks wait for it",
             "give the background thread a core of its own (SCP), or have all ranks sleep alike "
             "(GS): dltune plan allreduce",

@@ -61,7 +61,7 @@ def _late(timeline: Timeline) -> Iterator[tuple[float, Finding]]:
             Finding(
                 f"rank {rank} is the last to have its gradients {share:.0%} of the time",
                 f"of {timeline.negotiation.samples} negotiations; evenly it would be {even:.0%}; "
-                f"they take {_ms(timeline.negotiation.median)} in the median, "
+                f"they take {_ms(timeline.negotiation.median)} at the median, "
                 f"{_ms(timeline.negotiation.p95)} at the 95th percentile",
                 "find what it does besides: its input, its core's other users, its batch",
             ),
@@ -79,7 +79,7 @@ def _batches(timeline: Timeline) -> Iterator[tuple[float, Finding]]:
             Finding(
                 "gradients travel in small batches",
                 f"{timeline.batches} collectives of {fused:.1f} tensors and about "
-                f"{each / 1024:.0f} KiB in the mean, each {_ms(timeline.transfer.median)}",
+                f"{each / 1024:.0f} KiB on average, each {_ms(timeline.transfer.median)}",
                 "let more of them come together: bins in the order of the graph (TOPO: dltune plan "
                 "allreduce), or a longer HOROVOD_CYCLE_TIME",
             ),

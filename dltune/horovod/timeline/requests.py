@@ -122,7 +122,7 @@ class Requests:
             if not self.events:
                 began = record.args.get("start_time_since_epoch_in_micros")
                 if record.ph != "M" or not isinstance(began, int):
-                    raise ForeignError("is not a Horovod timeline: its first record tells no start")
+                    raise ForeignError("is not a Horovod timeline: its first record has no start")
                 self._began = began / 1e6
             self.events += 1
             if record.ph == "M":

@@ -95,11 +95,12 @@ def _refuse_coded(meta: Meta, read: Read, source: str) -> None:
 def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:
     second = _meta(page, header, 1, source)
     if first.page_size != second.page_size:
-        raise _damaged(source, "the meta pages tell different page sizes")
+        raise _damaged(source, "the meta pages have different page sizes")
     if first.txn and second.txn and abs(first.txn - second.txn) != 1:
         raise _damaged(
             source,
-            f"the meta pages are of transactions {first.txn} and {second.txn}, no neighbours",
+            f"the meta pages are of transactions {first.txn} and {second.txn}, which do not "
+            "follow each other",
         )
     return second
 
@@ -149,9 +150,9 @@ def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
     meta = Meta(version, Db.decode(free).pad, last_page, txn, Db.decode(free), Db.decode(main), raw)
     size = meta.page_size
     if size & (size - 1) or not 256 <= size <= LARGEST_PAGE[version]:
-        raise _damaged(source, f"meta page {number} tells a page size of {size} bytes")
+        raise _damaged(source, f"meta page {number} has a page size of {size} bytes")
     if not 1 <= last_page < PAGES_LIMIT:
-        raise _damaged(source, f"meta page {number} tells {last_page} as the last page")
+        raise _damaged(source, f"meta page {number} has {last_page} as the last page")
     if txn and txn % 2 != number:
         raise _damaged(source, f"meta page {number} is of transaction {txn}, which is the other's")
     return meta

@@ -51,7 +51,7 @@ class ReadAhead:
         self._positions = iter(positions)
         self.ahead = planned_ahead(self._database.path) if ahead is None else ahead
         if self.ahead < 1:
-            raise UsageError(f"ahead={self.ahead} asks for nothing", remedy="give bytes")
+            raise UsageError(f"ahead must be at least 1 (bytes), got {self.ahead}")
         self._look = 0.0
 
     def __len__(self) -> int:

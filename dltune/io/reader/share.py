@@ -28,9 +28,9 @@ class Share:
 
     def __post_init__(self) -> None:
         if self.batch < 1:
-            raise UsageError(f"a batch of {self.batch} records", remedy="give at least 1")
+            raise UsageError(f"batch must be at least 1, got {self.batch}")
         if not 0 <= self.rank < self.size:
-            raise UsageError(f"rank {self.rank} is not one of {self.size} ranks")
+            raise UsageError(f"rank must be at least 0 and below {self.size}, got {self.rank}")
         if self.run < 1 or self.batch % self.run:
             raise UsageError(
                 f"a batch of {self.batch} records cannot be taken in runs of {self.run}",

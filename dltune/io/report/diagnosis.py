@@ -48,7 +48,7 @@ def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[tuple[flo
             5.0,
             Finding(
                 f"{len(readers)} processes fault on the same pages of {name}",
-                f"each page that was faulted on, was so by {file.shared:.1f} processes on average; "
+                f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
                 f"{count(switches)} voluntary context switches for {size(asked)} used and "
                 f"{size(came)} from storage",
                 "let one process of the node read and the others take from it, or let each find "
@@ -229,7 +229,7 @@ def _not_the_reading(watch: Watch) -> Finding:
         said = "reading is not what this job waits for"
     return Finding(
         said,
-        f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most, waited "
-        f"{share(most)} of its time",
+        f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
+        f"for {share(most)} of its time",
         None,
     )

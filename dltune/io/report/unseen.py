@@ -29,8 +29,8 @@ def unseen(
     blind = [known.path for known in watch.files.known.values() if known.last is None]
     if blind:
         yield (
-            f"what of {_some(blind)} is in the page cache: the kernel has no cachestat, and "
-            "mincore does not tell the truth of files that this user does not own"
+            f"how much of {_some(blind)} is in the page cache: the kernel has no cachestat, and "
+            "mincore does not tell the truth about files that this user does not own"
         )
     for place in places:
         if not place.counted and any(file.device == place.device for file in files):

@@ -21,7 +21,7 @@ from dltune.job.unreported import require_all_reported
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.threads.fitted import Fitted, fit
 from dltune.planners.threads.show import ProcessOutcome, intent, sentences
-from dltune.statistics import relative_spread
+from dltune.stats.samples import relative_spread
 from dltune.tables import Table
 
 # how often a job is looked after whose step has not been seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import statistics
 
 from dltune.bench import tables
 from dltune.bench.tables import measured
@@ -77,7 +76,7 @@ def _findings(bench: Bench) -> list[Finding]:
 
 def _beside(bench: Bench) -> Markup:
     """Each setting's turns, its median, and what was predicted."""
-    ends = [statistics.median(turn.steps) * 1e3 for s in measured(bench) for turn in s.turns]
+    ends = [turn.median * 1e3 for s in measured(bench) for turn in s.turns]
     ends += [s.predicted * 1e3 for s in measured(bench) if s.predicted]
     high = up_to(ends)
     rows = []
@@ -91,8 +90,8 @@ def _beside(bench: Bench) -> Markup:
         marks = [
             tag("line", x1="0", x2="100%", y1="10", y2="10", class_="grid"),
             *(
-                plot.dot(statistics.median(turn.steps) * 1e3, 0.5, "dot turn",
-                         f"round {turn.round + 1}: {statistics.median(turn.steps) * 1e3:.1f} ms",
+                plot.dot(turn.median * 1e3, 0.5, "dot turn",
+                         f"round {turn.round + 1}: {turn.median * 1e3:.1f} ms",
                          radius=3)
                 for turn in setting.turns
             ),
@@ -123,7 +122,7 @@ def _where(value: float, high: float) -> str:
 def _rounds(bench: Bench) -> Markup:
     """Turns over rounds, to see the machine drift."""
     last = max(turn.round for setting in measured(bench) for turn in setting.turns) + 1
-    times = [statistics.median(turn.steps) * 1e3 for s in measured(bench) for turn in s.turns]
+    times = [turn.median * 1e3 for s in measured(bench) for turn in s.turns]
     plot = Plot(
         x=Axis(0.5, last + 0.5, whole=True),
         y=Axis(0.0, up_to(times), unit=" ms"),
@@ -135,7 +134,7 @@ def _rounds(bench: Bench) -> Markup:
     names = []
     for index, setting in enumerate(measured(bench)):
         turns = sorted(setting.turns, key=lambda turn: turn.round)
-        points = [(turn.round + 1.0, statistics.median(turn.steps) * 1e3) for turn in turns]
+        points = [(turn.round + 1.0, turn.median * 1e3) for turn in turns]
         marks.append(plot.line(points, f"line stroke{index % 8}"))
         for x, y in points:
             title = f"{setting.name}, round {x:.0f}: {y:.1f} ms"

@@ -15,7 +15,7 @@ def advice(found: Sequence[Advice], prefix: str) -> Markup:
         (
             ", ".join(one.settings),
             Prose(one.sentence),
-            str(one.gain or "not to be told from a profile"),
+            str(one.gain or "cannot be told from a profile"),
         )
         for one in found
     ]

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dltune.stats.samples import quantiles
+
 # Shares at which measured values are kept: their tail decides how long the last of many ranks is.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0)
 
@@ -48,15 +50,5 @@ def constant(value: float) -> Quantiles:
 
 def measured(values: Sequence[float]) -> Quantiles:
     """The quantiles of measured values, more of them towards the tail. Raises ValueError."""
-    if not values:
-        raise ValueError("no values to take quantiles of")
-    ordered = sorted(values)
-    last = len(ordered) - 1
-
-    def at(share: float) -> float:
-        below = math.floor(share * last)
-        above = min(below + 1, last)
-        return ordered[below] + (share * last - below) * (ordered[above] - ordered[below])
-
-    rising = itertools.accumulate((at(share) for share in _SHARES), max)
+    rising = itertools.accumulate(quantiles(values, _SHARES), max)
     return Quantiles(tuple(zip(_SHARES, rising, strict=True)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from dltune.documents import io
 from dltune.io.report.experiments.readers import Outcome, Task
 from dltune.io.report.experiments.records import Records
 from dltune.io.report.experiments.ways import Kind, Way
-from dltune.statistics import median, relative_spread
+from dltune.stats.samples import relative_spread
 
 MIB = 1 << 20
 PAGE = 4096

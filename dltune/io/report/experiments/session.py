@@ -193,7 +193,7 @@ def _opened(path: Path) -> Iterator[int]:
             raise UsageError(f"{path} is empty", remedy="name a file with data")
         if status.st_size < LEAST_SIZE:
             raise UsageError(
-                f"{path} has only {size(status.st_size)}: reading it tells nothing of the storage",
+                f"{path} has only {size(status.st_size)}: it tells nothing about its storage",
                 remedy=f"name a file of {size(LEAST_SIZE)} and more",
             )
         yield descriptor

@@ -1,4 +1,4 @@
-"""Robust statistics: their definitions, and that the interval covers what it says."""
+"""The interval of a median from signs: its definition, and that it covers what it says."""
 
 from __future__ import annotations
 
@@ -9,25 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.statistics import median, ratio_interval, relative_spread
+from dltune.stats.signs import median_interval, paired_ratio, sign_test
 
 times = st.floats(1e-6, 1e3)
 rounds = st.lists(st.tuples(times, times), min_size=1, max_size=60)
 
 
-def test_median_of_odd_and_even_counts() -> None:
-    assert median([3.0, 1.0, 2.0]) == 2.0
-    assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
-
-
-def test_median_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        median([])
-
-
 @given(rounds)
 def test_the_interval_holds_the_median_of_the_rounds(pairs: list[tuple[float, float]]) -> None:
-    found = ratio_interval(pairs)
+    found = paired_ratio(pairs)
     assert found.low <= found.median <= found.high
     assert found.rounds == len(pairs)
     assert 0 <= found.confidence < 1
@@ -38,7 +28,7 @@ def test_the_order_of_rounds_does_not_matter(
     pairs: list[tuple[float, float]], order: random.Random
 ) -> None:
     shuffled = order.sample(pairs, len(pairs))
-    assert ratio_interval(shuffled) == ratio_interval(pairs)
+    assert paired_ratio(shuffled) == paired_ratio(pairs)
 
 
 @given(rounds, st.data())
@@ -49,7 +39,7 @@ def test_a_factor_that_a_round_shares_cancels(
         st.lists(st.floats(0.1, 10), min_size=len(pairs), max_size=len(pairs)), label="factors"
     )
     drifting = [(a * f, b * f) for (a, b), f in zip(pairs, factors, strict=True)]
-    steady, drifted = ratio_interval(pairs), ratio_interval(drifting)
+    steady, drifted = paired_ratio(pairs), paired_ratio(drifting)
     assert drifted.low == pytest.approx(steady.low)
     assert drifted.median == pytest.approx(steady.median)
     assert drifted.high == pytest.approx(steady.high)
@@ -57,7 +47,7 @@ def test_a_factor_that_a_round_shares_cancels(
 
 @given(rounds)
 def test_swapping_the_settings_inverts_the_interval(pairs: list[tuple[float, float]]) -> None:
-    found, swapped = ratio_interval(pairs), ratio_interval([(b, a) for a, b in pairs])
+    found, swapped = paired_ratio(pairs), paired_ratio([(b, a) for a, b in pairs])
     assert swapped.low == pytest.approx(1 / found.high)
     assert swapped.high == pytest.approx(1 / found.low)
 
@@ -66,7 +56,7 @@ def test_swapping_the_settings_inverts_the_interval(pairs: list[tuple[float, flo
 def test_more_confidence_is_never_narrower(
     pairs: list[tuple[float, float]], less: float, more: float
 ) -> None:
-    narrow, wide = ratio_interval(pairs, less), ratio_interval(pairs, more)
+    narrow, wide = paired_ratio(pairs, less), paired_ratio(pairs, more)
     assert wide.low <= narrow.low
     assert wide.high >= narrow.high
 
@@ -78,7 +68,7 @@ def test_confidence_is_the_share_of_all_outcomes(count: int) -> None:
     for outcome in itertools.product((0.5, 2.0), repeat=count):
         # distinct values, so that a rank is a place between two ratios
         ratios = [value * (1 + 1e-9 * place) for place, value in enumerate(outcome)]
-        found = ratio_interval([(ratio, 1.0) for ratio in ratios])
+        found = paired_ratio([(ratio, 1.0) for ratio in ratios])
         covered += found.low < 1 < found.high
         total += 1
     assert found.confidence == covered / total
@@ -86,13 +76,13 @@ def test_confidence_is_the_share_of_all_outcomes(count: int) -> None:
 
 
 def test_few_rounds_say_so() -> None:
-    assert ratio_interval([(2.0, 1.0)]).confidence == 0.0
-    assert ratio_interval([(2.0, 1.0)] * 5).confidence == 0.9375
-    assert ratio_interval([(2.0, 1.0)] * 6).confidence == 0.96875
+    assert paired_ratio([(2.0, 1.0)]).confidence == 0.0
+    assert paired_ratio([(2.0, 1.0)] * 5).confidence == 0.9375
+    assert paired_ratio([(2.0, 1.0)] * 6).confidence == 0.96875
 
 
 def test_thousands_of_rounds_do_not_overflow() -> None:
-    found = ratio_interval([(1.0 + i / 1e4, 1.0) for i in range(5000)])
+    found = paired_ratio([(1.0 + i / 1e4, 1.0) for i in range(5000)])
     assert 0.95 <= found.confidence < 0.952
     assert found.high - found.low < 0.015
 
@@ -117,7 +107,7 @@ def test_the_interval_covers_the_true_ratio(count: int, noise: str) -> None:
         for _ in range(count):
             speed = min(2.0, max(0.5, speed * rng.lognormvariate(0, 0.1)))
             pairs.append((truth * one_turn(speed), one_turn(speed)))
-        found = ratio_interval(pairs)
+        found = paired_ratio(pairs)
         covered += found.low <= truth <= found.high
     assert covered / experiments >= 0.93
 
@@ -136,27 +126,17 @@ def test_what_cannot_be_compared_is_refused(
     pairs: list[tuple[float, float]], confidence: float, fault: str
 ) -> None:
     with pytest.raises(ValueError, match=fault):
-        ratio_interval(pairs, confidence)
+        paired_ratio(pairs, confidence)
 
 
-def test_the_spread_is_half_the_interquartile_range_over_the_median() -> None:
-    assert relative_spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(1 / 3)  # quartiles 2 and 4
-    assert relative_spread([2.0, 2.0, 2.0]) == 0.0
+def test_an_interval_of_values_is_that_of_their_ratios_to_one() -> None:
+    values = [1.0 + 0.1 * (k * 7 % 20) for k in range(20)]
+    assert median_interval(values, 0.9) == paired_ratio([(value, 1.0) for value in values], 0.9)
 
 
-@pytest.mark.parametrize("samples", [[], [7.0], [0.0, 0.0]])
-def test_there_is_no_spread_where_nothing_can_lie_apart(samples: list[float]) -> None:
-    assert relative_spread(samples) == 0.0
-
-
-@given(st.lists(times, min_size=1), st.floats(1e-3, 1e3))
-def test_the_spread_does_not_depend_on_the_unit_or_the_order(
-    samples: list[float], unit: float
-) -> None:
-    expected = pytest.approx(relative_spread(samples), rel=1e-6, abs=1e-9)
-    assert relative_spread([sample * unit for sample in samples]) == expected
-    assert relative_spread(samples[::-1]) == expected
-
-
-def test_the_spread_ignores_one_wild_sample() -> None:
-    assert relative_spread([1.0] * 20 + [1000.0]) == 0.0
+@pytest.mark.parametrize("rounds", [1, 5, 12])
+def test_the_sign_test_counts_the_outcomes(rounds: int) -> None:
+    outcomes = [sum(sides) for sides in itertools.product((0, 1), repeat=rounds)]
+    for beyond in range(rounds + 1):
+        share = sum(outcome >= beyond for outcome in outcomes) / len(outcomes)
+        assert sign_test(rounds, beyond) == share

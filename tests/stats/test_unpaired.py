@@ -11,27 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.compare import shift
+from dltune.stats.unpaired import unpaired_ratio
 
 times = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=8)
 
 
 @given(times, times)
 def test_the_median_of_all_ratios(a: list[float], b: list[float]) -> None:
-    ratio, interval = shift.ratio(a, b)
-    assert ratio == statistics.median(after / before for after in b for before in a)
-    if interval:
-        assert interval[0] <= ratio <= interval[1]
+    found = unpaired_ratio(a, b)
+    assert found.median == statistics.median(after / before for after in b for before in a)
+    assert found.low <= found.median <= found.high
 
 
 @given(times, times)
 def test_the_other_way_around(a: list[float], b: list[float]) -> None:
-    _, there = shift.ratio(a, b)
-    _, back = shift.ratio(b, a)
-    assert (there is None) == (back is None)
-    if there and back:
-        assert math.isclose(there[0] * back[1], 1.0)
-        assert math.isclose(there[1] * back[0], 1.0)
+    there, back = unpaired_ratio(a, b), unpaired_ratio(b, a)
+    assert (there.bounds == (None, None)) == (back.bounds == (None, None))
+    if there.bounds != (None, None):
+        assert math.isclose(there.low * back.high, 1.0)
+        assert math.isclose(there.high * back.low, 1.0)
 
 
 @pytest.mark.parametrize(("m", "n"), [(4, 4), (3, 6), (5, 5), (6, 3), (2, 8)])
@@ -43,11 +41,11 @@ def test_it_holds_what_it_says_over_all_orders(m: int, n: int, confidence: float
     for chosen in itertools.combinations(range(m + n), m):
         a = [values[k] for k in chosen]
         b = [values[k] for k in range(m + n) if k not in chosen]
-        _, interval = shift.ratio(a, b, confidence)
-        if interval is None:
+        found = unpaired_ratio(a, b, confidence)
+        if found.bounds == (None, None):
             continue
         orders += 1
-        misses += not interval[0] <= 1 <= interval[1]
+        misses += not found.low <= 1 <= found.high
     if orders:
         assert orders == math.comb(m + n, m)
         assert misses <= (1 - confidence) * orders
@@ -59,21 +57,19 @@ def test_it_is_as_narrow_as_the_tables() -> None:
     a = [math.exp(k * 1e-3) for k in range(10)]
     b = [math.exp(k * 1e-5) for k in range(10)]
     ratios = sorted(y / x for x in a for y in b)
-    _, interval = shift.ratio(a, b)
-    assert interval == (ratios[23], ratios[-24])
+    assert unpaired_ratio(a, b).bounds == (ratios[23], ratios[-24])
 
 
 def test_a_shift_is_found_and_none_is_not() -> None:
     draw = random.Random(1)
     noise = [draw.lognormvariate(0.0, 0.05) for _ in range(20)]
-    _, interval = shift.ratio(noise[:10], [1.2 * value for value in noise[10:]])
-    assert interval is not None
-    assert 1.1 < interval[0] < 1.2 < interval[1] < 1.3
+    found = unpaired_ratio(noise[:10], [1.2 * value for value in noise[10:]])
+    assert 1.1 < found.low < 1.2 < found.high < 1.3
 
 
 def test_too_few_times() -> None:
-    assert shift.ratio([1.0, 1.1], [1.2, 1.3])[1] is None
+    assert unpaired_ratio([1.0, 1.1], [1.2, 1.3]).bounds == (None, None)
     with pytest.raises(ValueError, match="no times"):
-        shift.ratio([], [1.0])
+        unpaired_ratio([], [1.0])
     with pytest.raises(ValueError, match="positive"):
-        shift.ratio([0.0], [1.0])
+        unpaired_ratio([0.0], [1.0])

@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.sequential import (
-    evidence,
-    order_interval,
-    rank,
-    ratio_interval,
-    stake,
-)
-from dltune.statistics import ratio_interval as fixed_interval
+from dltune.stats.anytime import anytime_median, anytime_ratio, evidence, rank, stake
+from dltune.stats.signs import median_interval
 
 RATIOS = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40)
 
@@ -71,7 +65,7 @@ def test_mirrored_outcomes_win_nothing_on_average(distances: list[float]) -> Non
 def test_intervals_hold_the_middle_and_widen_with_confidence(
     ratios: list[float], confidence: float
 ) -> None:
-    for interval in (ratio_interval, order_interval):
+    for interval in (anytime_ratio, anytime_median):
         found = interval(ratios, confidence)
         wider = interval(ratios, (1 + confidence) / 2)
         assert wider.low <= found.low + 1e-6
@@ -84,21 +78,21 @@ def test_intervals_hold_the_middle_and_widen_with_confidence(
 def test_a_ratio_s_interval_moves_with_a_factor_and_turns_with_the_sides(
     ratios: list[float], factor: float
 ) -> None:
-    found = ratio_interval(ratios, 0.9)
-    moved = ratio_interval([r * factor for r in ratios], 0.9)
+    found = anytime_ratio(ratios, 0.9)
+    moved = anytime_ratio([r * factor for r in ratios], 0.9)
     assert moved.low == pytest.approx(found.low * factor, rel=1e-3)
     assert moved.high == pytest.approx(found.high * factor, rel=1e-3)
-    turned = ratio_interval([1 / r for r in ratios], 0.9)
+    turned = anytime_ratio([1 / r for r in ratios], 0.9)
     expected = 1 / found.high if found.high < math.inf else -math.inf
     assert turned.low == pytest.approx(expected, rel=1e-3)
 
 
 def test_ratios_of_nothing_are_held() -> None:
-    assert ratio_interval([math.inf] * 20, 0.9).median == math.inf
-    assert ratio_interval([0.0] * 5 + [1.0] * 20 + [math.inf] * 5, 0.9).median == 1.0
+    assert anytime_ratio([math.inf] * 20, 0.9).median == math.inf
+    assert anytime_ratio([0.0] * 5 + [1.0] * 20 + [math.inf] * 5, 0.9).median == 1.0
 
 
-@pytest.mark.parametrize("interval", [ratio_interval, order_interval])
+@pytest.mark.parametrize("interval", [anytime_ratio, anytime_median])
 @pytest.mark.parametrize("values", [[], [1.0, math.nan]])
 def test_what_is_no_number_is_refused(interval, values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"no rounds|not a number"):
@@ -125,8 +119,6 @@ def test_looking_every_round_inflates_nothing() -> None:
     """The true ratio stands exactly at the limit. With 90 % each side may err in 5 %; the standard
     error of the figure is below 1 %. An interval made for one look errs far more often."""
     assert alarms(lambda r: stake([math.log(x) for x in r]) >= 20, 600, 60) <= 0.05 + 0.02
-    assert alarms(lambda r: order_interval(r, 0.9).low > 1, 600, 60) <= 0.05 + 0.02
-    peeked = alarms(
-        lambda r: len(r) >= 5 and fixed_interval([(x, 1.0) for x in r], 0.9).low > 1, 600, 60
-    )
+    assert alarms(lambda r: anytime_median(r, 0.9).low > 1, 600, 60) <= 0.05 + 0.02
+    peeked = alarms(lambda r: len(r) >= 5 and median_interval(r, 0.9).low > 1, 600, 60)
     assert peeked > 0.12

@@ -9,16 +9,15 @@ like, as long as both groups have noise of the same shape.
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Sequence
 
-CONFIDENCE = 0.95
+from dltune.stats.interval import Interval
 
 
-def ratio(
-    a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
-) -> tuple[float, tuple[float, float] | None]:
-    """The typical b / a, and its interval; None when the groups are too small for `confidence`.
+def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Interval:
+    """The typical b / a, without bounds when the groups are too small for `confidence`.
 
     Raises ValueError when a group is empty or a time is not positive.
     """
@@ -28,8 +27,13 @@ def ratio(
         raise ValueError("times must be positive")
     ratios = sorted(after / before for before in a for after in b)
     rank = _rank(len(a), len(b), confidence)
-    interval = (ratios[rank - 1], ratios[-rank]) if rank else None
-    return statistics.median(ratios), interval
+    return Interval(
+        median=statistics.median(ratios),
+        low=ratios[rank - 1] if rank else -math.inf,
+        high=ratios[-rank] if rank else math.inf,
+        confidence=confidence,
+        rounds=len(a) + len(b),
+    )
 
 
 def _rank(m: int, n: int, confidence: float) -> int:

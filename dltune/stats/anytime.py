@@ -1,4 +1,5 @@
-"""Verdicts that may be looked at after every round: bets that a limit is exceeded.
+"""Intervals that may be looked at after every round (a confidence sequence): bets that a limit is
+exceeded.
 
 Whoever begins with 1 and bets at every round cannot expect to win while the limit holds; that his
 stake ever reaches 1/a, *at any look at all*, then has probability at most a (Ville, Étude critique
@@ -6,14 +7,14 @@ de la notion de collectif, 1939). So one may look after each round and stop when
 an interval made for a fixed number of rounds inflates false alarms. An interval is made of all
 limits that neither the bet "it is exceeded" nor the opposite bet has refuted.
 
-Two bets. `order_interval` assumes only that rounds are independent: a round lies above the median
+Two bets. `anytime_median` assumes only that rounds are independent: a round lies above the median
 with probability 1/2; the fraction that does is mixed uniformly (Robbins, Statistical Methods
 Related to the Law of the Iterated Logarithm, 1970; Howard and Ramdas, Sequential estimation of
 quantiles, 2022):
 
     M(n, k) = int_{1/2}^{1} 2 (2p)^k (2 (1-p))^(n-k) dp = sum_{j<=k} C(n+1, j) / ((n+1) C(n, k))
 
-`ratio_interval` assumes also that the logarithm of a ratio is spread alike on both sides of its
+`anytime_ratio` assumes also that the logarithm of a ratio is spread alike on both sides of its
 centre, as it is when two measurements of the same code change places. Then the distance from the
 centre tells nothing of the side, and one may stake more on what lies far away: after x it
 multiplies the stake by 2 / (1 + exp(-2 t x)), for several t and M itself with equal shares. Far
@@ -26,8 +27,9 @@ import functools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+
+from dltune.stats.interval import Interval, require
 
 # how a stake grows with the distance: from ratios that differ by some 10 % of themselves from round
 # to round (the first) to 1 % (the last); beyond that M(n, k) is as good
@@ -37,17 +39,6 @@ PRECISION = 1e-5
 # bounds may lie outside of what was seen, by no more than this
 SPAN = 3.0
 _LOG_2 = math.log(2)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The median of ratios, and bounds that hold the true one with the confidence asked for, at
-    this look and at all others; no bound (0 and infinity) while rounds are too few for one."""
-
-    median: float
-    low: float
-    high: float
-    rounds: int
 
 
 def evidence(rounds: int, beyond: int) -> Fraction:
@@ -72,29 +63,30 @@ def rank(rounds: int, confidence: float) -> int | None:
     return found
 
 
-def order_interval(values: Sequence[float], confidence: float) -> Interval:
+def anytime_median(values: Sequence[float], confidence: float) -> Interval:
     """The interval of the median of independent values, between two of them.
 
     Raises ValueError when there is no value, one is not a number, or `confidence` is not between 0
     and 1.
     """
-    _require(values, confidence)
+    require(values, confidence)
     ordered = sorted(values)
     k = rank(len(ordered), confidence)
     return Interval(
         median=statistics.median(ordered),
         low=ordered[k - 1] if k else -math.inf,
         high=ordered[-k] if k else math.inf,
+        confidence=confidence,
         rounds=len(ordered),
     )
 
 
-def ratio_interval(ratios: Sequence[float], confidence: float) -> Interval:
+def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:
     """The interval of the centre of ratios whose logarithms are spread alike on both sides.
 
-    A ratio may be 0 or infinite. Raises ValueError as `order_interval`, and for one below 0.
+    A ratio may be 0 or infinite. Raises ValueError as `anytime_median`, and for one below 0.
     """
-    _require(ratios, confidence)
+    require(ratios, confidence)
     if min(ratios) < 0:
         raise ValueError("a ratio is below 0")
     logs = [math.log(r) if r > 0 else -math.inf for r in ratios]
@@ -104,7 +96,8 @@ def ratio_interval(ratios: Sequence[float], confidence: float) -> Interval:
     return Interval(
         median=statistics.median(ratios),
         low=math.exp(low) if low > -math.inf else low,
-        high=math.exp(high) if high < math.inf else math.inf,
+        high=math.exp(high),
+        confidence=confidence,
         rounds=len(ratios),
     )
 
@@ -139,12 +132,3 @@ def _bound(logs: Sequence[float], needed: float) -> float:
         else:
             high = middle
     return low
-
-
-def _require(values: Sequence[float], confidence: float) -> None:
-    if not values:
-        raise ValueError("no rounds to judge")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} is not between 0 and 1")
-    if any(math.isnan(value) for value in values):
-        raise ValueError("a value is not a number")
