@@ -12,6 +12,7 @@ from dltune.job import messages
 from dltune.job.diagnosis import Sightings, why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import machine_lines, uniform_line
+from dltune.proc.maps import mappings
 from dltune.run.shares import Shares
 from dltune.settings.applied import Applied
 
@@ -147,8 +148,8 @@ class Settings:
 
 def mapped(pid: int, library: Path) -> bool:
     """Whether a file is mapped into a living process."""
+    path = str(library.resolve())
     try:
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        return any(mapping.path == path for mapping in mappings(pid))
     except OSError:  # it has ended already, and can no longer tell
         return True
-    return str(library.resolve()) in maps

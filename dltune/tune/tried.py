@@ -10,13 +10,13 @@ from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.plan_settings import Choice
 from dltune.errors import DltuneError
-from dltune.horovod.watch.memory import mappings
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.machine.ranks import local_rank
+from dltune.proc.maps import mappings
 from dltune.profile import breakdown
 from dltune.run.settings import Settings
 from dltune.settings.applied import Applied, variables

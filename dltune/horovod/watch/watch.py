@@ -12,18 +12,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import library, ranks, usage
+from dltune.horovod.watch import library, ranks
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
-from dltune.horovod.watch.memory import Mapping, Memory, mappings
+from dltune.horovod.watch.memory import Memory
 from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.rank_seen import Key, RankSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
 from dltune.horovod.watch.usage import ThreadSeen
-from dltune.job import messages, processes
+from dltune.job import messages
 from dltune.job.pace import Pace
-from dltune.job.processes import Tree
+from dltune.proc import memory, process, stat, threads
+from dltune.proc.maps import Mapping, mappings
+from dltune.proc.tree import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
@@ -63,7 +65,7 @@ class Watch:
         self._roles_due = self.began
         self._alive = True
         self.stuck: dict[int, str] = {}
-        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._clock = stat.now()
         self._cpu = time.process_time()
         self.cpu = 0.0
 
@@ -165,7 +167,7 @@ class Watch:
         if key not in self.looked:
             self.looked.add(key)
             self._members.soon()  # what has just begun loads its libraries soon
-        size = int((processes.read(f"/proc/{pid}/statm") or b"0").split()[0])
+        size = memory.size(pid)
         if size == self._sizes.get(key):
             return
         self._sizes[key] = size
@@ -175,16 +177,16 @@ class Watch:
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return
-            environ = ranks.environment(pid)
+            environ = process.environment(pid)
             ending = Ending(pid, may_look=True)
         except PermissionError:
-            self.denied[pid] = processes.owner(pid)
+            self.denied[pid] = process.owner(pid)
             return
         except OSError:
             return  # it has ended
         identity = ranks.identify(pid, environ, mapped, found)
         now = time.monotonic()
-        cpu = usage.process_cpu(pid) or 0.0
+        cpu = process.cpu_seconds(pid) or 0.0
         self.ranks[key] = RankSeen(
             pid=pid,
             identity=identity,
@@ -219,18 +221,18 @@ class Watch:
         now = time.monotonic()
         known = {tid: thread.last for tid, thread in rank.current()}
         alive = set()
-        for tid in processes.threads(rank.pid):
-            counts = usage.counts(rank.pid, tid, known.get(tid))
+        for tid in threads.threads(rank.pid):
+            counts = threads.counts(rank.pid, tid, known.get(tid))
             if counts is None:
                 continue
-            key = (tid, counts.started)
+            key = (tid, counts.stat.started)
             alive.add(key)
             if key in rank.threads:
                 rank.threads[key].look(now, counts)
             else:
-                first = None if rank.threads and counts.started > self._clock else counts
+                first = None if rank.threads and counts.stat.started > self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)
-        cpu = usage.process_cpu(rank.pid)
+        cpu = process.cpu_seconds(rank.pid)
         if alive and cpu is not None:
             rank.until, rank.cpu = now, (rank.cpu[0], cpu)
             rank.running = alive
@@ -271,7 +273,7 @@ class Watch:
                     for key in unknown:
                         rank.looks[key] = rank.looks.get(key, 0) + 1
                         thread = rank.threads[key]
-                        thread.told = rank.roles.tell(memory, key[0], thread.last.comm)
+                        thread.told = rank.roles.tell(memory, key[0], thread.last.stat.name)
                         if thread.told and thread.told.role == "background":
                             rank.stack = key[0]
             except PermissionError as error:

@@ -18,6 +18,7 @@ from dltune.errors import UsageError
 from dltune.io.report.data_files import Key, Mapping
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.ring import Lost, Ring, Sample
+from dltune.proc.threads import threads
 
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
@@ -109,7 +110,7 @@ class FaultWatch:
                 major.close()
                 raise
         except UsageError as error:
-            if not _alive(pid, tid):
+            if tid not in threads(pid):
                 return True
             # with some rings open it is their memory that is limited: those are enough
             if not self._rings and not self.threads:
@@ -204,9 +205,3 @@ def _mapped_through(
         return series
     finally:
         os.close(descriptor)
-
-
-def _alive(pid: int, tid: int) -> bool:
-    from dltune.job.processes import threads
-
-    return tid in threads(pid)

@@ -9,7 +9,6 @@ lines      the Python of a thread that was just seen waiting
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,12 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.job import processes
 from dltune.job.pace import Pace
-from dltune.job.processes import Counts, Reads, Stat, Tree
+from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc.process import Reads
+from dltune.proc.stat import TICK, Stat
+from dltune.proc.threads import Counts
+from dltune.proc.tree import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take; together
 # they stay well below a hundredth of a CPU
@@ -49,6 +51,10 @@ class ThreadSeen:
     waits: int = 0
     waited: float = 0.0
     looked: float | None = None
+
+    def used(self) -> Counts:
+        """The growth of every count."""
+        return self.last.since(self.first)
 
 
 @dataclass
@@ -124,7 +130,7 @@ class Watch:
         self._next_line = self.began
         self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
         self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
-        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._clock = stat.now()
         self._cpu = time.process_time()
         self.cpu = 0.0
 
@@ -210,37 +216,37 @@ class Watch:
 
     def _look_at_process(self, pid: int, started: int) -> None:
         now = time.monotonic()
-        stat, reads = processes.process_stat(pid), processes.reads(pid)
-        if stat is None or stat.started != started:
+        found, reads = stat.of_process(pid), process.reads(pid)
+        if found is None or found.started != started:
             return
         seen = self.processes.get((pid, started))
         if seen is None:
             new = started > self._clock
-            nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
             seen = self.processes[pid, started] = ProcessSeen(
                 pid=pid,
-                parent=stat.parent,
-                command=processes.command(pid) or stat.name,
-                owner=processes.owner(pid),
+                parent=found.parent,
+                command=process.command(pid) or found.name,
+                owner=process.owner(pid),
                 new=new,
                 since=now,
                 until=now,
-                may_look=processes.may_look_into(pid),
-                first_stat=nothing if new else stat,
-                last_stat=stat,
-                first_reads=Reads(0, 0, 0) if new and reads else reads,
+                may_look=process.may_look_into(pid),
+                first_stat=found.since(found) if new else found,
+                last_stat=found,
+                first_reads=reads.since(reads) if new and reads else reads,
                 last_reads=reads,
             )
             for pace in (self._members, self._files, self._resident):
                 pace.soon()
-        seen.until, seen.last_stat = now, stat
-        seen.command = processes.command(pid) or seen.command  # of a child, until it runs its own
+        seen.until, seen.last_stat = now, found
+        seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
         if reads is not None:
             seen.last_reads = reads
-        seen.rss_file = processes.rss_file(pid) or seen.rss_file
+        seen.rss_file = memory.resident_files(pid) or seen.rss_file
+        known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
-        for tid in processes.threads(pid):
-            counts = processes.counts(pid, tid)
+        for tid in threads.threads(pid):
+            counts = threads.counts(pid, tid, known.get(tid))
             if counts is None:
                 continue
             key = tid, counts.stat.started
@@ -249,13 +255,10 @@ class Watch:
                 seen.threads[key].last, seen.threads[key].until = counts, now
             else:
                 new = counts.stat.started > self._clock
-                first = _zero(counts) if new else counts
-                age = (self._now_in_ticks() - counts.stat.started) * processes.TICK
+                first = counts.since(counts) if new else counts
+                age = (stat.now() - counts.stat.started) * TICK
                 since = max(self.began, now - max(0.0, age)) if new else now
                 seen.threads[key] = ThreadSeen(first, since, counts, now)
-
-    def _now_in_ticks(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
 
     def _choose_readers(self) -> None:
         """The threads that slept, or faulted from storage, since the last look at all."""
@@ -299,30 +302,26 @@ class Watch:
         """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
         if wait.descriptor is None or wait.descriptor in seen.descriptors:
             return True
-        try:
-            # a plain file's descriptor shows its path
-            return os.readlink(f"/proc/{seen.pid}/fd/{wait.descriptor}").startswith("/")  # noqa: PTH115
-        except OSError:
-            return False
+        shown = descriptors.target(seen.pid, wait.descriptor)
+        return shown is not None and shown.startswith("/")  # a plain file's shows its path
 
     def _note_call(self, seen: ProcessSeen, tid: int, wait: calls.Wait) -> None:
-        key = seen.descriptors.get(wait.descriptor or 0)
+        number = wait.descriptor or 0
+        key = seen.descriptors.get(number)
         if key is None or wait.size is None:
             return
         use = seen.files.setdefault(key, FileOfProcess())
         use.sizes[wait.size] += 1
         offset = wait.offset
         if offset is None:
-            told = processes.read(f"/proc/{seen.pid}/fdinfo/{wait.descriptor}") or b""
-            offset = int(told.split()[1]) if told.startswith(b"pos:") else None
+            place = descriptors.position(seen.pid, number)
+            offset = place.at if place else None
         series = use.calls.setdefault(tid, [])
         if offset is None or len(series) >= KEPT:
             return
         series.append((offset, wait.size))
-        own = processes.read(f"/proc/{seen.pid}/task/{tid}/io") or b""
-        if own.startswith(b"rchar: "):
-            copied = int(own.split(None, 2)[1])
-            use.copied[tid] = (use.copied.get(tid, (copied, copied))[0], copied)
+        if own := process.reads(seen.pid, tid):
+            use.copied[tid] = (use.copied.get(tid, (own.copied, 0))[0], own.copied)
 
     def _open_to_look(self) -> list[ProcessSeen]:
         return [s for s in self.processes.values() if s.may_look and not s.ended]
@@ -348,7 +347,7 @@ class Watch:
             found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
             if found is None:
                 continue
-            seen.rss_file = seen.rss_surveyed = processes.rss_file(seen.pid) or seen.rss_file
+            seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
             for part in found:
                 resident[part.key] += part.bytes
@@ -400,15 +399,3 @@ class Watch:
             if not seen.ended:
                 mappings[seen.pid] = seen.mappings
         self.faults.end(mappings)
-
-
-def _zero(counts: Counts) -> Counts:
-    stat = counts.stat
-    nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
-    return Counts(
-        nothing,
-        None if counts.cpu is None else 0.0,
-        None if counts.queued is None else 0.0,
-        0,
-        0,
-    )

@@ -6,7 +6,7 @@ import subprocess
 
 from dltune.horovod.watch import elf
 from dltune.horovod.watch.library import find
-from dltune.horovod.watch.memory import mappings
+from dltune.proc.maps import mappings
 
 # in a process of its own: this one would be taken for a rank by the tests that watch its children
 LOADS = """
