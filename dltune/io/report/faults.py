@@ -78,9 +78,8 @@ class FaultWatch:
         return self._until is not None
 
     @property
-    def due(self) -> float:
-        """When the burst is to end."""
-        assert self._until is not None
+    def due(self) -> float | None:
+        """When the burst is to end; None between bursts."""
         return self._until
 
     def begin(self, threads: Sequence[tuple[int, int]]) -> None:

@@ -20,8 +20,8 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.job.pace import Pace
 from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.process import Reads
 from dltune.proc.stat import TICK, Stat
 from dltune.proc.threads import Counts
@@ -32,6 +32,7 @@ from dltune.proc.tree import Tree
 MEMBERS, WAITS = (1.0, 0.002), (0.02, 0.002)
 FILES, RESIDENT, BURSTS = (0.5, 0.002), (2.0, 0.001), (2.5, 0.001)
 LINES_SECONDS = 5.0
+REST = 0.2  # most seconds without a look
 # threads that are looked at for waiting: those that slept most since the last look at all
 LOOKED_AT = 48
 # accesses kept of a thread and file
@@ -121,12 +122,18 @@ class Watch:
         self.lines = WaitingLines()
         self.began = time.monotonic()
         self.ended = self.began
-        self.looks = 0
         self._pressure = PressureWatch(tree.root)
         self.pressure: tuple[Pressure, ...] = ()
-        self._members, self._waits = Pace(*MEMBERS), Pace(*WAITS)
-        self._files, self._resident = Pace(*FILES), Pace(*RESIDENT)
-        self._bursts = Pace(*BURSTS)
+        self._members = Pace(*MEMBERS, self._look_at_members)
+        self._files = Pace(*FILES, self._look_at_files)
+        self._resident = Pace(*RESIDENT, self._look_at_resident)
+        self._paces = (
+            self._members,
+            self._files,
+            self._resident,
+            Pace(*BURSTS, self._burst, lambda paced: self.faults.due or paced),
+            Pace(*WAITS, self._look_at_waits),
+        )
         self._next_line = self.began
         self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
         self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
@@ -142,6 +149,11 @@ class Watch:
         self.faults.close()
         self.files.close()
 
+    @property
+    def looks(self) -> int:
+        """Of all kinds so far."""
+        return sum(pace.looks for pace in self._paces)
+
     def threads(self) -> Iterator[ThreadSeen]:
         """Of all processes, those that have ended too."""
         for seen in self.processes.values():
@@ -155,32 +167,14 @@ class Watch:
     ) -> None:
         """Look until `seconds` have passed, all processes have ended or `over` says so; `tell` is
         called about once a second."""
-        told = self.began
+
+        def ended() -> bool:
+            self.ended = time.monotonic()
+            return over() or all(seen.ended for seen in self.processes.values())
+
+        until = None if seconds is None else self.began + seconds
         try:
-            while True:
-                now = time.monotonic()
-                if self._members.due <= now:
-                    self._look(self._members, self._look_at_members)
-                    if not any(not seen.ended for seen in self.processes.values()):
-                        break
-                if self._files.due <= now:
-                    self._look(self._files, self._look_at_files)
-                if self._resident.due <= now:
-                    self._look(self._resident, self._look_at_resident)
-                if self.faults.running:
-                    if self.faults.due <= now:
-                        self._look(self._bursts, self._end_burst)
-                elif self._bursts.due <= now and self.faults.refused is None:
-                    self._look(self._bursts, self._begin_burst)
-                if self._waits.due <= now:
-                    self._look(self._waits, self._look_at_waits)
-                if now - told >= 1.0:
-                    told = now
-                    self.ended = now
-                    tell()
-                if over() or (seconds is not None and now - self.began >= seconds):
-                    break
-                time.sleep(max(0.001, min(self._due(), now + 0.2) - time.monotonic()))
+            keep_looking(self._paces, REST, until, ended, tell)
         finally:
             self._finish()
 
@@ -195,16 +189,11 @@ class Watch:
         self.lines.finish()
         self.cpu = time.process_time() - self._cpu + self.lines.cpu
 
-    def _look(self, pace: Pace, look: Callable[[], None]) -> None:
-        pace.begin()
-        look()
-        pace.end()
-        self.looks += 1
-
-    def _due(self) -> float:
-        bursts = self.faults.due if self.faults.running else self._bursts.due
-        due = [self._members.due, self._waits.due, self._files.due, self._resident.due]
-        return min(due if self.faults.refused else [*due, bursts])
+    def _burst(self) -> None:
+        if self.faults.running:
+            self._end_burst()
+        elif self.faults.refused is None:
+            self._begin_burst()
 
     def _look_at_members(self) -> None:
         members = {(pid, self.tree.started(pid)) for pid in self.tree.refresh()}
