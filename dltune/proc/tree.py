@@ -55,7 +55,7 @@ class Tree:
     def refresh(self) -> list[int]:
         """The processes that run now, the root first; a zombie counts as ended."""
         running = {pid: found for pid, found in processes().items() if not found.ended}
-        members = {pid for pid, at in self._started.items() if _same(running, pid, at)}
+        members = {pid for pid, found in running.items() if self._started.get(pid) == found.started}
         children: dict[int, list[int]] = {}
         for pid, found in running.items():
             children.setdefault(found.parent, []).append(pid)
@@ -71,7 +71,3 @@ class Tree:
     def started(self, pid: int) -> int:
         """When a member began, in ticks since boot."""
         return self._started[pid]
-
-
-def _same(stats: dict[int, Stat], pid: int, started: int) -> bool:
-    return pid in stats and stats[pid].started == started

@@ -11,8 +11,7 @@ from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, Thre
 from dltune.errors import UsageError
 from dltune.horovod.diagnosis import diagnose
 from dltune.horovod.watch import ranks
-from dltune.horovod.watch.rank_seen import RankSeen
-from dltune.horovod.watch.usage import ThreadSeen
+from dltune.horovod.watch.rank_seen import RankSeen, ThreadSeen
 from dltune.horovod.watch.watch import Watch
 from dltune.machine import cpulist
 

@@ -17,10 +17,9 @@ from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.memory import Memory
 from dltune.horovod.watch.progress import Progress
-from dltune.horovod.watch.rank_seen import Key, RankSeen
+from dltune.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
-from dltune.horovod.watch.usage import ThreadSeen
 from dltune.job import messages
 from dltune.proc import memory, process, stat, threads
 from dltune.proc.maps import Mapping, mappings

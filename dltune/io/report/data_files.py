@@ -13,6 +13,7 @@ from pathlib import Path
 from dltune.documents.io import FileFormat, Storage
 from dltune.io.report import cached, formats, storage
 from dltune.proc import descriptors, maps, smaps
+from dltune.proc.smaps import Resident
 
 # bytes; a file of no known format is data from here on
 LARGE = 1 << 20
@@ -33,15 +34,6 @@ class Mapping:
     start: int
     end: int
     offset: int
-
-
-@dataclass(frozen=True)
-class Resident:
-    """Of one mapping: bytes in the process's page table, and what madvise was told of it."""
-
-    key: Key
-    bytes: int
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -104,12 +96,12 @@ class DataFiles:
             if area.inode not in programs and (key := self._key(pid, area)) is not None
         )
 
-    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[Resident] | None:
+    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]] | None:
         """What of these mappings is in the page table; None as above."""
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
         try:
             return [
-                Resident(keys[place.start, place.offset], place.bytes, place.advice)
+                (keys[place.start, place.offset], place)
                 for place in smaps.resident(pid)
                 if (place.start, place.offset) in keys
             ]

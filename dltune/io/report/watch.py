@@ -338,9 +338,9 @@ class Watch:
                 continue
             seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
-            for part in found:
-                resident[part.key] += part.bytes
-                seen.files[part.key].advice = part.advice
+            for key, part in found:
+                resident[key] += part.bytes
+                seen.files[key].advice = part.advice
             for key, size in resident.items():
                 use = seen.files[key]
                 # what was there when the watch began was not touched during it
