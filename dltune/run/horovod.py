@@ -16,7 +16,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.plan_allreduce import AllreducePlan, Controller
 from dltune.errors import DltuneError, JobFailed, UsageError
-from dltune.horovod.preload import counts, library
+from dltune.horovod.preload import counts, interposer
 from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job, Process
@@ -86,11 +86,11 @@ class Ranks:
         """
         if self.section.sleeps is None:
             return {}
-        built = library.build(
+        built = interposer.build(
             _mpirun(command), lambda: self._say("building the library for NBCS, GS and rests, once")
         )
         self._counts = folder
-        return library.variables(built, self.section.sleeps, os.environ, folder)
+        return interposer.variables(built, self.section.sleeps, os.environ, folder)
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """The reply to an interpreter's start.

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Collection
 
-from dltune.horovod.watch import library
+from dltune.horovod.watch import horovod_library
 from dltune.horovod.watch.memory import Memory
 from dltune.horovod.watch.roles import Roles
 from dltune.proc import threads
@@ -37,7 +37,7 @@ class InputThreads:
                 return
             if self._roles is None:
                 mapped = mappings(self._pid)
-                found = library.find(self._pid, mapped)
+                found = horovod_library.find(self._pid, mapped)
                 if found is None:
                     self.unseen = "Horovod's library is not where it is known to lie"
                     return

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dltune.documents.plan_allreduce import Controller
 from dltune.errors import UsageError
-from dltune.horovod.watch.library import Library
+from dltune.horovod.watch.horovod_library import Library
 from dltune.machine.ranks import local_rank
 from dltune.machine.world import world
 from dltune.proc.maps import Mapping as Mapped

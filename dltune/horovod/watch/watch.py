@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import library, ranks
+from dltune.horovod.watch import horovod_library, ranks
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.memory import Memory
@@ -163,7 +163,7 @@ class Watch:
         self._sizes[key] = size
         try:
             mapped = mappings(pid)
-            found = library.find(pid, mapped)
+            found = horovod_library.find(pid, mapped)
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return
