@@ -30,10 +30,8 @@ from dltune.proc.tree import Tree
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
 # seconds between looks for ranks until there is one, and once all of this node's are found
 UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
-# at threads whose role is not known, because they ran: few
-ROLES = (0.25, 0.05)
-# at what was recorded of sleeps
-SLEEPS = (0.25, 0.05)
+# as above, of threads whose role is not known, because they ran (few), and of recorded sleeps
+ROLES, SLEEPS = (0.25, 0.05), (0.25, 0.05)
 # looks at a thread that always ran, after which it is given up
 PATIENCE = 200
 # most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
