@@ -41,26 +41,26 @@ print(time.perf_counter() - began, read_bytes() - before, count)
 """
 WAYS = {
     "scan": (
-        "from dltune.io.lmdb import library\n"
+        "from dltune.io.lmdb import lmdb_binding\n"
         "from dltune.io.lmdb.datafile import opened\n"
         "from dltune.io.lmdb.scan import scan\n"
         "import numpy\n"
-        "library.load()",
+        "lmdb_binding.load()",
         "with opened(folder) as data:\n    count = scan(data, None)[0].arrays['sizes'].size",
     ),
     "index": (
-        "from dltune.io.lmdb import library\n"
+        "from dltune.io.lmdb import lmdb_binding\n"
         "from dltune.io.lmdb.index import Index\n"
         "import numpy\n"
-        "library.load()\n"
+        "lmdb_binding.load()\n"
         "(folder / 'data.mdb.dltune-index').unlink(missing_ok=True)",
         "count = len(Index.open(folder))",
     ),
     "index, keys": (
-        "from dltune.io.lmdb import library\n"
+        "from dltune.io.lmdb import lmdb_binding\n"
         "from dltune.io.lmdb.index import Index\n"
         "import numpy\n"
-        "library.load()\n"
+        "lmdb_binding.load()\n"
         "(folder / 'data.mdb.dltune-index').unlink(missing_ok=True)",
         "count = len(list(Index.open(folder).keys()))",
     ),

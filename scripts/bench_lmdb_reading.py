@@ -75,16 +75,16 @@ if way in ("readahead", "no readahead", "hints"):
     import lmdb
     from dltune.io import ReadAhead
     import numpy
-    from dltune.io.reader import native
-    native.load()
+    from dltune.io.reader import fetch_binding
+    fetch_binding.load()
     env = lmdb.open(path, readonly=True, lock=False, readahead=way == "readahead")
     if way == "hints":
         ahead = ReadAhead(path, mine(), ahead=told["ahead"])
 else:
     from dltune.io import Options, Reader
     import numpy
-    from dltune.io.reader import native
-    native.load()
+    from dltune.io.reader import fetch_binding
+    fetch_binding.load()
     with Reader(told["tiny"], batch=1, options=Options(node=False)) as reader:
         next(reader)  # what is imported at first use
     options = Options(direct=way != "cached", node=way != "each", memory=told["memory"])

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from dltune.documents.sections.allreduce import Sleeps
-from dltune.horovod.preload import library
+from dltune.horovod.preload import interposer
 from dltune.stats.signs import paired_ratio
 
 RANKS = 2
@@ -141,7 +141,7 @@ def start(setting: Setting, folder: Path, preloaded: Path, bind: str, command: l
     }
     # "plain" is without the library, not with the library switched off
     if setting.sleeps != Sleeps(None, None):
-        environment |= library.variables(preloaded, setting.sleeps, environment)
+        environment |= interposer.variables(preloaded, setting.sleeps, environment)
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
             [*launch, *command, "--record", str(folder)],
@@ -180,7 +180,7 @@ def main() -> None:
         parser.error("give the job after --")
     if not (launcher := shutil.which("mpirun")):
         parser.error("there is no mpirun on PATH")
-    preloaded = library.build(Path(launcher))
+    preloaded = interposer.build(Path(launcher))
     jobs: list[Job] = []
     with tempfile.TemporaryDirectory() as scratch:
         try:

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from dltune.bench import usage
@@ -18,6 +17,7 @@ from dltune.job.diagnosis import Sightings
 from dltune.job.launch import Event, Process
 from dltune.job.orders import grant_line
 from dltune.job.record import NANOSECOND, Record
+from dltune.proc.process import exists
 
 # seconds without a message after which one looks elsewhere: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
@@ -191,7 +191,7 @@ class Turnstile:
         return tuple(steps), per_step
 
     def _lead_lives(self) -> bool:
-        return self._lead is None or Path(f"/proc/{self._lead}").exists()
+        return self._lead is None or exists(self._lead)
 
     def _hear(self, event: Event) -> None:
         message, process = event.message, event.process

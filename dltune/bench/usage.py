@@ -5,11 +5,10 @@ The job leads a session of its own, so its processes are those of that session.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from dltune.proc import threads, tree
 
 
 @dataclass(frozen=True)
@@ -48,44 +47,16 @@ class Reading:
         return Usage(max(self.cpu - before.cpu, 0.0), voluntary, involuntary, faults)
 
 
-def read(session: int, proc: Path = Path("/proc")) -> Reading:
+def read(session: int) -> Reading:
     """The processes of a session now; those that end while they are read count as ended."""
-    ticks = faults = 0
+    found = tree.session(session)
     switches = {}
-    for pid in members(session, proc):
-        with contextlib.suppress(OSError):
-            fields = _fields(proc / str(pid) / "stat")
-            # user and system time of the process and of its children that have ended; minor and
-            # major faults likewise
-            ticks += sum(map(int, fields[11:15]))
-            faults += sum(map(int, fields[7:11]))
-        with contextlib.suppress(OSError):
-            for task in (proc / str(pid) / "task").iterdir():
-                with contextlib.suppress(OSError):
-                    switches[pid, int(task.name)] = _switches(task / "status")
-    return Reading(ticks / os.sysconf("SC_CLK_TCK"), switches, faults)
-
-
-def members(session: int, proc: Path = Path("/proc")) -> list[int]:
-    """Processes of a session, by pid."""
-    found = []
-    for entry in proc.iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if int(_fields(entry / "stat")[3]) == session:
-                    found.append(int(entry.name))
-    return found
-
-
-def _fields(stat: Path) -> list[str]:
-    """Fields of a stat file from the state on; the name before may hold blanks and brackets."""
-    return stat.read_text().rpartition(")")[2].split()
-
-
-def _switches(status: Path) -> tuple[int, int]:
-    counts = {
-        name: int(value)
-        for name, _, value in (line.partition(":") for line in status.read_text().splitlines())
-        if name.endswith("ctxt_switches")
-    }
-    return counts["voluntary_ctxt_switches"], counts["nonvoluntary_ctxt_switches"]
+    for pid in found:
+        for tid in threads.threads(pid):
+            if switched := threads.switches(pid, tid):
+                switches[pid, tid] = switched[:2]
+    return Reading(
+        cpu=sum(stat.user + stat.kernel + stat.children_cpu for stat in found.values()),
+        switches=switches,
+        faults=sum(stat.minor + stat.major + stat.children_faults for stat in found.values()),
+    )

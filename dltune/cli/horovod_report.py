@@ -104,11 +104,11 @@ def _read(path: Path) -> Horovod:
 def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
     from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
-    from dltune.job import processes
-    from dltune.job.processes import Tree
+    from dltune.proc import process
+    from dltune.proc.tree import Tree
 
     with Watch(Tree(pid)) as watch:
-        command = tuple(processes.command(pid).split(" "))
+        command = tuple(process.command(pid).split(" "))
         with live(watch, f"pid {pid}") as tell:
             partial = _run(watch, seconds, lambda: watch.shut_out, tell)
         return _assembled(watch, command, timeline, partial)
@@ -123,7 +123,7 @@ def _watch_job(
     from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
     from dltune.job.launch import Job
-    from dltune.job.processes import Tree
+    from dltune.proc.tree import Tree
 
     environment = {}
     if timeline is not None:

@@ -15,7 +15,7 @@ from dltune.errors import JobFailed, UsageError
 if TYPE_CHECKING:
     from dltune.documents.files import Output
     from dltune.documents.io import Io
-    from dltune.job.processes import Tree
+    from dltune.proc.tree import Tree
 
 PID_SECONDS = 30.0
 
@@ -95,7 +95,7 @@ def _claimed(path: Path | None, overwrite: bool) -> Iterator[Output | None]:
 
 
 def _watch_process(pid: int, seconds: float) -> Io:
-    from dltune.job.processes import Tree
+    from dltune.proc.tree import Tree
 
     return _watched(Tree(pid), f"pid {pid}", seconds, lambda: False)[0]
 
@@ -105,7 +105,7 @@ def _watch_job(job: tuple[str, ...], seconds: float | None) -> tuple[Io, int]:
     import shlex
 
     from dltune.job.launch import Job
-    from dltune.job.processes import Tree
+    from dltune.proc.tree import Tree
 
     # the job's own output goes to stderr: results have stdout for themselves
     with Job(job, stdout=2, plain=True) as running:

@@ -14,7 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from dltune.io.lmdb.index import Index
-    from dltune.io.lmdb.library import Tell
+    from dltune.io.lmdb.lmdb_binding import Tell
 
 QUIET_SECONDS = 1.0  # of work before progress is shown
 

@@ -34,7 +34,7 @@ class History:
 KINDS: Mapping[str, Kind] = {
     "dltune.profile": Kind("dltune.documents.profile", ("ops",)),
     "dltune.plan": Kind(
-        "dltune.documents.plan",
+        "dltune.planners.plan",
         ("threads.ops", "threads.predictions", "settings.effects", "files", "allreduce.cores"),
     ),
     "dltune.bench": Kind("dltune.documents.bench", ("settings",)),

@@ -7,9 +7,11 @@ bootstrap out. Such a job would run plain and never be heard of; what it has map
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.proc import tree
+from dltune.proc.maps import mappings
+from dltune.proc.process import command
 
 LIBRARY = "libtensorflow_framework.so"
 
@@ -29,23 +31,11 @@ def unreported(session: int, reported: Collection[int]) -> int | None:
 
     A process forked from one that reported has the bootstrap from it, and is fine.
     """
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (found := _parent(entry, session)) is not None:
-            parents[int(entry.name)] = found
+    parents = {pid: found.parent for pid, found in tree.session(session).items()}
     for pid in parents:
         if not _descends(pid, parents, reported) and _has_tensorflow(pid):
             return pid
     return None
-
-
-def _parent(entry: Path, session: int) -> int | None:
-    try:
-        # the command's name stands in parentheses and may hold spaces
-        fields = (entry / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return int(fields[1]) if int(fields[3]) == session else None
 
 
 def _descends(pid: int, parents: dict[int, int], reported: Collection[int]) -> bool:
@@ -56,21 +46,14 @@ def _descends(pid: int, parents: dict[int, int], reported: Collection[int]) -> b
     parent = parents.get(pid)
     while parent in parents:
         assert parent is not None
-        if parent in reported and (_has_tensorflow(parent) or _command(parent) == _command(pid)):
+        if parent in reported and (_has_tensorflow(parent) or command(parent) == command(pid)):
             return True
         parent = parents.get(parent)
     return False
 
 
-def _command(pid: int) -> bytes | None:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return None
-
-
 def _has_tensorflow(pid: int) -> bool:
     try:
-        return LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+        return any(LIBRARY in mapping.path for mapping in mappings(pid))
     except OSError:
         return False

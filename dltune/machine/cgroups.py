@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dltune.machine import cpulist
+from dltune.proc.mounts import mounts
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,18 @@ def limits(root: Path = Path("/")) -> Limits:
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of this process's group and all above it in every hierarchy with the controller."""
-    mounts = list(_mounts(root))
+    mounted = mounts(root / "proc/self/mountinfo")
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         unified = number == "0" and not controllers
         if not unified and controller not in controllers.split(","):
             continue
-        for kind, options, mount_root, point in mounts:
-            if kind == ("cgroup2" if unified else "cgroup") and (unified or controller in options):
-                yield from _upwards(root / point.lstrip("/"), mount_root, path)
+        kind = "cgroup2" if unified else "cgroup"
+        for mount in mounted:
+            if mount.kind == kind and (unified or controller in mount.options):
+                yield from _upwards(root / mount.point.lstrip("/"), mount.root, path)
                 break
-
-
-def _mounts(root: Path) -> Iterator[tuple[str, list[str], str, str]]:
-    """File system type, super options, root within the hierarchy and mount point."""
-    for line in (_text(root / "proc/self/mountinfo") or "").splitlines():
-        own, _, shared = line.partition(" - ")
-        fields, tail = own.split(), shared.split()
-        if len(fields) >= 5 and len(tail) >= 3 and tail[0] in ("cgroup", "cgroup2"):
-            yield tail[0], tail[2].split(","), fields[3], fields[4]
 
 
 def _upwards(point: Path, mount_root: str, path: str) -> Iterator[Path]:

@@ -12,7 +12,7 @@ import msgspec
 
 from dltune import __version__
 from dltune.documents import files
-from dltune.planners import plan as documents
+from dltune.documents import plan as documents
 from dltune.documents.faults import refuse
 from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan

@@ -7,11 +7,11 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from dltune.documents.profile import Line
 from dltune.job.stacks import Frame, NoStack, own_line, stacks
 from dltune.machine.checks.py_spy import executable, py_spy
+from dltune.proc.process import exists
 
 # looks at a job; from one to the next some steps pass, in no less and no more than these seconds
 LOOKS = 30
@@ -93,7 +93,7 @@ class PythonLines:
             if self._stopped.wait(random.uniform(0.5, 1.5) * self._pause):
                 return
             self._look(command)
-            if not Path(f"/proc/{self._pid}").exists():
+            if not exists(self._pid):
                 self._failure = "the job's process ended before py-spy could look at it"
                 return
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
@@ -18,6 +17,7 @@ from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
 from dltune.machine.perf import events as perf_events
 from dltune.machine.placement import cores_for, ladder, placements
+from dltune.proc.process import exists
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
@@ -209,7 +209,7 @@ class Session:
 
     def _measured_process_ended(self) -> bool:
         climbing = self._climbing
-        return climbing is not None and not Path(f"/proc/{climbing.steps.pid}").exists()
+        return climbing is not None and not exists(climbing.steps.pid)
 
     def _give_up_if_hopeless(self) -> None:
         if self._climbing is None and (error := hopeless(self.seen)):

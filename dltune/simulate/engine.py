@@ -14,7 +14,7 @@ import numpy as np
 
 from dltune.documents.machine import Machine
 from dltune.graph.csr import CSR, Integers, Numbers
-from dltune.simulate import library
+from dltune.simulate import simulate_binding as binding
 from dltune.simulate.work import CorunWork, FifoWork, bits, topology
 
 
@@ -54,12 +54,12 @@ class CoreSet:
     oversubscription: float = 0.0
     crowding: float = 1.0
 
-    def native(self) -> library.Fifo:
-        table = (library.FifoOp * max(1, len(self.ops)))(
-            *(library.FifoOp(op.seconds, op.busy, op.threads) for op in self.ops)
+    def native(self) -> binding.Fifo:
+        table = (binding.FifoOp * max(1, len(self.ops)))(
+            *(binding.FifoOp(op.seconds, op.busy, op.threads) for op in self.ops)
         )
         costs = self.overhead, self.oversubscription, self.crowding
-        return library.Fifo(table, self.cores, self.inter, *costs)
+        return binding.Fifo(table, self.cores, self.inter, *costs)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Link:
     channels: int = 1
     by_priority: bool = False
 
-    def native(self) -> library.Link:
-        return library.Link(self.bandwidth, self.latency, self.channels, self.by_priority)
+    def native(self) -> binding.Link:
+        return binding.Link(self.bandwidth, self.latency, self.channels, self.by_priority)
 
 
 class Graph:
@@ -88,14 +88,14 @@ class Graph:
     def __init__(self, successors: CSR, op: Integers, runs: Numbers) -> None:
         self.tasks = len(successors)
         self._arrays = successors.offsets, successors.items, op, runs  # which the struct points to
-        offsets, edges, ops = (a.ctypes.data_as(library.INTEGERS) for a in self._arrays[:3])
-        times = runs.ctypes.data_as(library.DOUBLES)
-        self._native = library.Graph(self.tasks, offsets, edges, ops, times)
+        offsets, edges, ops = (a.ctypes.data_as(binding.INTEGERS) for a in self._arrays[:3])
+        times = runs.ctypes.data_as(binding.DOUBLES)
+        self._native = binding.Graph(self.tasks, offsets, edges, ops, times)
 
     def fifo(self, cores: CoreSet) -> Timeline:
         """TensorFlow's own scheduling. Raises ValueError when the graph has a cycle."""
         timeline = self._timeline()
-        self._whole(library.load().dltune_fifo(self._native, cores.native(), timeline))
+        self._whole(binding.load().dltune_fifo(self._native, cores.native(), timeline))
         return Timeline(*self._times(timeline))
 
     def on(
@@ -112,20 +112,20 @@ class Graph:
         `links` it travels over; then it has no op but `bytes[t]`, and `priority[t]`. Raises
         ValueError when the graph has a cycle.
         """
-        cores = (library.Fifo * max(1, len(core_sets)))(*(one.native() for one in core_sets))
-        lines = (library.Link * max(1, len(links)))(*(one.native() for one in links))
+        cores = (binding.Fifo * max(1, len(core_sets)))(*(one.native() for one in core_sets))
+        lines = (binding.Link * max(1, len(links)))(*(one.native() for one in links))
         order = np.zeros(self.tasks) if priority is None else priority
-        about = library.Resources(
-            where.ctypes.data_as(library.INTEGERS),
-            bytes.ctypes.data_as(library.DOUBLES),
-            order.ctypes.data_as(library.DOUBLES),
+        about = binding.Resources(
+            where.ctypes.data_as(binding.INTEGERS),
+            bytes.ctypes.data_as(binding.DOUBLES),
+            order.ctypes.data_as(binding.DOUBLES),
             cores,
             lines,
             len(core_sets),
             len(links),
         )
         timeline = self._timeline()
-        self._whole(library.load().dltune_resources(self._native, about, timeline))
+        self._whole(binding.load().dltune_resources(self._native, about, timeline))
         return Timeline(*self._times(timeline))
 
     def corun(
@@ -150,24 +150,24 @@ class Graph:
         """
         there = topology(machine)
         words = (there.count + 63) // 64
-        table = (library.Work * max(1, len(ops)))(*(op.native() for op in ops))
-        about = library.Corun(table, len(ops), inter, overhead, crowding, corun, hyperthreads)
+        table = (binding.Work * max(1, len(ops)))(*(op.native() for op in ops))
+        about = binding.Corun(table, len(ops), inter, overhead, crowding, corun, hyperthreads)
         held = (ctypes.c_uint64 * (self.tasks * words))() if with_cores else None
         second = (ctypes.c_uint8 * max(1, self.tasks))()
-        places = library.Places(held, words, second)
+        places = binding.Places(held, words, second)
         timeline = self._timeline()
-        self._whole(library.load().dltune_corun(self._native, there, about, timeline, places))
+        self._whole(binding.load().dltune_corun(self._native, there, about, timeline, places))
         sets: list[tuple[int, ...]] = []
         if held is not None:
             sets = [bits(held[t * words : (t + 1) * words]) for t in range(self.tasks)]
         ran_second = frozenset(t for t in range(self.tasks) if second[t])
         return Timeline(*self._times(timeline), sets, ran_second)
 
-    def _timeline(self) -> library.Timeline:
+    def _timeline(self) -> binding.Timeline:
         room = max(1, self.tasks)
-        return library.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
+        return binding.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
 
-    def _times(self, made: library.Timeline) -> tuple[list[float], list[float], float, float]:
+    def _times(self, made: binding.Timeline) -> tuple[list[float], list[float], float, float]:
         return made.start[: self.tasks], made.end[: self.tasks], made.makespan, made.corunning
 
     def _whole(self, done: int) -> None:

@@ -7,7 +7,7 @@ import weakref
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.simulate import library
+from dltune.simulate import simulate_binding as binding
 from dltune.simulate.work import CorunWork, bits, topology
 
 
@@ -27,7 +27,7 @@ class Scheduler:
 
     def __init__(self, machine: Machine, *, corun: bool = True, hyperthreads: bool = False) -> None:
         there = topology(machine)
-        self._native = library.load()
+        self._native = binding.load()
         self._words = (there.count + 63) // 64
         self._waiting = 0
         self._handle = self._native.dltune_scheduler_new(there, corun, hyperthreads)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dltune.documents.machine import Machine
 from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
-from dltune.simulate import library
+from dltune.simulate import simulate_binding as binding
 
 MAX_CORES = 1024  # corun.h's kMaxCores
 
@@ -47,8 +47,8 @@ class CorunWork:
     placed: tuple[int, ...] = ()
     op: int = -1
 
-    def native(self) -> library.Work:
-        work = library.Work(
+    def native(self) -> binding.Work:
+        work = binding.Work(
             op=self.op,
             count=len(self.candidates),
             serial=self.serial,
@@ -64,7 +64,7 @@ class CorunWork:
         return work
 
 
-def topology(machine: Machine) -> library.Cores:
+def topology(machine: Machine) -> binding.Cores:
     """Per core: its tile counted from 0, and its hardware threads.
 
     Raises UsageError when the machine has more cores than the scheduler can name.
@@ -73,7 +73,7 @@ def topology(machine: Machine) -> library.Cores:
         raise UsageError(f"{machine.name} has {len(machine.cores)} cores; at most {MAX_CORES}")
     index = {tile: i for i, tile in enumerate(sorted({core.tile for core in machine.cores}))}
     count = len(machine.cores)
-    return library.Cores(
+    return binding.Cores(
         count,
         (ctypes.c_int32 * count)(*(index[core.tile] for core in machine.cores)),
         (ctypes.c_int32 * count)(*(max(1, len(core.cpus)) for core in machine.cores)),

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 
-from dltune.bench import usage
+from dltune.proc import tree
 
 
 def freeze(session: int) -> None:
@@ -30,6 +30,6 @@ def end(session: int) -> None:
 
 
 def _signal(session: int, number: signal.Signals) -> None:
-    for pid in usage.members(session):
+    for pid in tree.session(session):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

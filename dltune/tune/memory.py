@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 
+from dltune.errors import UsageError
+from dltune.proc import memory
+from dltune.proc.tree import Tree
+
 
 def used_bytes(pid: int) -> int:
     """Resident memory of a process and all that it has started."""
-    import psutil  # type: ignore[import-untyped]
-
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        first = psutil.Process(pid)
-        for process in (first, *first.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total
+    with contextlib.suppress(UsageError):
+        return sum(map(memory.resident, Tree(pid).refresh()))
+    return 0  # it has ended
 
 
 def free_bytes() -> tuple[int, int]:
     """What may still be taken without swapping, and all that there is: of the machine, or of the
     control group that dltune and its jobs are in."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     from dltune.machine.cgroups import limits
 

@@ -10,7 +10,6 @@ from dltune.bench.steps import StepGraphs
 from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError
-from dltune.horovod.watch.memory import mappings
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
@@ -21,6 +20,7 @@ from dltune.planners.settings.applied import Applied, variables
 from dltune.planners.settings.enforce import Settings
 from dltune.planners.settings.setting import Circumstances
 from dltune.planners.settings.space import by_name
+from dltune.proc.maps import mappings
 from dltune.profile import breakdown
 from dltune.tune import frozen
 

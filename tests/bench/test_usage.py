@@ -1,42 +1,58 @@
-"""CPU time and context switches of a session, from a made-up /proc and from a real process."""
+"""CPU time, context switches and page faults of a session."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from dltune.bench.usage import Reading, read
+from dltune.proc import stat
 
-TICK = 1 / os.sysconf("SC_CLK_TCK")
-
-
-def process(
-    proc: Path, pid: int, session: int, ticks: list[int], threads: dict[int, tuple[int, int]]
-) -> None:
-    stat = f"{pid} (a) name) S 1 {pid} {session} 0 -1 0 0 0 0 0 {' '.join(map(str, ticks))} 20 0"
-    (proc / str(pid)).mkdir(parents=True, exist_ok=True)
-    (proc / str(pid) / "stat").write_text(stat)
-    for thread, (voluntary, involuntary) in threads.items():
-        task = proc / str(pid) / "task" / str(thread)
-        task.mkdir(parents=True, exist_ok=True)
-        (task / "status").write_text(
-            f"Name:\tpython\nvoluntary_ctxt_switches:\t{voluntary}\n"
-            f"nonvoluntary_ctxt_switches:\t{involuntary}\n"
-        )
+TICK = stat.TICK
 
 
-def test_all_processes_of_the_session_and_their_ended_children_count(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("")
-    process(tmp_path, 10, 10, [100, 20, 3, 4], {10: (5, 1), 11: (7, 2)})
-    process(tmp_path, 20, 10, [1, 2, 0, 0], {20: (1, 1)})
-    process(tmp_path, 30, 99, [5000, 0, 0, 0], {30: (9, 9)})
-    found = read(10, tmp_path)
-    assert found.cpu == pytest.approx(130 * TICK)
-    assert found.switches == {(10, 10): (5, 1), (10, 11): (7, 2), (20, 20): (1, 1)}
+FAMILY = """
+import os, threading
+def burn():
+    while os.times().user + os.times().system < 0.3:
+        pass
+if os.fork() == 0:
+    burn()
+    os._exit(0)
+os.wait()  # what it used is the parent's from here on
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+if os.fork() == 0:
+    print("ready", flush=True)
+    threading.Event().wait()
+threading.Event().wait()
+"""
+
+
+def test_all_processes_of_the_session_and_their_ended_children_count(started) -> None:
+    job = started(FAMILY, start_new_session=True)
+    try:
+        found = read(job.pid)
+        assert 0.3 - TICK <= found.cpu < 5.0
+        parent, child = ({tid for at, tid in found.switches if at == pid} for pid in members(found))
+        assert (len(parent), len(child)) == (2, 1)
+        # an interpreter that begins touches some thousand pages, and has forked twice
+        ended = stat.of_process(job.pid)
+        assert ended is not None
+        assert ended.children_faults > 0
+        assert found.faults >= ended.minor + ended.major + ended.children_faults
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+
+
+def members(found: Reading) -> list[int]:
+    """The session's leader first."""
+    return sorted({pid for pid, _ in found.switches})
+
+
+def test_page_faults_between_two_readings() -> None:
+    assert Reading(0.0, {}, 127).since(Reading(0.0, {}, 27)).faults == 100
 
 
 def test_between_two_readings() -> None:
@@ -76,12 +92,3 @@ def test_a_real_process_that_sleeps_and_works() -> None:
         child.stdin.close()
     assert used.cpu >= 0.2 - 2 * TICK
     assert used.voluntary >= 15
-
-
-def test_page_faults_of_processes_and_their_ended_children(tmp_path: Path) -> None:
-    stat = "10 (a) S 1 10 10 0 -1 0 100 20 3 4 0 0 0 0 20 0"
-    (tmp_path / "10").mkdir()
-    (tmp_path / "10" / "stat").write_text(stat)
-    assert read(10, tmp_path).faults == 127
-    before = Reading(0.0, {}, 27)
-    assert read(10, tmp_path).since(before).faults == 100

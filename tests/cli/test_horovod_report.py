@@ -248,7 +248,7 @@ def test_another_users_rank(library):
     code = (
         "import os, sys, dltune.cli.horovod_report, dltune.cli.horovod_live\n"
         "import dltune.documents.files, dltune.cli.interrupts\n"
-        "import dltune.horovod.watch.document, dltune.job.processes\n"
+        "import dltune.horovod.watch.document, dltune.proc.tree\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "from dltune.cli import main\n"
         "sys.argv = ['dltune', 'horovod-report', '--pid', sys.argv[1], '--seconds', '2']\n"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec.inspect as ms
-from dltune.documents.sections.settings import Choice
 from hypothesis import strategies as st
+
+from dltune.documents.sections.settings import Choice
 
 CHARACTERS = "ab,;\"'\r\n\t =@\\é𝄞\u202e"
 

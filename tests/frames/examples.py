@@ -9,11 +9,12 @@ import exhibits
 import msgspec
 import results
 import synthetic
-from dltune.documents.sections.settings import Choice
 
 from dltune.documents import gate, io, tune
+from dltune.documents.sections.settings import Choice
 from dltune.gate import history
 from dltune.graph import documented
+from dltune.planners.plan import with_sections
 
 SAMPLES = Path(__file__).parent.parent / "documents" / "samples"
 FUSED, CACHED = Choice("batch_norm", "fused"), Choice("onednn_primitives", "kept")
@@ -27,9 +28,7 @@ def written(folder: Path) -> dict[str, Path]:
     made = {
         "dltune.profile": profile,
         "dltune.plan": plan,
-        "dltune.plan:settings": msgspec.structs.replace(
-            plan, threads=None, settings=exhibits.settings()
-        ),
+        "dltune.plan:settings": with_sections(plan, threads=None, settings=exhibits.settings()),
         "dltune.bench": exhibits.bench(plan, profile, {"a": (0.1, 0.2), "b": (0.3, 0.4)}),
         "dltune.tune": searched(),
         "dltune.io": read(results.watched()),

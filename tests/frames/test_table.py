@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from any_document import content, documents
-from dltune.documents.sections.settings import Choice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from dltune.documents.io import Io
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
+from dltune.documents.sections.settings import Choice
 from dltune.documents.tune import Tune
 from dltune.errors import UsageError
 from dltune.frames.reading import History

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dltune.bench import usage
+from dltune.proc import tree
 
 
 def states(session: int) -> set[str]:
     found = set()
-    for pid in usage.members(session):
+    for pid in tree.session(session):
         stat = Path(f"/proc/{pid}/stat").read_text()
         found.add(stat.rpartition(")")[2].split()[0])
     return found

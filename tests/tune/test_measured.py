@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from sessions import soon, states
 
-from dltune.bench import usage
 from dltune.bench.jobs import all_ended
 from dltune.bench.turnstile import Taken
 from dltune.documents.sections.settings import Choice
 from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
 from dltune.planners.settings.setting import Circumstances
+from dltune.proc import tree
 from dltune.tune import measured as module
 from dltune.tune import tried
 from dltune.tune.arena import Refused
@@ -74,8 +74,8 @@ def test_turns_of_what_stands() -> None:
             assert fast < slow
         jobs = sessions(found)
         found.drop(FAST)
-        assert [bool(usage.members(job)) for job in jobs] == [True, False]
-    assert not any(usage.members(job) for job in jobs)
+        assert [bool(tree.session(job)) for job in jobs] == [True, False]
+    assert not any(tree.session(job) for job in jobs)
     assert found.tensorflow == "2.21.0"
 
 
@@ -138,9 +138,9 @@ def test_of_several_ranks_one_stands_at_the_turnstile_and_none_is_stopped() -> N
             assert isinstance(seconds, float)
             assert 0.015 < seconds < 1
         (job,) = sessions(found)
-        assert len(usage.members(job)) == 3
+        assert len(tree.session(job)) == 3
         assert "T" not in states(job)
-    assert not usage.members(job)
+    assert not tree.session(job)
 
 
 def test_a_step_of_two_graphs() -> None:
@@ -215,7 +215,7 @@ def test_what_was_expected_and_not_started_is_ended() -> None:
         found.expect([FAST])
         (job,) = [one.pid for one in found._starting.values()]
         found.round([AS_GIVEN])
-        assert not usage.members(job)
+        assert not tree.session(job)
 
 
 def test_a_search_taken_up_with_another_tensorflow() -> None:

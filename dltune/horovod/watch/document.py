@@ -11,9 +11,9 @@ from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, Thre
 from dltune.errors import UsageError
 from dltune.horovod.diagnosis import diagnose
 from dltune.horovod.watch import ranks
-from dltune.horovod.watch.rank_seen import RankSeen
-from dltune.horovod.watch.usage import ThreadSeen
+from dltune.horovod.watch.rank_seen import RankSeen, ThreadSeen
 from dltune.horovod.watch.watch import Watch
+from dltune.machine import cpulist
 
 BUILD = (
     "build it for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
@@ -138,7 +138,8 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     fell = watch.fell.get(seen.pid)
     # what a rank says of its end comes before the end
     fell_at = fell.at if fell else seen.ended_at or 0.0
-    cpus = max((t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid), default=())
+    own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
+    cpus = max(map(cpulist.parse, own), default=frozenset())
     return Rank(
         rank=told.rank if told else identity.rank,
         size=told.size if told else identity.size,
@@ -168,7 +169,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
 
 def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
     """A thread's role and name, as its stack says, else as the job does."""
-    name = thread.told.name if thread.told else thread.last.comm
+    name = thread.told.name if thread.told else thread.last.stat.name
     if tid == seen.background:
         return "background", name
     if thread.told and thread.told.role != "background":
@@ -182,19 +183,19 @@ def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
 
 def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) -> ThreadUse:
     used = thread.used()
-    ticks = used.user + used.system
+    ticks = used.stat.user + used.stat.kernel
     return ThreadUse(
         tid=tid,
         name=name,
         role=role,
         cpu=used.cpu / seconds,
         # the scheduler counts nanoseconds, but tells user and system in ticks
-        user=used.cpu * (used.user / ticks if ticks else 1.0) / seconds,
-        system=used.cpu * (used.system / ticks if ticks else 0.0) / seconds,
+        user=used.cpu * (used.stat.user / ticks if ticks else 1.0) / seconds,
+        system=used.cpu * (used.stat.kernel / ticks if ticks else 0.0) / seconds,
         wait=None if used.queued is None else used.queued / seconds,
         voluntary=used.voluntary / seconds,
         involuntary=used.involuntary / seconds,
-        cpus=tuple(sorted(used.cpus)),
+        cpus=tuple(sorted(cpulist.parse(used.cpus))),
         born=thread.born,
     )
 

@@ -12,6 +12,8 @@ import os
 import select
 import struct
 
+from dltune.proc import stat
+
 # struct pidfd_info as of Linux 6.13, and _IOWR(0xFF, 11, of it); bit 3 of the mask: the exit code
 _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
@@ -48,13 +50,10 @@ class Ending:
         os.close(self._handle)
 
     def _of_zombie(self) -> int | None:
-        with contextlib.suppress(OSError, IndexError):
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            # the last field; always 0 for those who may not see it
-            if fields[0] == b"Z" and self._may_look:
-                return os.waitstatus_to_exitcode(int(fields[49]))
-        return None
+        found = stat.of_process(self._pid)
+        if found is None or found.state != "Z" or not self._may_look:
+            return None
+        return os.waitstatus_to_exitcode(found.exit_code)
 
     def _after(self) -> int | None:
         with contextlib.suppress(OSError):

@@ -15,17 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, Protocol
 
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
-from dltune.job.processes import process_stat
 from dltune.job.stacks import STANDARD_LIBRARY, Frame, NoStack, own_line, stacks
 from dltune.machine.checks.py_spy import executable
+from dltune.proc import stat
 
 _STATES = {
     "T": "stopped by a signal",
     "t": "stopped by a debugger",
     "D": "in uninterruptible sleep",
 }
-# a process that nobody has waited for yet
-_ENDED = "ZX"
 
 # ranks that are looked at side by side: a look starts a process, which wants little of a core
 LOOKS_AT_ONCE = 8
@@ -72,13 +70,13 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:
         return {}
-    stats = {rank.pid: process_stat(rank.pid) for rank in alive}
-    if any(stat is None or stat.state in _ENDED for stat in stats.values()):
+    stats = {rank.pid: stat.of_process(rank.pid) for rank in alive}
+    if any(found is None or found.ended for found in stats.values()):
         return {}
     stopped = {
-        pid: f"its process is {_STATES[stat.state]}"
-        for pid, stat in stats.items()
-        if stat and stat.state in _STATES
+        pid: f"its process is {_STATES[found.state]}"
+        for pid, found in stats.items()
+        if found and found.state in _STATES
     }
     if stopped:  # not for long yet where it has moved meanwhile
         return {

@@ -8,42 +8,14 @@ from __future__ import annotations
 
 import array
 import os
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from dltune.proc.entry import read
 
 # bytes of a stack that are read, from its top: more than MPI, gloo and TensorFlow's pools put there
 DEPTH = 64 << 10
 # bytes of the longest call through a register or a pointer on x86-64
 _LONGEST_CALL = 7
-_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ \d+\s*(.*)")
-
-
-@dataclass(frozen=True)
-class Mapping:
-    """Addresses `start` to `end` show `path` from byte `offset` on."""
-
-    start: int
-    end: int
-    offset: int
-    executable: bool
-    path: str
-
-
-def mappings(pid: int) -> list[Mapping]:
-    """What of files a process has mapped. Raises OSError when it has ended or may not be seen."""
-    with open(f"/proc/{pid}/maps") as file:
-        found = [match for line in file if (match := _LINE.match(line)) and match[5][:1] == "/"]
-    return [
-        Mapping(
-            int(match[1], 16),
-            int(match[2], 16),
-            int(match[4], 16),
-            "x" in match[3],
-            match[5].removesuffix(" (deleted)"),
-        )
-        for match in found
-    ]
 
 
 class Memory:
@@ -68,11 +40,7 @@ class Memory:
 
     def stack(self, tid: int) -> Sequence[int] | None:
         """The words of a thread's stack, the innermost first; None while it runs."""
-        try:
-            with open(f"/proc/{self.pid}/task/{tid}/syscall") as file:
-                fields = file.read().split()
-        except OSError:
-            return None
+        fields = (read(f"/proc/{self.pid}/task/{tid}/syscall") or b"").split()
         # the call's number and arguments, the stack pointer, the program counter; or "running"
         if len(fields) < 3:
             return None

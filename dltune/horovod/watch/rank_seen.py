@@ -1,4 +1,4 @@
-"""One rank while it is watched."""
+"""One rank while it is watched, and its threads; what an ended one had, stays."""
 
 from __future__ import annotations
 
@@ -9,12 +9,37 @@ from dltune.horovod.watch import ranks
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.ranks import Identity
-from dltune.horovod.watch.roles import Roles
+from dltune.horovod.watch.roles import Roles, Told
 from dltune.horovod.watch.sleeps import Sleeps
-from dltune.horovod.watch.usage import ThreadSeen
 from dltune.job import messages
+from dltune.proc.threads import Counts
 
 Key = tuple[int, int]  # a thread's or process's number, and when it began
+
+
+@dataclass
+class ThreadSeen:
+    """`first`: what it had when it was first seen, None for one that began since. `since`, `until`:
+    when it was looked at first and last, of time.monotonic(). `told`: its role, None until it was
+    seen at rest."""
+
+    first: Counts | None
+    last: Counts
+    since: float
+    until: float
+    told: Told | None = None
+
+    @property
+    def born(self) -> bool:
+        """It began while it was watched."""
+        return self.first is None
+
+    def look(self, now: float, new: Counts) -> None:
+        self.last, self.until = new, now
+
+    def used(self) -> Counts:
+        """The growth of every count."""
+        return self.last if self.first is None else self.last.since(self.first)
 
 
 @dataclass

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
-from dltune.horovod.watch.library import Library
-from dltune.horovod.watch.memory import Mapping as Mapped
+from dltune.horovod.watch.horovod_library import Library
 from dltune.machine.ranks import local_rank
 from dltune.machine.world import world
+from dltune.proc.maps import Mapping as Mapped
 
 # what a launcher tells each rank for itself, and what must not be told further
 _LAUNCHERS = re.compile(
@@ -44,12 +44,6 @@ class Identity:
     mpi: str | None
     settings: dict[str, str]
     library: Library
-
-
-def environment(pid: int) -> dict[str, str]:
-    """What the process was started with. Raises OSError when it may not be seen."""
-    data = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    return dict(pair.partition("=")[::2] for pair in data.split("\0") if "=" in pair)
 
 
 def identify(

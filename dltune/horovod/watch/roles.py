@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents.horovod import WRITER, Role
-from dltune.horovod.watch.library import Library
-from dltune.horovod.watch.memory import Mapping, Memory
+from dltune.horovod.watch.horovod_library import Library
+from dltune.horovod.watch.memory import Memory
+from dltune.proc.maps import Mapping
 
 _NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
 _STRING = struct.Struct("=QQ")

@@ -18,7 +18,7 @@ import time
 from dltune.documents.horovod import Cycles
 from dltune.errors import UsageError
 from dltune.horovod.distribution import distribution
-from dltune.horovod.watch.library import Library
+from dltune.horovod.watch.horovod_library import Library
 from dltune.machine.perf.switches import Off, Switches
 
 # seconds that a window lasts, and from the first one's begin to the second's; from one to the next

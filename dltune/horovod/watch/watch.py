@@ -12,28 +12,28 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import library, ranks, usage
+from dltune.horovod.watch import horovod_library, ranks
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
-from dltune.horovod.watch.memory import Mapping, Memory, mappings
+from dltune.horovod.watch.memory import Memory
 from dltune.horovod.watch.progress import Progress
-from dltune.horovod.watch.rank_seen import Key, RankSeen
+from dltune.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
-from dltune.horovod.watch.usage import ThreadSeen
-from dltune.job import messages, processes
-from dltune.job.pace import Pace
-from dltune.job.processes import Tree
+from dltune.job import messages
+from dltune.proc import memory, process, stat, threads
+from dltune.proc.maps import Mapping, mappings
+from dltune.proc.pace import Pace, keep_looking
+from dltune.proc.tree import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
 # seconds between looks for ranks until there is one, and once all of this node's are found
 UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
-# seconds between looks at threads whose role is not known, because they ran: cheap, and few
-ROLES = 0.25
+# as above, of threads whose role is not known, because they ran (few), and of recorded sleeps
+ROLES, SLEEPS = (0.25, 0.05), (0.25, 0.05)
 # looks at a thread that always ran, after which it is given up
 PATIENCE = 200
-TELL_SECONDS = 1.0
 # most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
 REST, RECORDING_REST = 0.25, 0.1
 
@@ -54,16 +54,22 @@ class Watch:
         self.without: dict[int, str] = {}
         self.fell: dict[int, messages.Fell] = {}
         self.began = self.ended = time.monotonic()
-        self.looks = 0
         self.looked: set[Key] = set()
         self.amiss: set[str] = set()
         self._sizes: dict[Key, int] = {}
         self._told: dict[int, messages.Horovod] = {}
-        self._members, self._counts = Pace(*MEMBERS), Pace(*COUNTS)
-        self._roles_due = self.began
+        self._members = Pace(*MEMBERS, self._find, self._members_due)
+        self._counts = Pace(*COUNTS, self._count)
+        self._paces = (
+            self._members,
+            self._counts,
+            Pace(*ROLES, self._tell_roles),
+            Pace(*SLEEPS, self._look_at_sleeps, self._sleeps_due),
+        )
+        self._recording = False
         self._alive = True
         self.stuck: dict[int, str] = {}
-        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._clock = stat.now()
         self._cpu = time.process_time()
         self.cpu = 0.0
 
@@ -73,6 +79,11 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         for rank in self.ranks.values():
             rank.ending.close()
+
+    @property
+    def looks(self) -> int:
+        """At the members and at the counts of their threads."""
+        return self._members.looks + self._counts.looks
 
     @property
     def shut_out(self) -> bool:
@@ -102,35 +113,15 @@ class Watch:
         """Look until `seconds` have passed, all processes have ended or `over` says so. `tell` is
         called about once a second, `wait` to let time pass; it calls `note_endings` at the end of a
         rank."""
-        wait = wait or self._rest
-        told = self.began
+
+        def ended() -> bool:
+            self.note_endings()
+            self.ended = time.monotonic()
+            return over() or not self._alive
+
+        until = None if seconds is None else self.began + seconds
         try:
-            while True:
-                now = time.monotonic()
-                if self._members.due <= now:
-                    self._look(self._members, self._find)
-                    if not self.ranks:  # what does not train yet is not held up
-                        self._members.due = min(self._members.due, now + UNTIL_RANKS)
-                    elif self._all_found():
-                        self._members.due = now + ALL_FOUND
-                    if not self._alive:
-                        break
-                if self._counts.due <= now:
-                    self._look(self._counts, self._count)
-                if self._roles_due <= now:
-                    self._roles_due = now + ROLES
-                    self._tell_roles()
-                recording = self._look_at_sleeps()
-                self.note_endings()
-                self.ended = time.monotonic()
-                if now - told >= TELL_SECONDS:
-                    told = now
-                    tell()
-                if over() or (seconds is not None and now - self.began >= seconds):
-                    break
-                due = min(self._members.due, self._counts.due, self._roles_due)
-                longest = RECORDING_REST if recording else REST
-                wait(min(max(due - time.monotonic(), 0.001), longest))
+            keep_looking(self._paces, REST, until, ended, tell, wait or self._rest)
         finally:
             for rank in self.ranks.values():
                 if rank.sleeps:
@@ -140,11 +131,10 @@ class Watch:
             self.ended = time.monotonic()
             self.cpu = time.process_time() - self._cpu
 
-    def _look(self, pace: Pace, look: Callable[[], None]) -> None:
-        pace.begin()
-        look()
-        pace.end()
-        self.looks += 1
+    def _members_due(self, paced: float) -> float:
+        if not self.ranks:  # what does not train yet is not held up
+            return min(paced, time.monotonic() + UNTIL_RANKS)
+        return time.monotonic() + ALL_FOUND if self._all_found() else paced
 
     def _find(self) -> None:
         members = self.tree.refresh()
@@ -165,26 +155,26 @@ class Watch:
         if key not in self.looked:
             self.looked.add(key)
             self._members.soon()  # what has just begun loads its libraries soon
-        size = int((processes.read(f"/proc/{pid}/statm") or b"0").split()[0])
+        size = memory.size(pid)
         if size == self._sizes.get(key):
             return
         self._sizes[key] = size
         try:
             mapped = mappings(pid)
-            found = library.find(pid, mapped)
+            found = horovod_library.find(pid, mapped)
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return
-            environ = ranks.environment(pid)
+            environ = process.environment(pid)
             ending = Ending(pid, may_look=True)
         except PermissionError:
-            self.denied[pid] = processes.owner(pid)
+            self.denied[pid] = process.owner(pid)
             return
         except OSError:
             return  # it has ended
         identity = ranks.identify(pid, environ, mapped, found)
         now = time.monotonic()
-        cpu = usage.process_cpu(pid) or 0.0
+        cpu = process.cpu_seconds(pid) or 0.0
         self.ranks[key] = RankSeen(
             pid=pid,
             identity=identity,
@@ -219,18 +209,18 @@ class Watch:
         now = time.monotonic()
         known = {tid: thread.last for tid, thread in rank.current()}
         alive = set()
-        for tid in processes.threads(rank.pid):
-            counts = usage.counts(rank.pid, tid, known.get(tid))
+        for tid in threads.threads(rank.pid):
+            counts = threads.counts(rank.pid, tid, known.get(tid))
             if counts is None:
                 continue
-            key = (tid, counts.started)
+            key = (tid, counts.stat.started)
             alive.add(key)
             if key in rank.threads:
                 rank.threads[key].look(now, counts)
             else:
-                first = None if rank.threads and counts.started > self._clock else counts
+                first = None if rank.threads and counts.stat.started > self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)
-        cpu = usage.process_cpu(rank.pid)
+        cpu = process.cpu_seconds(rank.pid)
         if alive and cpu is not None:
             rank.until, rank.cpu = now, (rank.cpu[0], cpu)
             rank.running = alive
@@ -271,7 +261,7 @@ class Watch:
                     for key in unknown:
                         rank.looks[key] = rank.looks.get(key, 0) + 1
                         thread = rank.threads[key]
-                        thread.told = rank.roles.tell(memory, key[0], thread.last.comm)
+                        thread.told = rank.roles.tell(memory, key[0], thread.last.stat.name)
                         if thread.told and thread.told.role == "background":
                             rank.stack = key[0]
             except PermissionError as error:
@@ -281,17 +271,18 @@ class Watch:
             if before is None and rank.stack is not None:
                 self._from_now_on(rank)
 
-    def _look_at_sleeps(self) -> bool:
-        """Whether switches of a thread are being recorded."""
-        recording = False
+    def _look_at_sleeps(self) -> None:
+        self._recording = False
         for rank in self.ranks.values():
             if rank.ended_at is not None or rank.stack is None:
                 continue
             if rank.sleeps is None:
                 setting = ranks.cycle_time(rank.settings)
                 rank.sleeps = Sleeps(rank.stack, rank.identity.library, setting)
-            recording |= rank.sleeps.look()
-        return recording
+            self._recording |= rank.sleeps.look()
+
+    def _sleeps_due(self, paced: float) -> float:
+        return time.monotonic() + RECORDING_REST if self._recording else paced
 
     def _rest(self, seconds: float) -> None:
         """Shorter when a rank ends."""

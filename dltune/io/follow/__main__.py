@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - here, and not when the job waits
 
-from dltune.io.follow.frontier import descendants, session
 from dltune.io.follow.hints import Ahead, Whole
-from dltune.io.reader import native
+from dltune.io.reader import fetch_binding
+from dltune.proc.tree import descendants, session
 
 TICK = 0.01  # seconds between looks
 SURVEY = 0.5  # seconds between looks at who has the file open
@@ -45,7 +45,7 @@ def main() -> None:
     waiter.register(ended, select.POLLIN)
     began, surveyed, surveys = time.monotonic(), 0.0, 0
     orphans: set[int] = set()
-    native.load()
+    fetch_binding.load()
     spent = time.process_time()  # what starting up took is not counted
     while True:
         if ahead and time.monotonic() - surveyed > SURVEY:
@@ -53,7 +53,7 @@ def main() -> None:
             surveys += 1
             pids = descendants(leader)
             if surveys % SESSION == 1:
-                orphans = session(leader)
+                orphans = set(session(leader))
             pids |= orphans
             for follower in ahead:
                 follower.frontiers.survey(pids)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dltune.proc import descriptors
+from dltune.proc.maps import mappings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,33 +41,6 @@ def foremost(touched: NDArray[np.bool_]) -> int | None:
     dense = touched & (count[NEAR + 1 :] - count[: len(touched)] >= DENSE)
     found = np.flatnonzero(dense)
     return int(found[-1]) + 1 if len(found) else None
-
-
-def descendants(leader: int) -> set[int]:
-    """The leader and its children, theirs, and so on: quickly, but not those that were orphaned."""
-    found, new = set(), {leader}
-    while new:
-        found |= new
-        children = set()
-        for pid in new:
-            with contextlib.suppress(OSError):  # ended meanwhile
-                for thread in Path(f"/proc/{pid}/task").iterdir():
-                    with contextlib.suppress(OSError):
-                        children |= set(map(int, (thread / "children").read_text().split()))
-        new = children - found
-    return found
-
-
-def session(leader: int) -> set[int]:
-    """The processes of the leader's session, orphaned ones too: every process is looked at."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-                if int(fields[3]) == leader:
-                    found.add(int(entry.name))
-    return found
 
 
 @dataclass
@@ -119,21 +93,29 @@ class Frontiers:
     device: int
     inode: int
     _mappings: dict[tuple[int, int], _Mapping] = field(default_factory=dict)
-    _positions: list[Path] = field(default_factory=list)
+    _descriptors: list[tuple[int, int]] = field(default_factory=list)
 
     def survey(self, pids: set[int]) -> None:
         """Find who has the file mapped or open now."""
+        file = self.device, self.inode
         found: dict[tuple[int, int], _Mapping] = {}
-        self._positions = []
+        self._descriptors = []
         for pid in pids:
             with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-                for start, first, pages in self._mapped(pid):
-                    known = self._mappings.pop((pid, start), None)
+                for place in mappings(pid):
+                    if (place.device, place.inode) != file:
+                        continue
+                    known = self._mappings.pop((pid, place.start), None)
                     if known is None:
                         descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-                        known = _Mapping(descriptor, start, first, pages)
-                    found[pid, start] = known
-                self._positions += self._opened(pid)
+                        first, pages = place.offset // PAGE, (place.end - place.start) // PAGE
+                        known = _Mapping(descriptor, place.start, first, pages)
+                    found[pid, place.start] = known
+                self._descriptors += [
+                    (pid, opened.number)
+                    for opened in descriptors.plain_files(pid)
+                    if (opened.status.st_dev, opened.status.st_ino) == file
+                ]
         for gone in self._mappings.values():
             os.close(gone.descriptor)
         self._mappings = found
@@ -145,27 +127,8 @@ class Frontiers:
             reached = mapping.look()
             if reached is not None:
                 found.append((mapping.first + reached) * PAGE)
-        for place in self._positions:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                position = int(place.read_text().split()[1])
-                if position:
-                    found.append(position)
+        for pid, number in self._descriptors:
+            place = descriptors.position(pid, number)
+            if place and place.at:
+                found.append(place.at)
         return found
-
-    def _mapped(self, pid: int) -> Iterator[tuple[int, int, int]]:
-        for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
-            addresses, _, offset, device, inode = line.split(maxsplit=5)[:5]
-            if int(inode) != self.inode:
-                continue
-            major, minor = (int(part, 16) for part in device.split(":"))
-            if os.makedev(major, minor) == self.device:
-                start, end = (int(part, 16) for part in addresses.split("-"))
-                yield start, int(offset, 16) // PAGE, (end - start) // PAGE
-
-    def _opened(self, pid: int) -> Iterator[Path]:
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    status = entry.stat()
-                    if (status.st_dev, status.st_ino) == (self.device, self.inode):
-                        yield Path(f"/proc/{pid}/fdinfo/{entry.name}")

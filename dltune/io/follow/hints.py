@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dltune.io.follow.frontier import Frontiers
-from dltune.io.reader import native
+from dltune.io.reader import fetch_binding
 from dltune.io.report.storage import storage
 
 STEP = 128 << 10  # bytes of one hint where the device's read-ahead is not told
@@ -42,7 +42,7 @@ class Ahead:
         # a few large hints rather than many small ones
         if end - start < min(self.ahead // 4, self._size - start) or end <= start:
             return
-        native.advise(
+        fetch_binding.advise(
             self._descriptor,
             np.array([start], np.uint64),
             np.array([end - start], np.uint64),
@@ -72,7 +72,7 @@ class Whole:
         import numpy as np
 
         length = min(CHUNK, self._size - self.asked)
-        native.advise(
+        fetch_binding.advise(
             self._descriptor,
             np.array([self.asked], np.uint64),
             np.array([length], np.uint64),

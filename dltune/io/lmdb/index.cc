@@ -119,7 +119,7 @@ class FreePages {
   Database<FreePages> database_;
 };
 
-// As in library.py.
+// As in lmdb_binding.py.
 struct Records {
   uint64_t count;
   const uint64_t* offsets;

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import DataFile, Identity, data_path, opened
 from dltune.io.lmdb.index_file import Reader, Writer, beside
-from dltune.io.lmdb.library import Tell
+from dltune.io.lmdb.lmdb_binding import Tell
 from dltune.io.lmdb.scan import Found, scan
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
-from dltune.io.lmdb import library
+from dltune.io.lmdb import lmdb_binding as binding
 from dltune.io.lmdb.datafile import DataFile
-from dltune.io.lmdb.library import Call, Tell
+from dltune.io.lmdb.lmdb_binding import Call, Tell
 
 if TYPE_CHECKING:
     from dltune.io.lmdb.index_file import Array
 
-Named = list[tuple[bytes, library.Db]]
+Named = list[tuple[bytes, binding.Db]]
 
 EMPTY = {"offsets": "u8", "sizes": "u4", "keys": "u1", "key_ends": "u8"}
 
@@ -42,19 +42,19 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
     fills them, and hold as many records as their header says; no page is used twice, or is used and
     listed as free.
     """
-    native = library.load()
+    native = binding.load()
     call = Call(data, tell)
-    handle = native.dltune_lmdb_scan_new(ctypes.byref(library.file(data)))
+    handle = native.dltune_lmdb_scan_new(ctypes.byref(binding.file(data)))
     if not handle:
         raise MemoryError
     try:
 
-        def index(name: bytes | None, db: library.Db) -> tuple[Found, Named]:
-            made = library.Records()
+        def index(name: bytes | None, db: binding.Db) -> tuple[Found, Named]:
+            made = binding.Records()
             call(native.dltune_lmdb_index, handle, ctypes.byref(db), call.tell, ctypes.byref(made))
             return Found(name, db.flags, *_arrays(made)), _named(made)
 
-        main, named = index(None, library.db(data.meta.main))
+        main, named = index(None, binding.db(data.meta.main))
         found = [main]
         for stored, db in named:
             # LMDB 1.0 stores a name with a zero at its end
@@ -66,23 +66,23 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
                     "its own, which LMDB does not make"
                 )
             found.append(database)
-        call(native.dltune_lmdb_settle, handle, ctypes.byref(library.db(data.meta.free)))
+        call(native.dltune_lmdb_settle, handle, ctypes.byref(binding.db(data.meta.free)))
         return found
     finally:
         native.dltune_lmdb_scan_delete(handle)
 
 
-def _named(made: library.Records) -> Named:
+def _named(made: binding.Records) -> Named:
     named: Named = []
     start = 0
     for i in range(made.named_count):
         end = made.name_ends[i]
-        named.append((bytes(made.names[start:end]), library.Db.from_buffer_copy(made.named[i])))
+        named.append((bytes(made.names[start:end]), binding.Db.from_buffer_copy(made.named[i])))
         start = end
     return named
 
 
-def _arrays(made: library.Records) -> tuple[int | None, dict[str, Array]]:
+def _arrays(made: binding.Records) -> tuple[int | None, dict[str, Array]]:
     """Copies, because the native part's memory lives until its next call."""
     import numpy as np
 

@@ -16,7 +16,7 @@
 
 namespace dltune {
 
-// As in library.py.
+// As in lmdb_binding.py.
 struct File {
   int32_t descriptor;
   Layout layout;

@@ -81,7 +81,7 @@ class Order {
   uint64_t last_page_ = kNoPage;
 };
 
-// As in library.py.
+// As in lmdb_binding.py.
 struct Counts {
   uint64_t databases, records, used, free, faults;
 };

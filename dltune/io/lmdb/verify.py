@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from dltune.errors import UsageError
-from dltune.io.lmdb import library
+from dltune.io.lmdb import lmdb_binding as binding
 from dltune.io.lmdb.datafile import opened
-from dltune.io.lmdb.library import Call, Tell
+from dltune.io.lmdb.lmdb_binding import Call, Tell
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -40,15 +40,15 @@ def verify(path: Path, *, tell: Tell | None = None) -> Report:
     pages. Keys must be in one of LMDB's own orders. Raises UsageError when this is no LMDB file
     that dltune reads, or when it was written to meanwhile.
     """
-    native = library.load()
+    native = binding.load()
     with opened(path) as data:
-        counts = library.Counts()
+        counts = binding.Counts()
         call = Call(data, tell)
         told = call(
             native.dltune_lmdb_verify,
-            ctypes.byref(library.file(data)),
-            ctypes.byref(library.db(data.meta.free)),
-            ctypes.byref(library.db(data.meta.main)),
+            ctypes.byref(binding.file(data)),
+            ctypes.byref(binding.db(data.meta.free)),
+            ctypes.byref(binding.db(data.meta.main)),
             call.tell,
             ctypes.byref(counts),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.lmdb.index import Index
-from dltune.io.reader import native
+from dltune.io.reader import fetch_binding
 from dltune.io.report.storage import storage
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ class Database:
         return np.fromiter(map(self._now, positions.tolist()), np.int64, len(positions))
 
     def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> None:
-        """As `native.fetch`, from this file. All that comes through the page cache is asked for
-        first: the kernel's own read-ahead would go on a window at a time."""
+        """As `fetch_binding.fetch`, from this file. All that comes through the page cache is
+        asked for first: the kernel's own read-ahead would go on a window at a time."""
         if not self.direct:
             self.hint(pieces[:, 0], pieces[:, 1])
-        native.fetch(self.descriptor, pieces, memory, parallel)
+        fetch_binding.fetch(self.descriptor, pieces, memory, parallel)
 
     def hint(self, offsets: NDArray[np.uint64], lengths: NDArray[np.unsignedinteger]) -> None:
         """Ask the kernel to read these pieces ahead."""
-        native.advise(self.descriptor, offsets, lengths, self.step)
+        fetch_binding.advise(self.descriptor, offsets, lengths, self.step)
 
     def overtake(self) -> None:
         """Go on with the newest snapshot. Raises UsageError when it has no records left."""

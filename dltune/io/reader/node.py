@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dltune.errors import DltuneError, UsageError
-from dltune.io.reader import native
+from dltune.io.reader import fetch_binding
 from dltune.io.reader.filling import SLOTS, Filled, Filling
 
 WAIT_SECONDS = 120.0  # for the node's other ranks to come
@@ -72,7 +72,7 @@ class Memory:
             descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
             self._map(descriptor, size)
-            native.populate(self.address, size)
+            fetch_binding.populate(self.address, size)
         else:
             self._map(descriptor, size)
 

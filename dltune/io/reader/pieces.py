@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """`pieces`: (n, 4) for `native.fetch`, `places`: of each record, `size`: bytes of memory."""
+    """`pieces`: (n, 4) for `fetch_binding.fetch`, `places`: of each record, `size`: bytes of
+    memory."""
 
     pieces: NDArray[np.uint64]
     places: NDArray[np.int64]

@@ -10,7 +10,8 @@ import platform
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.job.processes import parse_stat, read
+from dltune.proc import stat
+from dltune.proc.entry import read
 
 # calls that read a file, by number: which of their arguments is the size and which the offset
 _SIZED: dict[str, dict[int, tuple[int, int | None]]] = {
@@ -45,15 +46,12 @@ def waiting(pid: int, tid: int, may_look: bool) -> Wait | None:
 
     Without the right to look, a thread in uninterruptible sleep is taken to wait for storage.
     """
-    folder = f"/proc/{pid}/task/{tid}"
-    data = read(f"{folder}/stat")
-    if not data:
-        return None
-    state = parse_stat(data).state
-    if state not in "DS" or (state == "S" and not may_look):
+    state = stat.state(pid, tid)
+    if state is None or state not in "DS" or (state == "S" and not may_look):
         return None
     if not may_look:
         return Wait("unknown")
+    folder = f"/proc/{pid}/task/{tid}"
     return parse(read(f"{folder}/syscall") or b"", state, read(f"{folder}/wchan") or b"")
 
 

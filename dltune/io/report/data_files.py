@@ -12,6 +12,8 @@ from pathlib import Path
 
 from dltune.documents.io import FileFormat, Storage
 from dltune.io.report import cached, formats, storage
+from dltune.proc import descriptors, maps, smaps
+from dltune.proc.smaps import Resident
 
 # bytes; a file of no known format is data from here on
 LARGE = 1 << 20
@@ -19,8 +21,6 @@ LARGE = 1 << 20
 _PROGRAMS = re.compile(
     r"^/(usr|lib|lib64|bin|sbin|etc|proc|sys|dev(?!/shm/))/|/(site|dist)-packages/"
 )
-_HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) ([1-9]\d*) +(/.*)$")
-_DELETED = " (deleted)"
 
 # device and inode: what the kernel knows a file by
 Key = tuple[int, int]
@@ -34,15 +34,6 @@ class Mapping:
     start: int
     end: int
     offset: int
-
-
-@dataclass(frozen=True)
-class Resident:
-    """Of one mapping: bytes in the process's page table, and what madvise was told of it."""
-
-    key: Key
-    bytes: int
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class DataFiles:
     def __init__(self) -> None:
         self.known: dict[Key, Known] = {}
         self._others: set[Key] = set()
-        self._mapped: dict[tuple[str, int, str], Key | None] = {}
+        self._mapped: dict[tuple[int, int, str], Key | None] = {}
 
     def close(self) -> None:
         for known in self.known.values():
@@ -95,7 +86,7 @@ class DataFiles:
     def mappings(self, pid: int) -> tuple[Mapping, ...] | None:
         """Of data files, in a process now; None when it ended or may not be looked into."""
         try:
-            found = list(_maps(Path(f"/proc/{pid}/maps").read_bytes()))
+            found = maps.mappings(pid)
         except OSError:
             return None
         programs = {area.inode for area in found if area.executable}
@@ -105,19 +96,17 @@ class DataFiles:
             if area.inode not in programs and (key := self._key(pid, area)) is not None
         )
 
-    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[Resident] | None:
-        """What of these mappings is in the page table. The kernel walks it for that, which takes a
-        tenth of a second for ten GiB; None as above."""
+    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]] | None:
+        """What of these mappings is in the page table; None as above."""
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
         try:
-            data = Path(f"/proc/{pid}/smaps").read_bytes()
+            return [
+                (keys[place.start, place.offset], place)
+                for place in smaps.resident(pid)
+                if (place.start, place.offset) in keys
+            ]
         except OSError:
             return None
-        return [
-            Resident(keys[place], size, advice)
-            for place, size, advice in _smaps(data)
-            if place in keys
-        ]
 
     def opened(self, pid: int) -> tuple[Opened, ...] | None:
         """Descriptors of data files; None as above."""
@@ -126,38 +115,36 @@ class DataFiles:
         except OSError:
             return None
 
-    def _key(self, pid: int, area: _Area) -> Key | None:
+    def _key(self, pid: int, area: maps.Mapping) -> Key | None:
         """Of a mapped file, when it is data. Its path is of the process's own root; it may have
         been deleted, or another put in its place."""
-        if area.file not in self._mapped:
-            self._mapped[area.file] = self._found(pid, area)
-        return self._mapped[area.file]
+        file = area.device, area.inode, area.path
+        if file not in self._mapped:
+            self._mapped[file] = self._found(pid, area)
+        return self._mapped[file]
 
-    def _found(self, pid: int, area: _Area) -> Key | None:
+    def _found(self, pid: int, area: maps.Mapping) -> Key | None:
         place = f"/proc/{pid}/root{area.path}"
         with contextlib.suppress(OSError):
             status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
             if status.st_ino == area.inode:
                 return self._examined(pid, place, area.path, status)
-        for _, target, status in _descriptors(pid):
+        for _, target, status in descriptors.plain_files(pid):
             if status.st_ino == area.inode:
                 return self._examined(pid, target, area.path, status)
         return None
 
     def _opened(self, pid: int) -> Iterator[Opened]:
-        for number, target, status in _descriptors(pid):
+        for number, target, status in descriptors.plain_files(pid):
             key = status.st_dev, status.st_ino
             if key in self._others:
                 continue
-            with contextlib.suppress(OSError):  # closed meanwhile
-                if key not in self.known:
-                    path = os.readlink(target)  # noqa: PTH115 - as above
-                    if self._examined(pid, target, path, status) is None:
-                        continue
-                told = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
-                fields = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
-                flags = int(fields["flags"], 8)
-                yield Opened(key, number, int(fields["pos"]), bool(flags & os.O_DIRECT))
+            if key not in self.known:
+                path = descriptors.target(pid, number)
+                if path is None or self._examined(pid, target, path, status) is None:
+                    continue
+            if position := descriptors.position(pid, number):
+                yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
 
     def _examined(self, pid: int, place: str, path: str, status: os.stat_result) -> Key | None:
         """The key of the file at `place`, which a process knows as `path`, when it is data."""
@@ -170,7 +157,7 @@ class DataFiles:
             descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
-        path = path.removesuffix(_DELETED)
+        path = path.removesuffix(" (deleted)")
         known = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path, status.st_size)
         if known is None or (
             known == "other" and (status.st_size < LARGE or _PROGRAMS.search(path))
@@ -187,64 +174,3 @@ class DataFiles:
             first=cached.cached(descriptor),
         )
         return key
-
-
-@dataclass(frozen=True)
-class _Area:
-    """A line of /proc/PID/maps that shows a file; `device` as it is written there."""
-
-    start: int
-    end: int
-    offset: int
-    executable: bool
-    device: str
-    inode: int
-    path: str
-
-    @property
-    def file(self) -> tuple[str, int, str]:
-        return self.device, self.inode, self.path
-
-
-def _area(line: bytes) -> _Area | None:
-    match = _HEADER.match(line)
-    if match is None:
-        return None
-    start, end, offset = (int(match[group], 16) for group in (1, 2, 4))
-    path = os.fsdecode(match[7]).removesuffix(_DELETED)
-    return _Area(start, end, offset, b"x" in match[3], match[5].decode(), int(match[6]), path)
-
-
-def _maps(data: bytes) -> Iterator[_Area]:
-    for line in data.splitlines():
-        if area := _area(line):
-            yield area
-
-
-def _smaps(data: bytes) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """Of each mapping of a file: (start, offset), resident bytes, advice."""
-    area: _Area | None = None
-    resident = 0
-    for line in data.splitlines():
-        if line[:1] in b"0123456789abcdef":
-            area = _area(line)
-        elif area is None:
-            continue
-        elif line.startswith(b"Rss:"):
-            resident = int(line.split()[1]) * 1024
-        elif line.startswith(b"VmFlags:"):
-            flags = line.split()
-            advice = "random" if b"rr" in flags else "sequential" if b"sr" in flags else "normal"
-            yield (area.start, area.offset), resident, advice
-
-
-def _descriptors(pid: int) -> Iterator[tuple[int, str, os.stat_result]]:
-    """The plain files that a process has open to read: number, place, status."""
-    with os.scandir(f"/proc/{pid}/fd") as entries:
-        numbers = [int(entry.name) for entry in entries]
-    for number in numbers:
-        place = f"/proc/{pid}/fd/{number}"
-        with contextlib.suppress(OSError):
-            status = os.stat(place)  # noqa: PTH116 - as above
-            if stat.S_ISREG(status.st_mode) and os.lstat(place).st_mode & stat.S_IRUSR:
-                yield number, place, status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import astuple
 
 from dltune import __version__
 from dltune.documents import io
@@ -11,7 +10,6 @@ from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.unseen import unseen
 from dltune.io.report.watch import ProcessSeen, ThreadSeen, Watch
-from dltune.job.processes import Reads
 
 # of a thread's time asleep for storage and more it was reading
 READING = 0.01
@@ -20,7 +18,7 @@ READING = 0.01
 def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     """The document of a watch, with what follows from it."""
     files = data_files(watch)
-    job_cpu = sum(_cpu(thread) for thread in watch.threads())
+    job_cpu = sum(thread.used().cpu for thread in watch.threads())
     seen = io.Watch(
         seconds=watch.ended - watch.began,
         faults_by="counters" if watch.faults.refused else "events",
@@ -46,21 +44,13 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     )
 
 
-def _cpu(thread: ThreadSeen) -> float:
-    """Seconds on a CPU: by the scheduler's account, else by the clock's ticks."""
-    if thread.last.cpu is not None and thread.first.cpu is not None:
-        return max(0.0, thread.last.cpu - thread.first.cpu)
-    first, last = thread.first.stat, thread.last.stat
-    return max(0.0, last.user + last.kernel - first.user - first.kernel)
-
-
 def _process(seen: ProcessSeen) -> io.Process:
     # a thread's number may be given again: the one seen last stands for it
     threads = {tid: thread for (tid, _), thread in seen.threads.items()}
     reads = None
     if seen.first_reads is not None and seen.last_reads is not None:
-        first, last = seen.first_reads, seen.last_reads
-        reads = Reads(*(max(0, b - a) for a, b in zip(astuple(first), astuple(last), strict=True)))
+        reads = seen.last_reads.since(seen.first_reads)
+    used = seen.last_stat.since(seen.first_stat)
     return io.Process(
         pid=seen.pid,
         parent=seen.parent,
@@ -70,8 +60,8 @@ def _process(seen: ProcessSeen) -> io.Process:
         ended=seen.ended,
         threads=tuple(_thread(tid, thread) for tid, thread in threads.items()),
         threads_ended=len(seen.threads) - len(seen.running & seen.threads.keys()),
-        major=max(0, seen.last_stat.major - seen.first_stat.major),
-        minor=max(0, seen.last_stat.minor - seen.first_stat.minor),
+        major=used.major,
+        minor=used.minor,
         read_calls=reads.calls if reads else None,
         read=reads.copied if reads else None,
         storage_bytes=reads.storage if reads else None,
@@ -80,26 +70,22 @@ def _process(seen: ProcessSeen) -> io.Process:
 
 def _thread(tid: int, seen: ThreadSeen) -> io.Thread:
     seconds = max(0.0, seen.until - seen.since)
-    first, last = seen.first, seen.last
-    kernel = max(0.0, last.stat.kernel - first.stat.kernel)
-    queued = None
-    if last.queued is not None and first.queued is not None:
-        queued = max(0.0, last.queued - first.queued)
+    used = seen.used()
     waiting = min(seen.waited, seconds)
-    reading = waiting + kernel + (queued or 0.0)
+    reading = waiting + used.stat.kernel + (used.queued or 0.0)
     reads = seen.waits > 0 and waiting >= READING * seconds and reading > 0
     return io.Thread(
         tid=tid,
-        name=last.stat.name,
+        name=used.stat.name,
         seconds=seconds,
         looks=seen.looks,
-        cpu=_cpu(seen),
-        kernel=kernel,
-        queued=queued,
-        voluntary=max(0, last.voluntary - first.voluntary),
-        involuntary=max(0, last.involuntary - first.involuntary),
+        cpu=used.cpu,
+        kernel=used.stat.kernel,
+        queued=used.queued,
+        voluntary=used.voluntary,
+        involuntary=used.involuntary,
         waiting=waiting,
         sleep_share=waiting / reading if reads else None,
-        major=max(0, last.stat.major - first.stat.major),
-        minor=max(0, last.stat.minor - first.stat.minor),
+        major=used.stat.major,
+        minor=used.stat.minor,
     )

@@ -18,6 +18,7 @@ from dltune.errors import UsageError
 from dltune.io.report.data_files import Key, Mapping
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.ring import Lost, Ring, Sample
+from dltune.proc.threads import threads
 
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
@@ -77,9 +78,8 @@ class FaultWatch:
         return self._until is not None
 
     @property
-    def due(self) -> float:
-        """When the burst is to end."""
-        assert self._until is not None
+    def due(self) -> float | None:
+        """When the burst is to end; None between bursts."""
         return self._until
 
     def begin(self, threads: Sequence[tuple[int, int]]) -> None:
@@ -109,7 +109,7 @@ class FaultWatch:
                 major.close()
                 raise
         except UsageError as error:
-            if not _alive(pid, tid):
+            if tid not in threads(pid):
                 return True
             # with some rings open it is their memory that is limited: those are enough
             if not self._rings and not self.threads:
@@ -204,9 +204,3 @@ def _mapped_through(
         return series
     finally:
         os.close(descriptor)
-
-
-def _alive(pid: int, tid: int) -> bool:
-    from dltune.job.processes import threads
-
-    return tid in threads(pid)

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.documents.io import Storage
+from dltune.proc.mounts import Mount, mounts
 
 # file systems whose reads the kernel counts in no process's read_bytes, or which hold no storage
 _UNCOUNTED = re.compile(r"^(fuse|nfs|cifs|smb|ceph|lustre|gpfs|9p|virtiofs|afs|tmpfs|ramfs)")
-_ESCAPE = re.compile(r"\\(\d{3})")
-
-
-@dataclass(frozen=True)
-class _Mount:
-    device: str
-    point: str
-    kind: str
-    source: str
 
 
 def device_of(number: int) -> str:
@@ -52,32 +42,17 @@ def storage(
     )
 
 
-def _mount(path: Path, device: str, table: Path) -> _Mount:
+def _mount(path: Path, device: str, table: Path) -> Mount:
     """The mount of that device whose point is the longest beginning of the path; a btrfs subvolume
     has a device of its own that no mount tells, and so the path decides alone."""
-    above = [m for m in _mounts(table) if _within(str(path), m.point)]
+    above = [m for m in mounts(table) if _within(str(path), m.point)]
     named = [m for m in above if m.device == device] or above
-    return max(named, key=lambda m: len(m.point), default=_Mount(device, "?", "?", "?"))
+    unknown = Mount(device, "?", "?", "?", "?", frozenset())
+    return max(named, key=lambda m: len(m.point), default=unknown)
 
 
 def _within(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
-
-
-def _mounts(table: Path) -> Iterator[_Mount]:
-    try:
-        lines = table.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        head, _, tail = line.partition(" - ")
-        fields, kind = head.split(), tail.split()
-        yield _Mount(fields[2], _plain(fields[4]), kind[0], _plain(kind[1]))
-
-
-def _plain(text: str) -> str:
-    """Spaces and the like are written in octal."""
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _block(device: str, source: str, root: Path) -> Path | None:

@@ -9,7 +9,6 @@ lines      the Python of a thread that was just seen waiting
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +20,19 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.job import processes
-from dltune.job.pace import Pace
-from dltune.job.processes import Counts, Reads, Stat, Tree
+from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc.pace import Pace, keep_looking
+from dltune.proc.process import Reads
+from dltune.proc.stat import TICK, Stat
+from dltune.proc.threads import Counts
+from dltune.proc.tree import Tree
 
 # least seconds between two looks of a kind, and the share of one CPU that it may take; together
 # they stay well below a hundredth of a CPU
 MEMBERS, WAITS = (1.0, 0.002), (0.02, 0.002)
 FILES, RESIDENT, BURSTS = (0.5, 0.002), (2.0, 0.001), (2.5, 0.001)
 LINES_SECONDS = 5.0
+REST = 0.2  # most seconds without a look
 # threads that are looked at for waiting: those that slept most since the last look at all
 LOOKED_AT = 48
 # accesses kept of a thread and file
@@ -49,6 +52,10 @@ class ThreadSeen:
     waits: int = 0
     waited: float = 0.0
     looked: float | None = None
+
+    def used(self) -> Counts:
+        """The growth of every count."""
+        return self.last.since(self.first)
 
 
 @dataclass
@@ -115,16 +122,22 @@ class Watch:
         self.lines = WaitingLines()
         self.began = time.monotonic()
         self.ended = self.began
-        self.looks = 0
         self._pressure = PressureWatch(tree.root)
         self.pressure: tuple[Pressure, ...] = ()
-        self._members, self._waits = Pace(*MEMBERS), Pace(*WAITS)
-        self._files, self._resident = Pace(*FILES), Pace(*RESIDENT)
-        self._bursts = Pace(*BURSTS)
+        self._members = Pace(*MEMBERS, self._look_at_members)
+        self._files = Pace(*FILES, self._look_at_files)
+        self._resident = Pace(*RESIDENT, self._look_at_resident)
+        self._paces = (
+            self._members,
+            self._files,
+            self._resident,
+            Pace(*BURSTS, self._burst, lambda paced: self.faults.due or paced),
+            Pace(*WAITS, self._look_at_waits),
+        )
         self._next_line = self.began
         self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
         self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
-        self._clock = time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
+        self._clock = stat.now()
         self._cpu = time.process_time()
         self.cpu = 0.0
 
@@ -135,6 +148,11 @@ class Watch:
         self.lines.finish()
         self.faults.close()
         self.files.close()
+
+    @property
+    def looks(self) -> int:
+        """Of all kinds so far."""
+        return sum(pace.looks for pace in self._paces)
 
     def threads(self) -> Iterator[ThreadSeen]:
         """Of all processes, those that have ended too."""
@@ -149,32 +167,14 @@ class Watch:
     ) -> None:
         """Look until `seconds` have passed, all processes have ended or `over` says so; `tell` is
         called about once a second."""
-        told = self.began
+
+        def ended() -> bool:
+            self.ended = time.monotonic()
+            return over() or all(seen.ended for seen in self.processes.values())
+
+        until = None if seconds is None else self.began + seconds
         try:
-            while True:
-                now = time.monotonic()
-                if self._members.due <= now:
-                    self._look(self._members, self._look_at_members)
-                    if not any(not seen.ended for seen in self.processes.values()):
-                        break
-                if self._files.due <= now:
-                    self._look(self._files, self._look_at_files)
-                if self._resident.due <= now:
-                    self._look(self._resident, self._look_at_resident)
-                if self.faults.running:
-                    if self.faults.due <= now:
-                        self._look(self._bursts, self._end_burst)
-                elif self._bursts.due <= now and self.faults.refused is None:
-                    self._look(self._bursts, self._begin_burst)
-                if self._waits.due <= now:
-                    self._look(self._waits, self._look_at_waits)
-                if now - told >= 1.0:
-                    told = now
-                    self.ended = now
-                    tell()
-                if over() or (seconds is not None and now - self.began >= seconds):
-                    break
-                time.sleep(max(0.001, min(self._due(), now + 0.2) - time.monotonic()))
+            keep_looking(self._paces, REST, until, ended, tell)
         finally:
             self._finish()
 
@@ -189,16 +189,11 @@ class Watch:
         self.lines.finish()
         self.cpu = time.process_time() - self._cpu + self.lines.cpu
 
-    def _look(self, pace: Pace, look: Callable[[], None]) -> None:
-        pace.begin()
-        look()
-        pace.end()
-        self.looks += 1
-
-    def _due(self) -> float:
-        bursts = self.faults.due if self.faults.running else self._bursts.due
-        due = [self._members.due, self._waits.due, self._files.due, self._resident.due]
-        return min(due if self.faults.refused else [*due, bursts])
+    def _burst(self) -> None:
+        if self.faults.running:
+            self._end_burst()
+        elif self.faults.refused is None:
+            self._begin_burst()
 
     def _look_at_members(self) -> None:
         members = {(pid, self.tree.started(pid)) for pid in self.tree.refresh()}
@@ -210,37 +205,37 @@ class Watch:
 
     def _look_at_process(self, pid: int, started: int) -> None:
         now = time.monotonic()
-        stat, reads = processes.process_stat(pid), processes.reads(pid)
-        if stat is None or stat.started != started:
+        found, reads = stat.of_process(pid), process.reads(pid)
+        if found is None or found.started != started:
             return
         seen = self.processes.get((pid, started))
         if seen is None:
             new = started > self._clock
-            nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
             seen = self.processes[pid, started] = ProcessSeen(
                 pid=pid,
-                parent=stat.parent,
-                command=processes.command(pid) or stat.name,
-                owner=processes.owner(pid),
+                parent=found.parent,
+                command=process.command(pid) or found.name,
+                owner=process.owner(pid),
                 new=new,
                 since=now,
                 until=now,
-                may_look=processes.may_look_into(pid),
-                first_stat=nothing if new else stat,
-                last_stat=stat,
-                first_reads=Reads(0, 0, 0) if new and reads else reads,
+                may_look=process.may_look_into(pid),
+                first_stat=found.since(found) if new else found,
+                last_stat=found,
+                first_reads=reads.since(reads) if new and reads else reads,
                 last_reads=reads,
             )
             for pace in (self._members, self._files, self._resident):
                 pace.soon()
-        seen.until, seen.last_stat = now, stat
-        seen.command = processes.command(pid) or seen.command  # of a child, until it runs its own
+        seen.until, seen.last_stat = now, found
+        seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
         if reads is not None:
             seen.last_reads = reads
-        seen.rss_file = processes.rss_file(pid) or seen.rss_file
+        seen.rss_file = memory.resident_files(pid) or seen.rss_file
+        known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
-        for tid in processes.threads(pid):
-            counts = processes.counts(pid, tid)
+        for tid in threads.threads(pid):
+            counts = threads.counts(pid, tid, known.get(tid))
             if counts is None:
                 continue
             key = tid, counts.stat.started
@@ -249,13 +244,10 @@ class Watch:
                 seen.threads[key].last, seen.threads[key].until = counts, now
             else:
                 new = counts.stat.started > self._clock
-                first = _zero(counts) if new else counts
-                age = (self._now_in_ticks() - counts.stat.started) * processes.TICK
+                first = counts.since(counts) if new else counts
+                age = (stat.now() - counts.stat.started) * TICK
                 since = max(self.began, now - max(0.0, age)) if new else now
                 seen.threads[key] = ThreadSeen(first, since, counts, now)
-
-    def _now_in_ticks(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) / processes.TICK
 
     def _choose_readers(self) -> None:
         """The threads that slept, or faulted from storage, since the last look at all."""
@@ -299,30 +291,26 @@ class Watch:
         """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
         if wait.descriptor is None or wait.descriptor in seen.descriptors:
             return True
-        try:
-            # a plain file's descriptor shows its path
-            return os.readlink(f"/proc/{seen.pid}/fd/{wait.descriptor}").startswith("/")  # noqa: PTH115
-        except OSError:
-            return False
+        shown = descriptors.target(seen.pid, wait.descriptor)
+        return shown is not None and shown.startswith("/")  # a plain file's shows its path
 
     def _note_call(self, seen: ProcessSeen, tid: int, wait: calls.Wait) -> None:
-        key = seen.descriptors.get(wait.descriptor or 0)
+        number = wait.descriptor or 0
+        key = seen.descriptors.get(number)
         if key is None or wait.size is None:
             return
         use = seen.files.setdefault(key, FileOfProcess())
         use.sizes[wait.size] += 1
         offset = wait.offset
         if offset is None:
-            told = processes.read(f"/proc/{seen.pid}/fdinfo/{wait.descriptor}") or b""
-            offset = int(told.split()[1]) if told.startswith(b"pos:") else None
+            place = descriptors.position(seen.pid, number)
+            offset = place.at if place else None
         series = use.calls.setdefault(tid, [])
         if offset is None or len(series) >= KEPT:
             return
         series.append((offset, wait.size))
-        own = processes.read(f"/proc/{seen.pid}/task/{tid}/io") or b""
-        if own.startswith(b"rchar: "):
-            copied = int(own.split(None, 2)[1])
-            use.copied[tid] = (use.copied.get(tid, (copied, copied))[0], copied)
+        if own := process.reads(seen.pid, tid):
+            use.copied[tid] = (use.copied.get(tid, (own.copied, 0))[0], own.copied)
 
     def _open_to_look(self) -> list[ProcessSeen]:
         return [s for s in self.processes.values() if s.may_look and not s.ended]
@@ -348,11 +336,11 @@ class Watch:
             found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
             if found is None:
                 continue
-            seen.rss_file = seen.rss_surveyed = processes.rss_file(seen.pid) or seen.rss_file
+            seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
-            for part in found:
-                resident[part.key] += part.bytes
-                seen.files[part.key].advice = part.advice
+            for key, part in found:
+                resident[key] += part.bytes
+                seen.files[key].advice = part.advice
             for key, size in resident.items():
                 use = seen.files[key]
                 # what was there when the watch began was not touched during it
@@ -400,15 +388,3 @@ class Watch:
             if not seen.ended:
                 mappings[seen.pid] = seen.mappings
         self.faults.end(mappings)
-
-
-def _zero(counts: Counts) -> Counts:
-    stat = counts.stat
-    nothing = Stat(stat.name, stat.state, stat.parent, 0, 0, 0.0, 0.0, stat.started)
-    return Counts(
-        nothing,
-        None if counts.cpu is None else 0.0,
-        None if counts.queued is None else 0.0,
-        0,
-        0,
-    )

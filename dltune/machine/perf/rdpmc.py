@@ -17,8 +17,8 @@ from dltune.errors import UsageError
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import ENABLE
-from dltune.machine.perf.library import library
 from dltune.machine.perf.opening import open_event, refused
+from dltune.machine.perf.perf_binding import load
 
 _DONE = 0
 # in the event's page
@@ -50,7 +50,7 @@ class UserCounter:
         self._page = (ctypes.c_char * mmap.PAGESIZE).from_buffer(self._map)
         self._address = ctypes.addressof(self._page)
         self._value = ctypes.c_uint64()
-        self._read = library().dltune_rdpmc
+        self._read = load().dltune_rdpmc
         fcntl.ioctl(self._handle, ENABLE, 0)
 
     def read(self) -> int:

@@ -21,6 +21,7 @@ from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import DISABLE, ENABLE
 from dltune.machine.perf.opening import open_event, refused
+from dltune.proc.threads import threads
 
 # what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
 # for it, the kernel samples every single software event
@@ -234,10 +235,9 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
 
 
 def _threads(pid: int) -> list[int]:
-    try:
-        return sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        raise UsageError(f"there is no process {pid}", remedy="name one that runs") from None
+    if found := threads(pid):
+        return sorted(found)
+    raise UsageError(f"there is no process {pid}", remedy="name one that runs")
 
 
 def _online() -> list[int]:

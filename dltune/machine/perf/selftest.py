@@ -13,7 +13,7 @@ from dltune.errors import DltuneError
 from dltune.machine.perf import probe
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.group import Group
-from dltune.machine.perf.library import library
+from dltune.machine.perf.perf_binding import load
 
 TURNS = 50_000_000
 PAGES = 4096
@@ -51,7 +51,7 @@ def _told(name: str, test: Callable[[], tuple[bool | None, str]]) -> Outcome:
 def _instructions() -> tuple[bool | None, str]:
     if refused := probe.available().hardware:
         return None, refused.reason
-    loop = library().dltune_loop
+    loop = load().dltune_loop
     with Group([parse("instructions")]) as group:
         group.enable()
         done = loop(TURNS)

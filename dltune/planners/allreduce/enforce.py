@@ -14,7 +14,7 @@ import msgspec
 from dltune.documents.sections.allreduce import AllreducePlan, Controller
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import DltuneError, JobFailed, UsageError
-from dltune.horovod.preload import counts, library
+from dltune.horovod.preload import counts, interposer
 from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job
@@ -87,12 +87,12 @@ class Ranks(Enforcement):
         """
         if self.section.sleeps is None:
             return {}
-        built = library.build(
+        built = interposer.build(
             _mpirun(self._run.command),
             lambda: self._run.say("building the library for NBCS, GS and rests, once"),
         )
         self._counts = folder
-        return library.variables(built, self.section.sleeps, base, folder)
+        return interposer.variables(built, self.section.sleeps, base, folder)
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:
         """Raises UsageError when the plan is for other ranks than the job's."""

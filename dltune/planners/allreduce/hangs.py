@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.progress import Progress
-from dltune.horovod.watch.usage import counts, process_cpu
+from dltune.proc.process import cpu_seconds
+from dltune.proc.threads import counts
 
 # between two looks: a few small files of /proc for each rank
 LOOK_SECONDS = 2.0
@@ -30,11 +31,11 @@ class Rank:
 
     def look(self, now: float) -> bool:
         """Whether it is still there."""
-        used = process_cpu(self.pid)
+        used = cpu_seconds(self.pid)
         if used is None or not self.threads:
             return False
         # what a thread that has ended used is in its process's alone
-        found = [counts(self.pid, thread, None) for thread in self.threads]
+        found = [counts(self.pid, thread) for thread in self.threads]
         added = [one.cpu if one else 0.0 for one in found]
         self.progress.note(now, added[0], used - sum(added))
         return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection
-from pathlib import Path
 
-from dltune.horovod.watch import library
-from dltune.horovod.watch.memory import Memory, mappings
+from dltune.horovod.watch import horovod_library
+from dltune.horovod.watch.memory import Memory
 from dltune.horovod.watch.roles import Roles
+from dltune.proc import threads
+from dltune.proc.maps import mappings
 
 # looks at a thread that ran in each of them, after which it is left where it is
 PATIENCE = 30
@@ -31,12 +32,12 @@ class InputThreads:
         if self.unseen:
             return
         try:
-            fresh = [t for t in self._threads() if self._looks.get(t, 0) < PATIENCE]
+            fresh = [t for t in threads.threads(self._pid) if self._looks.get(t, 0) < PATIENCE]
             if not fresh:
                 return
             if self._roles is None:
                 mapped = mappings(self._pid)
-                found = library.find(self._pid, mapped)
+                found = horovod_library.find(self._pid, mapped)
                 if found is None:
                     self.unseen = "Horovod's library is not where it is known to lie"
                     return
@@ -50,13 +51,12 @@ class InputThreads:
             return  # it has ended
 
     def _look(self, roles: Roles, memory: Memory, thread: int) -> None:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            name = Path(f"/proc/{self._pid}/task/{thread}/comm").read_text().strip()
-            told = roles.tell(memory, thread, name)
-            self._looks[thread] = PATIENCE if told else self._looks.get(thread, 0) + 1
-            if told and told.role == "input":
+        name = threads.name(self._pid, thread)
+        if name is None:
+            return
+        told = roles.tell(memory, thread, name)
+        self._looks[thread] = PATIENCE if told else self._looks.get(thread, 0) + 1
+        if told and told.role == "input":
+            with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, self._cpus)
                 self.moved += 1
-
-    def _threads(self) -> list[int]:
-        return [int(task.name) for task in Path(f"/proc/{self._pid}/task").iterdir()]

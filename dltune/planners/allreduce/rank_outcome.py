@@ -10,7 +10,7 @@ import msgspec
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.horovod.preload.counts import Counts
-from dltune.horovod.preload.library import REST
+from dltune.horovod.preload.interposer import REST
 from dltune.job import messages
 from dltune.machine import cpulist
 

@@ -17,6 +17,7 @@ from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.plan import for_any_graph
 from dltune.planners.settings.applied import Applied
 from dltune.planners.settings.show import Acted, announced, sentences
+from dltune.proc.maps import mappings
 
 
 class Settings:
@@ -175,8 +176,8 @@ class EnforcedSettings(Enforcement):
 
 def mapped(pid: int, library: Path) -> bool:
     """Whether a file is mapped into a living process."""
+    path = str(library.resolve())
     try:
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        return any(mapping.path == path for mapping in mappings(pid))
     except OSError:  # it has ended already, and can no longer tell
         return True
-    return str(library.resolve()) in maps

@@ -1,4 +1,4 @@
-// What Python calls (library.py).
+// What Python calls (ranks_binding.py).
 #include "engine.h"
 
 #include "../../native/mirrored.h"

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from ctypes import c_double, c_int32
 
-from dltune.simulate.ranks import library
+from dltune.simulate.ranks import ranks_binding as binding
 from dltune.simulate.ranks.job import Job
 from dltune.simulate.ranks.method import Method
 from dltune.simulate.ranks.outcome import DOINGS, Outcome, Slice
@@ -28,9 +28,9 @@ def simulate(
         raise ValueError(f"{steps} steps after {warmup} cannot be simulated")
     check(job, method)
     kept: list[object] = []  # what the structures point to
-    native = library.load()
+    native = binding.load()
     ends = (c_double * (steps + warmup))()
-    totals = library.Totals()
+    totals = binding.Totals()
     simulation = native.dltune_ranks_run(
         _job(job, kept),
         _method(job, method, kept),
@@ -76,14 +76,14 @@ def check(job: Job, method: Method) -> None:
             raise ValueError("bins hold each tensor once, and none is empty")
 
 
-def _job(job: Job, kept: list[object]) -> library.Job:
+def _job(job: Job, kept: list[object]) -> binding.Job:
     ready = [0] * len(job.tensors)
     for index, phase in enumerate(job.phases):
         for tensor in phase.tensors:
             ready[tensor] = index
     network = job.network
     answers = job.answers or (job.wake, job.wake_busy)
-    return library.Job(
+    return binding.Job(
         ranks=job.ranks,
         pool_ranks=job.pool.ranks,
         cores=job.pool.cores,
@@ -119,12 +119,12 @@ def _job(job: Job, kept: list[object]) -> library.Job:
     )
 
 
-def _method(job: Job, method: Method, kept: list[object]) -> library.Method:
+def _method(job: Job, method: Method, kept: list[object]) -> binding.Method:
     bin_of = [0] * len(job.tensors)
     for index, tensors in enumerate(method.bins or ()):
         for tensor in tensors:
             bin_of[tensor] = index
-    return library.Method(
+    return binding.Method(
         agree_every=method.agree_every or 0,
         between_tests=method.between_tests or 0.0,
         reserved=method.reserved,
@@ -136,9 +136,9 @@ def _method(job: Job, method: Method, kept: list[object]) -> library.Method:
     )
 
 
-def _quantiles(quantiles: Quantiles, kept: list[object]) -> library.Quantiles:
+def _quantiles(quantiles: Quantiles, kept: list[object]) -> binding.Quantiles:
     shares, values = zip(*quantiles.points, strict=True)
-    return library.Quantiles(len(shares), _doubles(shares, kept), _doubles(values, kept))
+    return binding.Quantiles(len(shares), _doubles(shares, kept), _doubles(values, kept))
 
 
 def _doubles(values: Sequence[float], kept: list[object]) -> ctypes.Array[c_double]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import two_ranks
 
-from dltune.horovod.preload import counts, library
+from dltune.horovod.preload import counts, interposer
 
 HERE = Path(__file__).parent
 # a hang ends here, and nothing else: these programs take a second or two on an idle machine
@@ -30,7 +30,7 @@ class Ended:
 def preloaded() -> Path:
     if reason := two_ranks.missing("mpi"):
         pytest.skip(reason)
-    return library.build(Path(two_ranks.PYTHON).parent / "mpirun")
+    return interposer.build(Path(two_ranks.PYTHON).parent / "mpirun")
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
             subprocess.run([mpicc, *flags, "-o", built, source], check=True, env=environment)
         told = folder / f"{len(list(folder.iterdir()))}"
         told.mkdir()
-        chosen = library.variables(preloaded, None, environment, told)
+        chosen = interposer.variables(preloaded, None, environment, told)
         for name, value in (("DLTUNE_NBCS", nbcs), ("DLTUNE_GS", gs), ("DLTUNE_REST", rest)):
             if value is not None:
                 chosen[name] = value

@@ -9,7 +9,7 @@ import pytest
 from two_ranks import ONE_THREAD, STEPS, TRAIN, Controller, Running, Trained, job, trained
 
 from dltune.documents.sections.allreduce import Sleeps
-from dltune.horovod.preload import counts, library
+from dltune.horovod.preload import counts, interposer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -25,7 +25,7 @@ def test_training_gives_the_same_losses_and_parameters(
     tmp_path: Path,
 ) -> None:
     plain = plain_ranks("mpi")
-    environment = library.variables(preloaded, BOTH, {}, tmp_path)
+    environment = interposer.variables(preloaded, BOTH, {}, tmp_path)
 
     asleep = trained(ranks("mpi", ONE_THREAD, env=environment))
 
@@ -48,7 +48,7 @@ def every_cycle(
 ) -> tuple[Trained, list[counts.Counts]]:
     """MANY_STEPS with a cycle every millisecond, and what was counted of them."""
     folder = tmp_path_factory.mktemp("every")
-    environment = library.variables(preloaded, None, {}, folder)
+    environment = interposer.variables(preloaded, None, {}, folder)
     with job(folder, "mpi", MANY_STEPS, env=environment) as running:
         return trained(running), counts.read(folder)
 
@@ -65,7 +65,7 @@ def test_training_with_cycles_on_demand(
     sleeps = Sleeps(between_tests, None, 0.05)
 
     demand = trained(
-        ranks("mpi", MANY_STEPS, env=library.variables(preloaded, sleeps, {}, tmp_path))
+        ranks("mpi", MANY_STEPS, env=interposer.variables(preloaded, sleeps, {}, tmp_path))
     )
 
     for mine, theirs in zip(demand.ranks, every.ranks, strict=True):
@@ -82,7 +82,7 @@ def test_training_with_cycles_on_demand(
 def test_process_sets_and_a_rank_that_joins_early(
     ranks: Callable[..., Running], preloaded: Path, tmp_path: Path, sleeps: Sleeps
 ) -> None:
-    chosen = library.variables(preloaded, sleeps, {}, tmp_path)
+    chosen = interposer.variables(preloaded, sleeps, {}, tmp_path)
 
     job = ranks(
         "mpi",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from dltune.horovod.watch import elf
-from dltune.horovod.watch.library import find
-from dltune.horovod.watch.memory import mappings
+from dltune.horovod.watch.horovod_library import find
+from dltune.proc.maps import mappings
 
 # in a process of its own: this one would be taken for a rank by the tests that watch its children
 LOADS = """

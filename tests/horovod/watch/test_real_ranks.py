@@ -18,7 +18,7 @@ import two_ranks
 from dltune.documents import horovod
 from dltune.documents.horovod import WRITER
 from dltune.horovod.watch.watch import Watch
-from dltune.job.processes import Tree
+from dltune.proc.tree import Tree
 
 pytestmark = pytest.mark.tensorflow
 

@@ -19,7 +19,7 @@ from dltune.errors import UsageError
 from dltune.horovod.watch import document, progress
 from dltune.horovod.watch.watch import Watch
 from dltune.job import messages
-from dltune.job.processes import Tree
+from dltune.proc.tree import Tree
 
 # seconds in which what a test waits for must have come
 PATIENCE = 240.0

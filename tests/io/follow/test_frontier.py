@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.io.follow.frontier import DENSE, NEAR, PAGE, Frontiers, descendants, foremost, session
+from dltune.io.follow.frontier import DENSE, NEAR, PAGE, Frontiers, foremost
 
 
 @given(st.lists(st.booleans(), max_size=300))
@@ -67,21 +64,3 @@ def test_a_descriptor_that_is_read(tmp_path: Path) -> None:
         assert frontiers.look() == []
         file.read(70_000)
         assert frontiers.look() == [70_000]
-
-
-def test_members_of_a_job() -> None:
-    script = "import subprocess, sys; subprocess.run(['sleep', '60'], start_new_session=True)"
-    job = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
-    found: set[int] = set()
-    until = time.monotonic() + 120
-    try:
-        # the child has a session of its own, a moment after it has begun
-        while len(found := descendants(job.pid)) < 2 or session(job.pid) != {job.pid}:
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        assert job.pid in found
-        assert os.getpid() not in found
-    finally:
-        for pid in found - {job.pid}:
-            os.kill(pid, 9)
-        job.wait()

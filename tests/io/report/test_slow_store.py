@@ -14,7 +14,7 @@ from dltune.documents import io
 from dltune.io.report.document import assemble
 from dltune.io.report.experiments.session import experiment
 from dltune.io.report.watch import Watch
-from dltune.job.processes import Tree
+from dltune.proc.tree import Tree
 
 pytestmark = [
     pytest.mark.root,

@@ -14,7 +14,7 @@ from dltune.documents import io
 from dltune.io.report.document import assemble
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.watch import BURSTS, FILES, MEMBERS, RESIDENT, WAITS, Watch
-from dltune.job.processes import Tree
+from dltune.proc.tree import Tree
 
 # reads on until the test has seen enough: argv is the file, then what the body takes
 READS = """

@@ -9,7 +9,7 @@ from dltune.machine.checks import events as checks
 from dltune.machine.perf import rdpmc, selftest
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.group import Group
-from dltune.machine.perf.library import library
+from dltune.machine.perf.perf_binding import load
 from dltune.machine.perf.probe import available
 from dltune.machine.perf.refusal import Refused
 
@@ -95,7 +95,7 @@ def test_the_page_tells_whether_and_when():
     """On hand-built pages: not allowed, and allowed but without a counter at the moment."""
     page = (ctypes.c_char * PAGE)()
     value = ctypes.c_uint64()
-    read = library().dltune_rdpmc
+    read = load().dltune_rdpmc
     assert read(ctypes.addressof(page), ctypes.addressof(value)) == 1
     page[CAPABILITIES] = USER_RDPMC
     page[INDEX] = 0
@@ -110,6 +110,6 @@ def test_a_read_in_user_space_agrees_with_the_kernel_s():
         pytest.skip(str(error))
     with counter:
         before = counter.read()
-        library().dltune_loop(1_000_000)
+        load().dltune_loop(1_000_000)
         counted = counter.read() - before
     assert counted == pytest.approx(2_000_000, rel=0.01)

@@ -19,7 +19,7 @@ from dltune.documents.sections.allreduce import (
 )
 from dltune.errors import JobFailed, UsageError
 from dltune.horovod.preload.counts import Counts
-from dltune.horovod.preload.library import REST
+from dltune.horovod.preload.interposer import REST
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.shares import Shares

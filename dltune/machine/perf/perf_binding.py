@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).with_name("native.cc")
 
 
 @cache
-def library() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
     """Raises UsageError when it cannot be built."""
     try:
         loaded = ctypes.CDLL(str(build.library("perf", [_SOURCE])))

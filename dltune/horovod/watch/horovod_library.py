@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.horovod.watch import elf
-from dltune.horovod.watch.memory import Mapping
+from dltune.proc.maps import Mapping
 
 # horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so, horovod/torch/mpi_lib_v2...so
 _NAME = re.compile(r"/horovod/(tensorflow|torch|mxnet)/mpi_lib[^/]*\.so$")

@@ -11,7 +11,7 @@ import pytest
 
 from dltune.documents.sections.allreduce import Sleeps
 from dltune.errors import DltuneError
-from dltune.horovod.preload import counts, library
+from dltune.horovod.preload import counts, interposer
 
 FORKS = """
 import os, threading, time
@@ -30,7 +30,7 @@ thread.join()
 def test_built_once_and_cached(preloaded: Path) -> None:
     told: list[str] = []
 
-    again = library.build(Path(sys.executable).parent / "mpirun", lambda: told.append("built"))
+    again = interposer.build(Path(sys.executable).parent / "mpirun", lambda: told.append("built"))
 
     assert (again, told) == (preloaded, [])
 
@@ -45,7 +45,7 @@ def test_built_once_and_cached(preloaded: Path) -> None:
 def test_harmless_where_there_is_no_mpi(
     preloaded: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    chosen = library.variables(preloaded, Sleeps(3e-5, 1), os.environ, tmp_path)
+    chosen = interposer.variables(preloaded, Sleeps(3e-5, 1), os.environ, tmp_path)
 
     done = subprocess.run(command, env=os.environ | chosen, capture_output=True, timeout=60)
 
@@ -64,7 +64,7 @@ def test_brings_no_other_library_along(preloaded: Path) -> None:
 
 
 def test_variables_keep_what_is_preloaded_already() -> None:
-    chosen = library.variables(
+    chosen = interposer.variables(
         Path("/x/sleeps.so"), Sleeps(3e-5, None), {"LD_PRELOAD": "/y/tcmalloc.so"}
     )
 
@@ -75,13 +75,13 @@ def test_no_mpicc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPICC", raising=False)
 
     with pytest.raises(DltuneError, match="has no mpicc beside it") as caught:
-        library.build(tmp_path / "mpirun")
+        interposer.build(tmp_path / "mpirun")
 
     assert caught.value.remedy is not None
     assert "gloo blocks and has no use for them" in caught.value.remedy
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DltuneError, match="no mpicc on PATH"):
-        library.build()
+        interposer.build()
 
 
 def test_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPICC", raising=False)
 
     with pytest.raises(DltuneError, match=f"no mpi.h in {tmp_path}"):
-        library.build(tmp_path / "mpirun")
+        interposer.build(tmp_path / "mpirun")
 
 
 def test_another_mpi_is_another_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +105,9 @@ def test_another_mpi_is_another_library(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(
         DltuneError, match=r"NBCS, GS and rests: .* ended with 1 while building sleeps"
     ) as one:
-        library.build(tmp_path / "mpirun")
+        interposer.build(tmp_path / "mpirun")
     (tmp_path / "mpi.h").write_text("#error not a whole MPI, version 2\n")
     with pytest.raises(DltuneError) as two:
-        library.build(tmp_path / "mpirun")
+        interposer.build(tmp_path / "mpirun")
 
     assert str(one.value).split("building ")[1] != str(two.value).split("building ")[1]

@@ -1,0 +1,22 @@
+"""A small file of /proc."""
+
+from __future__ import annotations
+
+import os
+
+# bytes: more than any file of fixed form holds; what lists things may be longer, and is not read so
+MOST = 1 << 14
+
+
+def read(path: str) -> bytes | None:
+    """At once, so that it is of one moment; None when it is gone or denied."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, MOST)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

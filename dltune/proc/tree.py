@@ -1,0 +1,73 @@
+"""Which processes belong together: those of a session, and those that descend from one."""
+
+from __future__ import annotations
+
+import os
+
+from dltune.errors import UsageError
+from dltune.proc import stat
+from dltune.proc.entry import read
+from dltune.proc.stat import Stat
+from dltune.proc.threads import threads
+
+
+def processes() -> dict[int, Stat]:
+    """All that there are now, by pid; zombies too."""
+    with os.scandir("/proc") as entries:
+        numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    return {pid: found for pid in numbers if (found := stat.of_process(pid))}
+
+
+def session(leader: int) -> dict[int, Stat]:
+    """The processes of the leader's session, orphaned ones too: every process is looked at."""
+    return {pid: found for pid, found in processes().items() if found.session == leader}
+
+
+def descendants(leader: int) -> set[int]:
+    """The leader and its children, theirs, and so on: quickly, but not those that were orphaned."""
+    found, new = set(), {leader}
+    while new:
+        found |= new
+        new = {
+            int(child)
+            for pid in new
+            for tid in threads(pid)
+            for child in (read(f"/proc/{pid}/task/{tid}/children") or b"").split()
+        } - found
+    return found
+
+
+class Tree:
+    """A process and all that descend from it. Who once belonged to it belongs to it still when its
+    parent has ended and it was given another."""
+
+    def __init__(self, root: int) -> None:
+        """Raises UsageError when there is no such process."""
+        found = stat.of_process(root)
+        if found is None:
+            raise UsageError(
+                f"there is no process {root}", remedy="name one that runs: ps -e, or pgrep -f NAME"
+            )
+        self.root = root
+        self._started = {root: found.started}
+        self.refresh()
+
+    def refresh(self) -> list[int]:
+        """The processes that run now, the root first; a zombie counts as ended."""
+        running = {pid: found for pid, found in processes().items() if not found.ended}
+        members = {pid for pid, found in running.items() if self._started.get(pid) == found.started}
+        children: dict[int, list[int]] = {}
+        for pid, found in running.items():
+            children.setdefault(found.parent, []).append(pid)
+        waiting = list(members)
+        while waiting:
+            for child in children.get(waiting.pop(), ()):
+                if child not in members:
+                    members.add(child)
+                    self._started[child] = running[child].started
+                    waiting.append(child)
+        return sorted(members, key=lambda pid: (pid != self.root, pid))
+
+    def started(self, pid: int) -> int:
+        """When a member began, in ticks since boot."""
+        return self._started[pid]
