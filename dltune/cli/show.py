@@ -23,10 +23,11 @@ from dltune.errors import UsageError
 )
 @click.argument("file", type=click.Path(path_type=Path))
 def command(file: Path, top: int | None, as_json: bool, table: str | None) -> None:
-    """Look at a saved profile again: its steps, its ops, and why they take their time.
+    """Look at a saved profile or plan again: of a profile its steps, its ops, and why they take
+    their time; of a plan what each planner decided.
 
     With --json, figures of each op at each thread count: operations, bytes, rates, its place under
-    the roofline, and the sentence.
+    the roofline, and the sentence; of a plan all of it.
 
     With --csv after FILE, a table of a profile, plan or any other document: ops, nodes, counts. A
     name that there is no table of is answered with those that there are.
@@ -38,8 +39,12 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
 
         csv_text.write(reading.table(file, table or None), sys.stdout)
         return
+    from dltune.documents import files
     from dltune.documents import profile as document
 
+    if files.schema(file).startswith("dltune.plan/"):
+        _plan(file, top, as_json)
+        return
     found = document.load(file)
     if as_json:
         import msgspec
@@ -52,3 +57,27 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     from dltune.cli.profile_tables import describe
 
     describe(found, top or 12)
+
+
+def _plan(file: Path, top: int | None, as_json: bool) -> None:
+    """A section whose planner is not here is named, and left out."""
+    import msgspec
+
+    from dltune.cli.tables import show_body
+    from dltune.planners import plan as plans
+    from dltune.planners.registry import planner
+
+    found = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    build = found.framework
+    framework = f", {build.name} {build.version}" if build else ""
+    click.echo(f"a plan for {found.cores} cores: {found.machine_name}{framework}")
+    for name, section in plans.in_order(found):
+        shown = planner(name).show(section, found, [])
+        for finding in shown.findings:
+            click.echo(f"\n{name}: {finding.sentence}")
+        for part in shown.parts:
+            click.echo("")
+            show_body(part.body, top or 12)

@@ -128,13 +128,14 @@ def put(
         require_fitting(existing, name, section)
     else:
         _require_same_graphs(existing, made, name)
+    sections = {**made.sections, **existing.sections, name: section}
     return msgspec.structs.replace(
         existing,
         created=made.created,
         profile=made.profile or existing.profile,
         framework=made.framework or existing.framework,
         signatures=made.signatures or existing.signatures,
-        sections={**made.sections, **existing.sections, name: section},
+        sections={name: sections[name] for name in composed(sections)},
     )
 
 

@@ -1,0 +1,81 @@
+"""A planner in a package of its own: how OpenMP's threads wait. Nothing of dltune knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from dltune.documents.plan import Plan
+from dltune.errors import UsageError
+from dltune.machine import topology
+from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.planner import Decision, Planner
+from dltune.planners.shown import Finding, Part, Shown
+from dltune.tables import Table, columns
+
+POLICIES = ("active", "passive")
+
+
+class WaitingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    policy: str
+
+
+class Waiting(Enforcement):
+    def __init__(self, section: WaitingPlan) -> None:
+        self.section = section
+
+    def intent(self) -> Iterator[str]:
+        yield f"OpenMP's threads wait: {self.section.policy}"
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        return {"OMP_WAIT_POLICY": self.section.policy}
+
+    def ended(self, exit_code: int) -> Outcome:
+        return Outcome({"policy": self.section.policy}, [f"waited: {self.section.policy}"])
+
+
+class WaitingPlanner(Planner[WaitingPlan]):
+    name = "waiting"
+    summary = "How OpenMP's threads wait."
+    section = WaitingPlan
+    after = ("threads",)
+    formats = ("env",)
+
+    def faults(self, section: WaitingPlan, plan: Plan) -> Iterator[str]:
+        if section.policy not in POLICIES:
+            yield f"waiting.policy must be one of {POLICIES}, got {section.policy!r}"
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        return [click.Option(["--policy"], type=click.Choice(POLICIES), default="passive")]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[WaitingPlan]:
+        """Threads that sleep leave their cores to others."""
+        section = WaitingPlan(parameters["policy"])
+        return Decision(
+            section,
+            topology.local(),
+            choice=section.policy,
+            shown=self._shown(section),
+            formats={"env": lambda: f"export OMP_WAIT_POLICY={section.policy}\n"},
+        )
+
+    def enforce(self, section: WaitingPlan, run: Run) -> Enforcement:
+        return Waiting(section)
+
+    def apply(self, section: WaitingPlan, plan: Plan, machine: object) -> Any:
+        raise UsageError("OpenMP reads its policy when it is loaded", remedy="use dltune run")
+
+    def show(self, section: WaitingPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        return self._shown(section)
+
+    def _shown(self, section: WaitingPlan) -> Shown:
+        table = Table("how OpenMP's threads wait", columns("policy"), [(section.policy,)])
+        finding = Finding(1, f"OpenMP's threads are planned to wait {section.policy}ly.")
+        return Shown([Part("policy", "Waiting", [table])], [finding])
+
+
+PLANNER = WaitingPlanner()
