@@ -1,0 +1,105 @@
+"""The house as docs/architecture.md draws it: a line imports only lines above it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "dltune"
+
+
+def drawn() -> list[str]:
+    """Files and folders in the order of the drawing."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (block,) = re.findall(r"^```\n(errors,.*?)^```$", text, re.M | re.S)
+    heads = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
+    return [name.strip().rstrip("/") for head in heads for name in head.split(",")]
+
+
+def part(path: str, names: list[str]) -> str | None:
+    """The longest name of the drawing that this path (or dotted name) is in."""
+    path = path.replace(".", "/")
+    found = [name for name in names if path == name or path.startswith(f"{name}/")]
+    return max(found, key=len, default=None)
+
+
+def imported(source: Path) -> Iterator[str]:
+    """What it imports of dltune, wherever in the file, without the package's own name."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (n.removeprefix("dltune.") for n in names if n.startswith("dltune."))
+
+
+SOURCES = [
+    (source, str(source.relative_to(PACKAGE).with_suffix("")).removesuffix("/__init__"))
+    for source in sorted(PACKAGE.rglob("*.py"))
+    if source.parent != PACKAGE or source.stem in drawn()
+]
+
+
+def test_every_folder_is_drawn() -> None:
+    there = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
+    rooms = {f"planners/{p.parent.name}" for p in PACKAGE.glob("planners/*/planner.py")}
+    names = drawn()
+    assert there | rooms | {"errors", "visible", "tables"} == set(names)
+    assert len(names) == len(set(names))
+
+
+def test_imports_run_one_way() -> None:
+    names = drawn()
+    upwards = []
+    for source, path in SOURCES:
+        mine = part(path, names)
+        assert mine, path
+        for name in imported(source):
+            other = part(name, names)
+            if other and names.index(other) > names.index(mine):
+                upwards.append(f"{path} imports {name}")
+    assert upwards == []
+
+
+def test_no_planner_knows_another() -> None:
+    names = drawn()
+    rooms = [name for name in names if name.startswith("planners/")]
+    assert len(rooms) >= 4
+    for source, path in SOURCES:
+        mine = part(path, names)
+        for name in imported(source):
+            other = part(name, names)
+            assert not (mine in rooms and other in rooms and other != mine), (path, name)
+
+
+@pytest.mark.parametrize("door", ["plan", "run", "show", "report"])
+def test_what_uses_planners_names_none(door: str) -> None:
+    """The commands that know planners through the registry alone, and what they stand on."""
+    folder = PACKAGE / "planners"
+    rooms = tuple(f"planners.{p.parent.name}" for p in folder.glob("*/planner.py"))
+    sources = [PACKAGE / "cli" / f"{door}.py", *(PACKAGE / "run").glob("*.py")]
+    sources += [*folder.glob("*.py"), PACKAGE / "report" / "kinds" / "plan.py"]
+    for source in sources:
+        assert not [name for name in imported(source) if name.startswith(rooms)], source
+
+
+def test_tensorflow_is_imported_in_one_folder() -> None:
+    for source, path in SOURCES:
+        if path.startswith("tensorflow/"):
+            continue
+        for node in ast.walk(ast.parse(source.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not [m for m in modules if m.split(".")[0] in ("tensorflow", "keras")], path
+
+
+def test_what_runs_inside_a_job_imports_nothing_of_dltune() -> None:
+    for source in (PACKAGE / "tensorflow" / "inject").glob("*.py"):
+        assert list(imported(source)) == [], source
