@@ -92,7 +92,7 @@ def profile(
     settings: Settings | None = None,
     partial: str | None = None,
 ) -> Profile:
-    """`span`: of each step, in seconds; 0 leaves the simulation without an anchor."""
+    """`span`: of each step, in seconds; 0 leaves the simulation without an calibration."""
     measured = Samples(10, span, span, 0.0)
     wall = Samples(10, span + between, span + between, 0.0)
     return Profile(

@@ -40,7 +40,7 @@ class Curve:
         Whatever else runs on the machine only makes an op slower, and slows many threads more than
         few: medians of a busy moment would hide how an op scales. Two profiles of one job differ by
         4 % in their minima where their medians differ by 30 %. What the job loses to such company
-        is left to the anchor (dltune.workload.anchor).
+        is left to the calibration (dltune.workload.calibration).
         Raises ValueError when there are none.
         """
         return cls.of({(time.threads, time.placement): time.min for time in times})
@@ -60,6 +60,12 @@ class Curve:
             if len(found[placement]) <= len(start):
                 found[placement] = found[other]
         return cls(found)
+
+    def scaled(self, factor: float) -> Curve:
+        """All its times by this factor."""
+        return Curve(
+            {p: tuple((n, s * factor) for n, s in points) for p, points in self.points.items()}
+        )
 
     @property
     def serial(self) -> float:

@@ -13,7 +13,7 @@ from dltune.machine.known import KNOWN
 from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import planned
 from dltune.planners.threads.replay import replayed
-from dltune.workload.anchor import Anchor, anchored
+from dltune.workload.calibration import Calibration, calibrated
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import Outcome, Workload
 
@@ -31,10 +31,11 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Simulations:
-    """`anchor` ties simulated times to the measured span. `remark`: what could not be simulated."""
+    """`calibration` ties simulated times to the measured span. `remark`: what could not be
+    simulated."""
 
     found: tuple[Simulation, ...]
-    anchor: Anchor | None
+    calibration: Calibration | None
     remark: str | None = None
 
 
@@ -45,7 +46,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
     shows the rest.
     """
     try:
-        made, anchor = anchored(profile)
+        made, calibration = calibrated(profile)
     except DltuneError as error:
         return Simulations((), None, f"no simulated timelines: {error}")
     own = made.own
@@ -72,7 +73,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
             made = moved
     if section is None or not section.corun:
         found.append(_strategy_3(made))
-    return Simulations(tuple(found), anchor, remark)
+    return Simulations(tuple(found), calibration, remark)
 
 
 def _machine(profile: Profile, plan: Plan) -> Machine | None:

@@ -63,7 +63,7 @@ def _to_knl(workload: Workload, machine: Machine) -> Workload:
     there = dataclasses.replace(workload, machine=machine)
     cases = there.cases()
     curves = [
-        None if curve is None else knl.curve(op.type, curve.serial, cases)
+        None if curve is None else knl.curve(op.type, curve.serial / workload.scale, cases)
         for op, curve in zip(workload.ops, workload.curves, strict=True)
     ]
     held = {

@@ -62,10 +62,10 @@ class Workload:
     `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve
     but a fixed time, in which it holds no core (it waits, for data or for another op).
     `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
-    each op; `scale`: the factor by which all ops are slower in the job than one by one
-    (`anchor` finds both). `spinning`: even an op that gains nothing from its threads keeps all
-    their cores busy, as under OpenMP. `oversubscription` and `crowding` as in `engine.CoreSet`.
-    `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
+    each op; `scale`: the factor by which all ops are slower in the job than one by one, which is in
+    the curves already (`calibration` finds both). `spinning`: even an op that gains nothing from
+    its threads keeps all their cores busy, as under OpenMP. `oversubscription` and `crowding` as in
+    `engine.CoreSet`. `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
     curves come from, with its error bars; None where they were carried to another machine.
     `remarks`: sentences on what all this rests on.
     """
@@ -205,7 +205,7 @@ class Workload:
     @functools.cached_property
     def _serial(self) -> list[float]:
         return [
-            fixed if curve is None else curve.serial * self.scale
+            fixed if curve is None else curve.serial
             for curve, fixed in zip(self.curves, self.fixed, strict=True)
         ]
 
@@ -217,21 +217,21 @@ class Workload:
         """Every thread count and placement that the machine offers an op."""
         return [(n, placement) for n, offered in self.offered.items() for placement in offered]
 
-    def with_anchor(self, overhead: float, scale: float) -> Workload:
-        return dataclasses.replace(self, overhead=overhead, scale=scale)
+    def calibrated(self, overhead: float, scale: float) -> Workload:
+        """With this time for the executor and this factor on the ops' own times."""
+        curves = (curve and curve.scaled(scale / self.scale) for curve in self.curves)
+        return dataclasses.replace(self, curves=tuple(curves), overhead=overhead, scale=scale)
 
     def _detached(self, index: int) -> FifoWork:
         return FifoWork(self.fixed[index], 0.0, 1)
 
     def _sharing(self, index: int, choice: Candidate, threads: int | None) -> FifoWork:
-        seconds = choice.seconds * self.scale
-        divided = self.spinning or self.serial(index) > UNDIVIDED * seconds
+        divided = self.spinning or self.serial(index) > UNDIVIDED * choice.seconds
         used = min(choice.threads, self.cores) if divided else 1
-        return FifoWork(seconds, float(used), threads or choice.threads)
+        return FifoWork(choice.seconds, float(used), threads or choice.threads)
 
     def _admitted(self, candidate: Candidate) -> Candidate:
-        seconds = candidate.seconds * self.scale + HANDOVER
-        return Candidate(candidate.threads, candidate.placement, seconds)
+        return Candidate(candidate.threads, candidate.placement, candidate.seconds + HANDOVER)
 
     def _simulate(self, execute: Callable[[engine.Graph], Timeline]) -> Outcome:
         timelines = tuple(

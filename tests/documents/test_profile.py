@@ -12,7 +12,7 @@ from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners import plan
 from dltune.planners.threads.decide import choose
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -107,7 +107,7 @@ def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
     assert profile.schema == "dltune.profile/2"
     assert (profile.framework.name, profile.framework.version) == ("tensorflow", "2.21.0")
     assert files.digest(profile) == made.profile
-    workload, _ = anchored(profile)
+    workload, _ = calibrated(profile)
     threads = choose(workload).threads(workload)
     assert threads.strategy == made.sections["threads"].strategy
     assert [(p.setting, p.seconds) for p in threads.predictions] == [

@@ -25,7 +25,7 @@ from dltune.documents.sections.settings import (
 from dltune.planners.plan import put
 from dltune.planners.threads.decide import choose
 from dltune.stats.signs import paired_ratio
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
@@ -34,7 +34,7 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
     made = synthetic.network(
         synthetic.machine(cores), layers=layers, seed=seed, span=0.04, between=0.002
     )
-    workload, _ = anchored(made)
+    workload, _ = calibrated(made)
     timeline = workload.uniform(made.settings.intra, made.settings.inter).timelines[0]
     step = made.steps[0]
     nodes = tuple(
@@ -76,7 +76,7 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
 
 
 def plan(found: Profile, strategy: str = "auto") -> Plan:
-    workload, _ = anchored(found)
+    workload, _ = calibrated(found)
     return put(None, "threads", choose(workload, strategy).threads(workload), found.machine, found)
 
 

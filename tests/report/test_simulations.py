@@ -12,7 +12,7 @@ from dltune.planners.plan import put, with_sections
 from dltune.planners.threads.decide import choose
 from dltune.report import simulations as module
 from dltune.report.simulations import simulations
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 from dltune.workload.transfer import transferred
 
 
@@ -55,7 +55,7 @@ def test_an_edit_by_hand_is_simulated() -> None:
 def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     profile = exhibits.profile()
     there = find("knl-7250")
-    workload, _ = anchored(profile)
+    workload, _ = calibrated(profile)
     moved = transferred(workload, there)
     plan = put(None, "threads", choose(moved, "s1+s2+s3").threads(moved), there, profile)
     found = simulations(profile, plan)
@@ -74,7 +74,7 @@ def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) 
     def none(_: object) -> None:
         raise DltuneError("the simulator could not be built: no g++")
 
-    monkeypatch.setattr(module, "anchored", none)
+    monkeypatch.setattr(module, "calibrated", none)
     found = simulations(exhibits.profile(), None)
     assert found.found == ()
     assert found.remark == "no simulated timelines: the simulator could not be built: no g++"

@@ -18,7 +18,7 @@ from dltune.report.timeline import (
     simulated,
 )
 from dltune.simulate import engine
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 
 spans = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1])),
@@ -61,7 +61,7 @@ def test_ops_in_flight(found: list[tuple[int, int]]) -> None:
 
 
 def test_mean_of_a_simulation_is_the_simulators_own() -> None:
-    made, _ = anchored(exhibits.profile())
+    made, _ = calibrated(exhibits.profile())
     for inter in (1, 2, 4):
         found = made.uniform(2, inter).timelines[0]
         assert abs(mean_corunning(simulated("x", found).slices) - found.corunning) < 0.02

@@ -40,6 +40,10 @@ class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cores: tuple[int, ...] | None = None
     candidates: tuple[Candidate, ...] = ()
 
+    @property
+    def choice(self) -> Candidate:
+        return Candidate(self.threads, self.placement, self.seconds)
+
 
 class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thread setting for all ops, as TensorFlow itself knows it."""

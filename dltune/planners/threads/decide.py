@@ -234,12 +234,9 @@ def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
                     key=op.key,
                     threads=choice.threads,
                     placement=choice.placement,
-                    seconds=choice.seconds * workload.scale,
+                    seconds=choice.seconds,
                     serial=workload.serial(index),
-                    candidates=tuple(
-                        Candidate(c.threads, c.placement, c.seconds * workload.scale)
-                        for c in chosen.candidates.get(index, ())
-                    ),
+                    candidates=chosen.candidates.get(index, ()),
                 ),
             )
         )

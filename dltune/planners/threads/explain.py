@@ -106,14 +106,13 @@ def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str
     assert choice is not None  # it has a curve
     yield (
         f"plan ({chosen.setting}): {choice.threads} threads {choice.placement}, "
-        f"predicted {_time(choice.seconds * workload.scale)}"
+        f"predicted {_time(choice.seconds)}"
     )
     if not chosen.candidates:
         yield "it does not co-run: strategy 3 is off in this plan"
         return
     ways = ", ".join(
-        f"{c.threads} {c.placement} {_time(c.seconds * workload.scale)}"
-        for c in chosen.candidates.get(index, ())
+        f"{c.threads} {c.placement} {_time(c.seconds)}" for c in chosen.candidates.get(index, ())
     )
     yield f"strategy 3 may also choose: {ways}"
     beside = _beside(workload, decision, index)

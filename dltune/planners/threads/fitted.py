@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.sections.threads import Candidate, OpPlan, Threads, Uniform
+from dltune.documents.sections.threads import OpPlan, Threads, Uniform
 from dltune.job.orders import Orders
 from dltune.machine.placement import cores_for
 
@@ -55,7 +55,7 @@ class Fitted:
         for op in self.section.ops:
             match self.handling(op):
                 case Handling.ADMITTED:
-                    orders.corun[op.key] = (op.serial, _choice(op), op.candidates)
+                    orders.corun[op.key] = (op.serial, op.choice, op.candidates)
                 case Handling.PLACED:
                     orders.ops[op.key] = (op.threads, self.cores(op))
         return orders
@@ -77,7 +77,3 @@ def fit(section: Threads, machine: Machine) -> Fitted:
     dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
     uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
     return Fitted(section, machine, uniform, dropped)
-
-
-def _choice(op: OpPlan) -> Candidate:
-    return Candidate(op.threads, op.placement, op.seconds)

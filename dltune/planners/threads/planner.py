@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dltune.documents.profile import Profile
     from dltune.model.prediction import Model
     from dltune.planners.threads.decide import Decision as Strategies
-    from dltune.workload.anchor import Anchor
+    from dltune.workload.calibration import Calibration
     from dltune.workload.workload import Workload
 
 
@@ -121,7 +121,7 @@ def _decide(
     from dltune.planners.threads.explain import explain as explained
     from dltune.planners.threads.show import predictions
     from dltune.planners.threads.target import restricted
-    from dltune.workload.anchor import anchored
+    from dltune.workload.calibration import calibrated
     from dltune.workload.transfer import transferred
 
     if model and machine:
@@ -131,7 +131,7 @@ def _decide(
     found = documents.load(profile)
     trained, remarks = _model(model, found, profile) if model else (None, ())
     there = restricted((find(machine) if machine else None) or found.machine, cores)
-    made, anchor = anchored(found, trained)
+    made, calibration = calibrated(found, trained)
     made = transferred(made, there)
     strategies = choose(made, strategy, bitwise=bitwise)
     section = strategies.threads(made)
@@ -141,7 +141,7 @@ def _decide(
         there,
         found,
         choice=strategies.chosen.setting,
-        remarks=(*remarks, *_remarks(found, made, anchor, strategies)),
+        remarks=(*remarks, *_remarks(found, made, calibration, strategies)),
         shown=Shown([Part("strategies", "", [predictions(section)])]),
         explanation=("", *explained(made, strategies, explain)) if explain else (),
         summary={
@@ -150,8 +150,8 @@ def _decide(
             "strategy": section.strategy,
             "uniform": section.uniform,
             "ops": len(section.ops),
-            "overhead": anchor.overhead,
-            "scale": anchor.scale,
+            "overhead": calibration.overhead,
+            "scale": calibration.scale,
             "predictions": section.predictions,
         },
         formats={
@@ -184,18 +184,19 @@ def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[st
 
 
 def _remarks(
-    profile: Profile, workload: Workload, anchor: Anchor, strategies: Strategies
+    profile: Profile, workload: Workload, calibration: Calibration, strategies: Strategies
 ) -> Sequence[str]:
     """What the predictions rest on."""
     own = profile.settings
     found = [] if profile.partial is None else [f"this profile is partial: {profile.partial}"]
-    if anchor.span:
+    if calibration.span:
         found.append(
             f"tied to the job's own run (intra-op {own.intra}, inter-op {own.inter}: "
-            f"{anchor.span * 1e3:.1f} ms from first op to last) by {anchor.overhead * 1e6:.2f} us "
-            f"an op and a factor of {anchor.scale:.3f} on op times"
+            f"{calibration.span * 1e3:.1f} ms from first op to last) by "
+            f"{calibration.overhead * 1e6:.2f} us an op and a factor of "
+            f"{calibration.scale:.3f} on op times"
         )
-    if anchor.doubtful:
+    if calibration.doubtful:
         found.append(
             "ops took very different times in the job and one by one, as when something else runs "
             "on the machine: these predictions are doubtful, profile again when it is quiet"

@@ -4,7 +4,7 @@ edits by hand included."""
 from __future__ import annotations
 
 from dltune.documents import opkey
-from dltune.documents.sections.threads import Candidate, OpPlan, Threads
+from dltune.documents.sections.threads import Candidate, Threads
 from dltune.machine.placement import cores_for
 from dltune.planners.threads.fitted import Handling, fit
 from dltune.workload.workload import Outcome, Workload
@@ -32,10 +32,10 @@ def replayed(made: Workload, section: Threads) -> Outcome:
             if curve and len(cores) < entry.threads:  # the plan's seconds are of more
                 choices[index] = made.placed(curve, len(cores))
             else:
-                choices[index] = _as_measured(entry, made.scale)
+                choices[index] = entry.choice
         elif entry and handling is Handling.ADMITTED:
-            choices[index] = _as_measured(entry, made.scale)
-            candidates[index] = tuple(_as_measured(c, made.scale) for c in entry.candidates)
+            choices[index] = entry.choice
+            candidates[index] = entry.candidates
         elif not made.small(index):  # the framework's own pool runs it
             placed[index] = cores_for(made.machine, min(pool.threads, made.cores), pool.placement)
     if not section.corun:
@@ -48,8 +48,3 @@ def replayed(made: Workload, section: Threads) -> Outcome:
         placed=placed,
         with_cores=True,
     )
-
-
-def _as_measured(way: OpPlan | Candidate, scale: float) -> Candidate:
-    """A plan's seconds are those in the job; the workload scales its own."""
-    return Candidate(way.threads, way.placement, way.seconds / scale)

@@ -20,7 +20,7 @@ from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
 from dltune.report.sections.types import types
-from dltune.workload.anchor import Anchor
+from dltune.workload.calibration import Calibration
 
 __all__ = ["load", "show"]
 
@@ -72,7 +72,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         head=_head(profile),
         sections=sections,
         findings=_findings(analysis),
-        remarks=_remarks(profile, simulations.remark, simulations.anchor),
+        remarks=_remarks(profile, simulations.remark, simulations.calibration),
     )
 
 
@@ -127,12 +127,12 @@ def _findings(analysis: Analysis) -> list[Finding]:
     return found
 
 
-def _remarks(profile: Profile, simulated: str | None, anchor: Anchor | None) -> list[str]:
+def _remarks(profile: Profile, simulated: str | None, calibration: Calibration | None) -> list[str]:
     found = [] if profile.partial is None else [f"This profile is partial: {profile.partial}."]
     found += profile.notes
     if simulated:
         found.append(simulated[0].upper() + simulated[1:])
-    if anchor and anchor.doubtful:
+    if calibration and calibration.doubtful:
         found.append(
             "Ops took very different times in the job and one by one, as when something else runs "
             "on the machine: simulated times are doubtful."

@@ -13,7 +13,7 @@ from dltune.machine.known import find
 from dltune.model.scaling import Law
 from dltune.planners.plan import check, put
 from dltune.planners.threads.decide import choose
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import workload
 
@@ -21,7 +21,7 @@ KNL = find("knl-7250")
 
 
 def planned(profile, strategy="auto", **more):
-    made, _ = anchored(profile)
+    made, _ = calibrated(profile)
     return made, choose(made, strategy, **more)
 
 
@@ -102,7 +102,7 @@ def test_bitwise_refuses_strategies_that_change_thread_counts() -> None:
         planned(profile, "s1+s2", bitwise=True)
 
 
-def test_the_anchor_makes_the_job_s_own_run_take_its_measured_time() -> None:
+def test_calibration_makes_the_job_s_own_run_take_its_measured_time() -> None:
     there = synthetic.machine(2)
     for settings_ in (Settings(2, 1), Settings(2, 2), Settings(64, 64)):
         plain = synthetic.network(there, settings=settings_)
@@ -111,17 +111,17 @@ def test_the_anchor_makes_the_job_s_own_run_take_its_measured_time() -> None:
             profile = synthetic.network(
                 there, settings=settings_, span=free * factor, between=0.125
             )
-            made, anchor = anchored(profile)
+            made, calibration = calibrated(profile)
             found = made.uniform(settings_.intra, settings_.inter)
             assert found.seconds == pytest.approx(free * factor + 0.125, rel=1e-3)
-            assert 0 <= anchor.overhead <= 10e-6
-            assert (anchor.scale == 1.0) == (factor in (1.0, 1.01))
-            assert anchor.doubtful == (factor in (0.5, 3.0))
+            assert 0 <= calibration.overhead <= 10e-6
+            assert (calibration.scale == 1.0) == (factor in (1.0, 1.01))
+            assert calibration.doubtful == (factor in (0.5, 3.0))
 
 
 def test_ops_side_by_side_lose_to_each_other() -> None:
     plain = synthetic.network(synthetic.machine(2), branches=2, settings=Settings(2, 2), span=0.2)
-    made, _ = anchored(plain)
+    made, _ = calibrated(plain)
     free = dataclasses.replace(made, crowding=1.0)
     assert made.uniform(1, 2).seconds > free.uniform(1, 2).seconds
     assert choose(made, "s1+s3").chosen.seconds > choose(free, "s1+s3").chosen.seconds
@@ -187,7 +187,7 @@ def test_a_profile_without_samples_is_refused() -> None:
 
 
 def test_another_machine_is_planned_for_by_the_stated_law() -> None:
-    made, _ = anchored(synthetic.network(synthetic.machine(2)))
+    made, _ = calibrated(synthetic.network(synthetic.machine(2)))
     bigger = synthetic.machine(16, name="bigger")
     there = transferred(made, bigger)
     assert there.uniform(16, 1).seconds < made.uniform(2, 1).seconds

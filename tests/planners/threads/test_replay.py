@@ -15,7 +15,7 @@ from dltune.documents.sections.threads import OpPlan
 from dltune.planners import plan as plans
 from dltune.planners.threads.decide import choose
 from dltune.planners.threads.replay import replayed
-from dltune.workload.anchor import anchored
+from dltune.workload.calibration import calibrated
 from dltune.workload.workload import Workload
 
 replace = msgspec.structs.replace
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 @pytest.fixture(scope="module")
 def workload() -> Workload:
     profile = synthetic.network(synthetic.machine(4), layers=6, branches=2)
-    return anchored(profile)[0]
+    return calibrated(profile)[0]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ DOUBTFUL = 1.3
 
 
 @dataclass(frozen=True)
-class Anchor:
+class Calibration:
     """`overhead` in seconds per op, `scale` on all op times, `span` the measured one in seconds."""
 
     overhead: float
@@ -40,33 +40,33 @@ class Anchor:
         return not 1 / DOUBTFUL <= self.scale <= DOUBTFUL
 
 
-def anchored(profile: Profile, model: Model | None = None) -> tuple[Workload, Anchor]:
+def calibrated(profile: Profile, model: Model | None = None) -> tuple[Workload, Calibration]:
     """The profile's workload, tied to its own measured span. Raises UsageError as `workload`."""
     made = workload(profile, model)
-    found = anchor(made, measured_span(profile))
-    return made.with_anchor(found.overhead, found.scale), found
+    found = calibration(made, measured_span(profile))
+    return made.calibrated(found.overhead, found.scale), found
 
 
-def anchor(made: Workload, span: float) -> Anchor:
+def calibration(made: Workload, span: float) -> Calibration:
     """What makes the workload under its own settings take `span` seconds from first op to last."""
 
     def simulated(overhead: float, scale: float) -> float:
-        there = made.with_anchor(overhead, scale)
+        there = made.calibrated(overhead, scale)
         return there.uniform(made.own.intra, made.own.inter).seconds - there.between
 
     if span <= 0:
-        return Anchor(0.0, 1.0, span)
+        return Calibration(0.0, 1.0, span)
     low = simulated(0.0, 1.0)
     high = simulated(MAX_OVERHEAD, 1.0)
     if low <= span <= high:
-        return Anchor(_solve(lambda x: simulated(x, 1.0), 0.0, MAX_OVERHEAD, span), 1.0, span)
+        return Calibration(_solve(lambda x: simulated(x, 1.0), 0.0, MAX_OVERHEAD, span), 1.0, span)
     overhead = 0.0 if low > span else MAX_OVERHEAD
     start = low if low > span else high
     if start <= 0:
-        return Anchor(0.0, 1.0, span)
+        return Calibration(0.0, 1.0, span)
     guess = span / start
     scale = _solve(lambda x: simulated(overhead, x), min(1.0, guess / 2), max(1.0, guess * 2), span)
-    return Anchor(overhead, scale, span)
+    return Calibration(overhead, scale, span)
 
 
 def _solve(f: Callable[[float], float], low: float, high: float, wanted: float) -> float:
