@@ -65,9 +65,9 @@ class Workload:
     each op; `scale`: the factor by which all ops are slower in the job than one by one, which is in
     the curves already (`calibration` finds both). `spinning`: even an op that gains nothing from
     its threads keeps all their cores busy, as under OpenMP. `oversubscription` and `crowding` as in
-    `engine.CoreSet`. `held`: by op index the threads of an op whose count must stay as it is. `model` is what the
-    curves come from, with its error bars; None where they were carried to another machine.
-    `remarks`: sentences on what all this rests on.
+    `engine.CoreSet`. `held`: by op index the threads of an op whose count must stay as it is.
+    `model` is what the curves come from, with its error bars; None where they were carried to
+    another machine. `remarks`: sentences on what all this rests on.
     """
 
     machine: Machine

@@ -86,9 +86,9 @@ def test_csv_and_frame_have_the_same_cells_whatever_they_hold(document, data):
 def test_the_main_table_of_a_kind(written):
     main = {
         "dltune.profile": "ops",
-        "dltune.plan": "threads.ops",
-        "dltune.plan:sample": "threads.predictions",
-        "dltune.plan:settings": "settings.effects",
+        "dltune.plan": "sections.threads.ops",
+        "dltune.plan:sample": "sections.threads.predictions",
+        "dltune.plan:settings": "sections.settings.effects",
         "dltune.bench": "settings",
         "dltune.tune": "trials",
         "dltune.io": "watch.files",
@@ -168,7 +168,7 @@ def test_a_file_that_has_no_tables(tmp_path):
         reading.table(path)
     assert "dltune.profile, dltune.plan" in str(none.value.remedy)
     path.write_text('{"schema": "dltune.machine/1", "name": "x", "cores": []}')
-    with pytest.raises(UsageError, match="at least one core"):
+    with pytest.raises(UsageError, match="cores must not be empty"):
         dltune.frame(path)
 
 

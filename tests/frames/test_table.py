@@ -17,9 +17,11 @@ from dltune.documents.graph import Graph
 from dltune.documents.horovod import Horovod
 from dltune.documents.io import Io
 from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
-from dltune.documents.sections.settings import Choice
+from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.documents.sections.io import IoPlan
+from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.documents.sections.threads import Threads
 from dltune.documents.tune import Tune
 from dltune.errors import UsageError
 from dltune.frames.reading import History
@@ -40,7 +42,12 @@ class Sections(msgspec.Struct):
     sections: dict[str, Any]
 
 
-KINDS = (Baseline, Bench, Graph, History, Horovod, Io, Machine, Plan, Profile, Result, Tune)
+# a plan's sections are what their planners make them: below
+SECTIONS = (Threads, IoPlan, AllreducePlan, SettingsPlan)
+KINDS = (
+    *(Baseline, Bench, Graph, History, Horovod, Io, Machine, Profile, Result, Tune),
+    *SECTIONS,
+)
 
 
 def own(table: Table) -> slice:
