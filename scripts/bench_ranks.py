@@ -58,7 +58,7 @@ class Rank(threading.Thread):
             fitted = fit(self.plan, self.part)
             orders = fitted.orders(1, self.plan.signatures)
             lines = fitted.first_lines()
-        orders.turnstile = True
+        orders.barrier = True
         return [*lines, *orders.lines()]
 
     def run(self) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dltune.bench.turnstile import Turnstile
+from dltune.bench.step_barrier import StepBarrier
 
 # steps of a turn: one that warms up, and at least so many that count
 WARM_UP, LEAST_STEPS = 1, 3
@@ -29,7 +29,7 @@ class Allotment:
 
 
 def first_turn(
-    turnstile: Turnstile,
+    barrier: StepBarrier,
     seconds: float,
     least: int = LEAST_STEPS,
     idle: Callable[[], None] = lambda: None,
@@ -37,18 +37,18 @@ def first_turn(
 ) -> Allotment | None:
     """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
     steps that count. None when its main step graph runs too seldom among the others to be timed.
-    `idle` as in `Turnstile.take`; `first`: executions of each graph to begin with.
+    `idle` as in `StepBarrier.take`; `first`: executions of each graph to begin with.
 
     Raises JobEndedError when the job ends first.
     """
-    executions = first * turnstile.graphs
+    executions = first * barrier.graphs
     for _ in range(FIRST_TURNS):
-        taken = turnstile.take(executions, idle)
+        taken = barrier.take(executions, idle)
         if taken.steps[WARM_UP:] and taken.per_step:
             step = min(taken.steps)
             wanted = max(least, math.ceil(seconds / step)) + WARM_UP
             # with several step graphs the last step is not seen to end
-            wanted += turnstile.graphs > 1
+            wanted += barrier.graphs > 1
             executions = math.ceil(wanted * taken.per_step)
             return Allotment(executions, executions / taken.per_step, wanted * step)
         executions *= 2

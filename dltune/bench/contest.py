@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dltune.bench.allotment import Allotment, first_turn
 from dltune.bench.runner import Runner
-from dltune.bench.turnstile import BRIEFLY, JobEndedError
+from dltune.bench.step_barrier import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 

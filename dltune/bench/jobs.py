@@ -55,7 +55,7 @@ def _compete(
                 stderr=to,
             )
             stack.enter_context(job)
-        # before the job is ended: who stands at the turnstile cannot handle a signal
+        # before the job is ended: who waits at the step barrier cannot handle a signal
         stack.callback(runner.release)
         runner.begin(job)
     try:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 from dltune.bench.settings import Setting, on_part
+from dltune.bench.step_barrier import StepBarrier, Taken
 from dltune.bench.steps import StepGraphs
-from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.settings import SettingsPlan
@@ -22,12 +22,12 @@ from dltune.planners.plan import for_any_graph
 from dltune.planners.settings.enforce import Settings
 
 
-class Runner(Turnstile):
+class Runner(StepBarrier):
     """The plan's `signatures` are the job's step graphs where it runs as planned.
 
     Settings around the ops change the graphs: a job without them finds its steps by itself, and so
     does one whose plan names none, or is for any graph. Of several ranks the first that has found
-    them leads; the others wait for it in their collectives, so it alone stands at the turnstile.
+    them leads; the others wait for it in their collectives, so it alone waits at the step barrier.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Runner(Turnstile):
         return [*first, *setting.pools(), *orders.lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `Turnstile.take`; where an execution runs several steps, of these."""
+        """As `StepBarrier.take`; where an execution runs several steps, of these."""
         taken = super().take(executions, idle)
         several = self.settings.steps
         if several == 1:
@@ -101,7 +101,7 @@ class Runner(Turnstile):
 
     def _orders(self, setting: Setting, found: StepGraphs, *, leads: bool) -> Orders:
         return dataclasses.replace(
-            setting.orders, version=2, targets=found.signatures, turnstile=leads
+            setting.orders, version=2, targets=found.signatures, barrier=leads
         )
 
     def why_not(self) -> DltuneError:

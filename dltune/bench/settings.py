@@ -100,7 +100,7 @@ def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
 def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
     if name == "plan":
         return _planned(plan, machine)
-    orders = Orders(1, targets=plan.signatures, turnstile=True)
+    orders = Orders(1, targets=plan.signatures, barrier=True)
     if name == "own":
         return Setting(name, None, orders)
     if name == ONE_CORE:
@@ -131,7 +131,7 @@ def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
 
 
 def _planned(plan: Plan, machine: Machine) -> Setting:
-    """The plan as `dltune run` enforces it, behind the turnstile."""
+    """The plan as `dltune run` enforces it, behind the barrier."""
     section = plan.of(Threads)
     if section is None:
         if plan.of(SettingsPlan) is None:
@@ -139,10 +139,10 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
                 "the plan has neither threads nor settings to measure",
                 remedy="make one: dltune plan PROFILE",
             )
-        return Setting("plan", None, Orders(1, targets=plan.signatures, turnstile=True))
+        return Setting("plan", None, Orders(1, targets=plan.signatures, barrier=True))
     fitted = fit(section, machine)
     predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]
-    orders = dataclasses.replace(fitted.orders(1, plan.signatures), turnstile=True)
+    orders = dataclasses.replace(fitted.orders(1, plan.signatures), barrier=True)
     return Setting("plan", fitted.uniform, orders, predicted=predicted)
 
 

@@ -1,6 +1,6 @@
 """Two TensorFlow jobs take turns: the step, its ops, and what a step costs.
 
-The processes of a launch are started together and stand at the turnstile unless they have their
+The processes of a launch are started together and wait at the step barrier unless they have their
 turn, as in a bench. A process keeps what it was given at its start (where its memory lies, which
 cache lines meet), so that a launch differs from the next by more than its rounds from one another:
 a few rounds make a launch, and many launches a verdict (docs/decisions/gate-launches.md).
@@ -21,7 +21,7 @@ from pathlib import Path
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.bench.turnstile import JobEndedError
+from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError
 from dltune.gate.side import Side, blame, last_lines
@@ -115,7 +115,7 @@ class _Observer:
         self.startup: float | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
-        orders = Orders(PLAIN, targets=signatures, turnstile=True)
+        orders = Orders(PLAIN, targets=signatures, barrier=True)
         kind = _Counting if wanted.peak else Setting
         self.runner = Runner(
             kind(side.name, None, orders),
@@ -143,10 +143,10 @@ class _Observer:
 
     def record_ops(self) -> None:
         """A short turn in which every op is recorded; its steps are in no step time."""
-        orders = Orders(RECORDING, targets=self._signatures, turnstile=True, events=True)
+        orders = Orders(RECORDING, targets=self._signatures, barrier=True, events=True)
         self.runner.order(orders.lines())
         self.runner.take((RECORDED + 1) * len(self._signatures))
-        self.runner.order(Orders(PLAIN, targets=self._signatures, turnstile=True).lines())
+        self.runner.order(Orders(PLAIN, targets=self._signatures, barrier=True).lines())
 
 
 class _Counting(Setting):

@@ -218,7 +218,7 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
 
 
 class Waiting(msgspec.Struct, tag="waiting", frozen=True):
-    """An execution of a step stands at the turnstile."""
+    """An execution of a step waits at the step barrier."""
 
     at: int
 

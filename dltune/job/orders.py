@@ -42,7 +42,7 @@ def alternate_line(versions: Sequence[int]) -> str:
 
 
 def grant_line(count: int) -> str:
-    """Let `count` more executions pass the turnstile."""
+    """Let `count` more executions pass the step barrier."""
     return f"grant\t{count}"
 
 
@@ -68,7 +68,7 @@ class Orders:
     events: bool = False
     discover: bool = False
     serial: bool = False
-    turnstile: bool = False
+    barrier: bool = False
     hyperthreads: bool = False
     small: float = 0.0
     counters: Sequence[Event] = ()
@@ -82,7 +82,7 @@ class Orders:
             "events": self.events,
             "discover": self.discover,
             "serial": self.serial,
-            "turnstile": self.turnstile,
+            "barrier": self.barrier,
             "gate": bool(self.corun),
             "hyperthreads": self.hyperthreads,
         }

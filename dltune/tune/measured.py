@@ -1,7 +1,7 @@
 """The arena of real jobs: a process (or a launcher with its ranks) for each candidate.
 
-While jobs start, and in each turn, all others stand at their turnstiles. A job that crashes, hangs,
-ends too early or never comes to a step is ended whole and refused; nothing else ends.
+While jobs start, and in each turn, all others wait at their step barriers. A job that crashes,
+hangs, ends too early or never comes to a step is ended whole and refused; nothing else ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_turn
-from dltune.bench.turnstile import JobEndedError
+from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, UsageError
 from dltune.planners.settings.applied import as_it_is

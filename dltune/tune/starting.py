@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dltune.bench.turnstile import BRIEFLY
+from dltune.bench.step_barrier import BRIEFLY
 from dltune.errors import DltuneError, UsageError
 from dltune.job.launch import Job
 from dltune.planners.settings.applied import Applied, means_of
@@ -107,7 +107,7 @@ def launch(
         stack.callback(guardian.ended, job.pid)
         stack.callback(frozen.end, job.pid)  # what it has left behind
         stack.enter_context(job)
-        # who stands at the turnstile, or stands still, cannot handle a signal
+        # who waits at the step barrier, or stands still, cannot handle a signal
         stack.callback(tried.release)
         stack.callback(frozen.thaw, job.pid)
         tried.begin(job)

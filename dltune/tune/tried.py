@@ -1,4 +1,4 @@
-"""One candidate's job: under its choices, watched until its steps stand at the turnstile."""
+"""One candidate's job: under its choices, watched until its steps wait at the step barrier."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import itertools
 from collections.abc import Callable
 
+from dltune.bench.step_barrier import StepBarrier, Taken
 from dltune.bench.steps import StepGraphs
-from dltune.bench.turnstile import Taken, Turnstile
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError
 from dltune.job import messages
@@ -29,14 +29,14 @@ _DISCOVERING, _STANDING = 1, 2
 WAITS = 0.02
 
 
-class Tried(Turnstile):
+class Tried(StepBarrier):
     """Of several ranks one leads, the first whose steps are found: the others wait for it in their
-    collectives, so it alone stands at the turnstile."""
+    collectives, so it alone waits at the step barrier."""
 
     def __init__(
         self, applied: Applied, here: Circumstances, known: tuple[frozenset[str], ...]
     ) -> None:
-        """`known` as in `Turnstile`."""
+        """`known` as in `StepBarrier`."""
         super().__init__((), known=known)
         self.applied = applied
         self.still = False  # between turns nothing of it runs
@@ -57,7 +57,7 @@ class Tried(Turnstile):
         return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `Turnstile.take`; between turns the job stands still altogether when it is to."""
+        """As `StepBarrier.take`; between turns the job stands still altogether when it is to."""
         assert self._job is not None
         if not self.still:
             return super().take(executions, idle)
@@ -164,4 +164,4 @@ class Tried(Turnstile):
         for process in self._processes.values():
             leads = process.pid == found.pid
             targets = found.signatures if leads else ()
-            process.order(Orders(_STANDING, targets=targets, turnstile=leads).lines())
+            process.order(Orders(_STANDING, targets=targets, barrier=leads).lines())

@@ -9,12 +9,12 @@ sys.path.append(str(Path(__file__).parent))
 
 import pretended
 
-from dltune.bench import turnstile
+from dltune.bench import step_barrier
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> pretended.Clock:
-    """CLOCK_MONOTONIC in nanoseconds as `turnstile` reads it, moved by hand."""
+    """CLOCK_MONOTONIC in nanoseconds as `step_barrier` reads it, moved by hand."""
     made = pretended.Clock()
-    monkeypatch.setattr(turnstile.time, "monotonic_ns", made)
+    monkeypatch.setattr(step_barrier.time, "monotonic_ns", made)
     return made

@@ -1,4 +1,4 @@
-"""Jobs that only pretend: the plugin's turnstile on a clock that a test moves."""
+"""Jobs that only pretend: the plugin's barrier on a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PretendedJob:
         self._next = next(self._cycle)
 
     def boot(self, runner: Runner) -> PretendedJob:
-        """As far as the first step, where the job stands at the turnstile."""
+        """As far as the first step, where the job waits at the step barrier."""
         runner.begin(self)
         self.first_orders = runner.greet(self)
         self._tell(self.hello)
@@ -122,5 +122,5 @@ def plan(signatures: Sequence[str] = ("step",)) -> Plan:
 
 
 def setting(name: str, signatures: Sequence[str] = ("step",), **more: object) -> Setting:
-    orders = Orders(1, targets=signatures, turnstile=True)
+    orders = Orders(1, targets=signatures, barrier=True)
     return Setting(name, Uniform(2, 1), orders, **more)  # type: ignore[arg-type]

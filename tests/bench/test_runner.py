@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
-from dltune.bench import turnstile as module
+from dltune.bench import step_barrier as module
 from dltune.bench.runner import Runner
-from dltune.bench.turnstile import JobEndedError
+from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.documents.sections.threads import OpPlan, Uniform
 from dltune.errors import UsageError
@@ -33,15 +33,15 @@ def standing(job: PretendedJob, *signatures: str, name: str = "recommended") -> 
     return runner
 
 
-def test_the_first_orders_set_the_pools_and_the_turnstile(clock: Clock) -> None:
+def test_the_first_orders_set_the_pools_and_the_barrier(clock: Clock) -> None:
     job = PretendedJob(clock)
     standing(job)
     assert "uniform\t2\t1" in job.first_orders
-    assert {"turnstile\t1", "target\tstep"} <= set(job.first_orders)
+    assert {"barrier\t1", "target\tstep"} <= set(job.first_orders)
     assert job.first_orders.index("cores") < job.first_orders.index("uniform\t2\t1")
 
 
-def test_time_at_the_turnstile_is_in_no_step(clock: Clock) -> None:
+def test_time_at_the_barrier_is_in_no_step(clock: Clock) -> None:
     runner = standing(PretendedJob(clock))
     for _ in range(3):
         clock.pass_(1000)
@@ -73,7 +73,7 @@ def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
     first = runner.greet(job)
     assert "uniform\t2\t1" in first
     assert "discover\t1" in first
-    assert "turnstile\t1" not in first
+    assert "barrier\t1" not in first
     assert runner.graphs == 0
     of_ops = with_sections(
         whole,
@@ -82,7 +82,7 @@ def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
         ),
     )
     planned = Runner(setting("plan"), MACHINE, of_ops).greet(job)
-    assert {"turnstile\t1", "target\tstep"} <= set(planned)
+    assert {"barrier\t1", "target\tstep"} <= set(planned)
     assert "discover\t1" in Runner(setting("plan"), MACHINE, whole).greet(job), "of any graph"
 
 
@@ -210,7 +210,7 @@ def test_ranks_share_the_cores_and_their_pools_are_of_their_share(clock: Clock) 
                 str(pool)
             ]
             assert sum(line.startswith("core\t") for line in lines) == 4
-            assert "turnstile\t1" in lines
+            assert "barrier\t1" in lines
         assert runner.predicted is None
 
 
@@ -228,7 +228,7 @@ def test_ranks_have_no_shares_where_nothing_is_imposed_or_all_are_on_one_core(na
 def test_why_a_job_has_not_come_to_a_step(clock: Clock) -> None:
     runner = Runner(setting("recommended"), MACHINE, plan())
     job = PretendedJob(clock, ("validation",)).boot(runner)
-    job.queue.pop()  # it does not stand at the turnstile
+    job.queue.pop()  # it does not wait at the step barrier
     runner.listen(0)
     error = runner.why_not()
     assert isinstance(error, UsageError)

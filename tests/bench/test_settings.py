@@ -59,7 +59,7 @@ def test_each_name() -> None:
     assert found["1core"].cpus == MACHINE.cores[0].cpus
     assert all(s.cpus is None for s in found.values() if s.name != "1core")
     for one in found.values():
-        assert one.orders.turnstile
+        assert one.orders.barrier
         assert tuple(one.orders.targets) == ("a", "b")
         assert not one.orders.ops
         assert not one.orders.events
@@ -84,7 +84,7 @@ def test_predictions_stand_beside_the_setting_they_are_for() -> None:
 def test_the_plan_is_enforced_as_run_does_it() -> None:
     corun = settings(("plan",), plan(OP), MACHINE)[0]
     assert list(corun.orders.corun) == ["Conv2D"]
-    assert corun.orders.turnstile
+    assert corun.orders.barrier
     assert any(line.startswith("corun\tConv2D") for line in corun.lines())
     alone = settings(("plan",), plan(OP, corun=False), MACHINE)[0]
     assert alone.orders.ops["Conv2D"][0] == 4
@@ -165,4 +165,4 @@ def test_a_rank_s_part_is_a_smaller_machine_under_the_same_settings() -> None:
     }
     assert cut["plan"].orders.corun
     assert all(s.predicted is None for s in cut.values())
-    assert all(s.orders.turnstile for s in cut.values())
+    assert all(s.orders.barrier for s in cut.values())

@@ -49,7 +49,7 @@ class Plugin:
                     self.discovers = self.stops = False
                 elif word == "discover":
                     self.discovers = True
-                elif word == "turnstile":
+                elif word == "barrier":
                     self.stops = True
                 elif word == "uniform":
                     self.uniform = fields
@@ -62,7 +62,7 @@ class Plugin:
                     self._ready = True
                 self._changed.notify()
 
-    def pass_turnstile(self) -> None:
+    def wait_at_barrier(self) -> None:
         with self._changed:
             if not self.stops:
                 return
@@ -93,7 +93,7 @@ def main() -> None:
     plugin.tell(type="key", id=0, key="Conv2D", op="Conv2D", inputs="float[1]")
     for step in range(args.steps):
         for graph in range(args.graphs):
-            plugin.pass_turnstile()
+            plugin.wait_at_barrier()
             start = time.monotonic_ns()
             kept = os.environ.get("TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE") == "false"
             time.sleep((FAST if kept else STEP) / args.graphs)

@@ -12,7 +12,7 @@ import pytest
 from sessions import soon, states
 
 from dltune.bench.jobs import all_ended
-from dltune.bench.turnstile import Taken
+from dltune.bench.step_barrier import Taken
 from dltune.documents.sections.settings import Choice
 from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
@@ -121,7 +121,7 @@ def test_a_job_that_does_not_wait_goes_on_between_its_turns() -> None:
         assert "T" not in states(job)
 
 
-def test_of_several_ranks_one_stands_at_the_turnstile_and_none_is_stopped() -> None:
+def test_of_several_ranks_one_waits_at_the_step_barrier_and_none_is_stopped() -> None:
     """The other one does not wait for it here, which real ones do."""
     ranks = (
         "import os, subprocess, sys; started = [subprocess.Popen(sys.argv[1:], env={**os.environ, "

@@ -21,16 +21,16 @@ std::mutex g_keys_mu;
 // What threads use is never destroyed: they run on while the process exits.
 auto& g_keys = *new std::unordered_map<std::string, Key*>;
 
-std::mutex g_turnstile_mu;
-auto& g_turnstile = *new std::condition_variable;
+std::mutex g_barrier_mu;
+auto& g_barrier = *new std::condition_variable;
 int64_t g_grants = 0;
 
-void PassTurnstile() {
-  std::unique_lock<std::mutex> lock(g_turnstile_mu);
+void WaitAtBarrier() {
+  std::unique_lock<std::mutex> lock(g_barrier_mu);
   if (g_grants == 0) {
     const int64_t now = NowNs();
     Send([now] { return "{\"type\":\"waiting\",\"at\":" + std::to_string(now) + "}"; });
-    g_turnstile.wait(lock, [] { return g_grants > 0; });
+    g_barrier.wait(lock, [] { return g_grants > 0; });
   }
   g_grants--;
 }
@@ -81,10 +81,10 @@ std::string Json(const std::vector<std::pair<int, std::vector<Output>>>& outputs
 
 void Grant(int64_t count) {
   {
-    std::lock_guard<std::mutex> lock(g_turnstile_mu);
+    std::lock_guard<std::mutex> lock(g_barrier_mu);
     g_grants += count;
   }
-  g_turnstile.notify_all();
+  g_barrier.notify_all();
 }
 
 void Entered::Add(Event event, const Counts* counted) const {
@@ -177,7 +177,7 @@ std::function<std::string()> Execution::Close(int graph) {
   };
 }
 
-// Ops that find their execution at the turnstile wait for it too.
+// Ops that find their execution at the barrier wait for it too.
 Entered Graph::EnterSlow(int64_t step) {
   for (;;) {
     Execution* mine = nullptr;
@@ -194,20 +194,20 @@ Entered Graph::EnterSlow(int64_t step) {
         const bool target = std::find(targets.begin(), targets.end(), signature) != targets.end();
         mine->Begin(step, executions++, orders, target);
         current.store(mine, std::memory_order_release);
-        waits = target && orders->turnstile;
+        waits = target && orders->barrier;
         fresh = true;
       }
     }
     if (fresh) {
-      if (waits) PassTurnstile();
+      if (waits) WaitAtBarrier();
       {
-        std::lock_guard<std::mutex> lock(g_turnstile_mu);
+        std::lock_guard<std::mutex> lock(g_barrier_mu);
         mine->Open(step);
       }
-      g_turnstile.notify_all();
+      g_barrier.notify_all();
     } else {
-      std::unique_lock<std::mutex> lock(g_turnstile_mu);
-      g_turnstile.wait(lock, [=] { return mine->open() || !mine->Holds(step); });
+      std::unique_lock<std::mutex> lock(g_barrier_mu);
+      g_barrier.wait(lock, [=] { return mine->open() || !mine->Holds(step); });
     }
     Entered entered;
     if (mine->Enter(step, &entered)) return entered;

@@ -99,7 +99,7 @@ class Execution {
 
   // Takes the slot for a new execution, which is not open yet.
   void Begin(int64_t step, uint64_t number, const Orders* orders, bool target);
-  // Past the turnstile: its time runs, and it may be entered.
+  // Past the barrier: its time runs, and it may be entered.
   void Open(int64_t step);
   // The message that tells of it, if something of it was recorded; nothing more will be. Empty the
   // second time.
@@ -184,7 +184,7 @@ inline const OpOrder& OrderFor(Node* node, Key* key, const Orders* orders) {
 
 void NoteOutputBytes(Key* key, int64_t bytes);
 
-// The turnstile: lets `count` more executions of target graphs begin.
+// The step barrier: lets `count` more executions of target graphs begin.
 void Grant(int64_t count);
 
 // Live bytes of the CPU allocator and the most since the last call; set by the device.

@@ -210,7 +210,7 @@ bool Add(const Fields& field) {
   if (word == "serial") return Flag(field, &orders.serial);
   if (word == "gate") return Flag(field, &orders.gate);
   if (word == "hyperthreads") return Flag(field, &orders.hyperthreads);
-  if (word == "turnstile") return Flag(field, &orders.turnstile);
+  if (word == "barrier") return Flag(field, &orders.barrier);
   if (word == "small" && n == 2) return Seconds(field[1], &orders.small);
   if (word == "default" && n == 3) return ParseView(field[1], field[2], &orders.fallback);
   if (word == "counter" && n == 6 && g_draft.events.size() < kMaxCounters) {

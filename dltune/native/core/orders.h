@@ -34,7 +34,7 @@ struct Orders {
   bool serial = false;      // one op of the target graphs at a time
   bool gate = false;        // admit ops by strategies 3 and 4
   bool hyperthreads = false;
-  bool turnstile = false;   // executions of target graphs wait for a grant
+  bool barrier = false;     // executions of target graphs wait for a grant
   CounterGroup* counters = nullptr;  // read around each op that is recorded
   double small = 0;         // ops below this serial time are not gated (seconds)
   OpOrder fallback;         // for keys without an entry

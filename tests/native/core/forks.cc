@@ -1,4 +1,4 @@
-// The job forks while its threads send, wait at the turnstile and are admitted: `forks COUNT`. Each
+// The job forks while its threads send, wait at the barrier and are admitted: `forks COUNT`. Each
 // child does what a child of a job may do at its end; one that hangs is ended by its alarm.
 #include <sys/wait.h>
 
@@ -12,7 +12,7 @@
 int main(int, char** arguments) {
   const int count = atoi(arguments[1]);
   DltuneSide dltune(
-      "core\t0\t0\ncores\nbegin\t1\nevents\t1\nturnstile\t1\ntarget\tgraph\ndefault\t1\t0\nend\n");
+      "core\t0\t0\ncores\nbegin\t1\nevents\t1\nbarrier\t1\ntarget\tgraph\ndefault\t1\t0\nend\n");
   auto made = std::make_unique<dltune::Graph>();
   made->signature = "graph";
   dltune::Graph* graph = dltune::AddGraph(std::move(made));

@@ -30,7 +30,7 @@ VALID = [
     "serial\t0",
     "gate\t1",
     "hyperthreads\t1",
-    "turnstile\t0",
+    "barrier\t0",
     "small\t1e-05",
     "target\t00ff",
     "counter\t0\t1\t0\t0\t1",
@@ -124,7 +124,7 @@ def test_an_execution_obeys_one_snapshot_while_they_are_switched():
 
 
 def test_a_child_that_is_forked_at_any_time_ends():
-    """200 forks while other threads hold the locks of channel and turnstile."""
+    """200 forks while other threads hold the locks of channel and barrier."""
     said, errors = run("forks", MEMORY, 200)
     assert "200 forks, 0 hung, 0 failed" in errors
     assert "sent" in said

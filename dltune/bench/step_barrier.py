@@ -1,4 +1,4 @@
-"""One job whose steps stand at the turnstile unless it has its turn."""
+"""One job whose steps wait at the step barrier unless it has its turn."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Taken:
     used: Usage
 
 
-class Turnstile:
+class StepBarrier:
     """`signatures` are the job's step graphs, the main one first. Without any, `steps` are looked
     for in what the job tells, whose processes must have been ordered to tell of every graph."""
 
@@ -86,7 +86,7 @@ class Turnstile:
 
     @property
     def standing(self) -> bool:
-        """Whether every process with step graphs stands at the turnstile."""
+        """Whether every process with step graphs waits at the step barrier."""
         return bool(self._steppers) and self._steppers.keys() == self._waiting.keys()
 
     @property
@@ -143,7 +143,7 @@ class Turnstile:
         """Let so many executions of the step graphs run, all together. Blocks until they have.
 
         `idle` is called whenever the job has told nothing for TICK seconds. The time at the
-        turnstile is in no step: an execution's start is taken behind it, and the last step ends
+        barrier is in no step: an execution's start is taken behind it, and the last step ends
         when the next execution arrives there.
 
         Raises JobEndedError when the job ends first.
@@ -174,7 +174,7 @@ class Turnstile:
     def _steps(self, opened: int, closed: int) -> tuple[tuple[float, ...], float | None]:
         """Steps between `opened` and `closed`, and the executions that each is made of.
 
-        With one step graph the execution that stands at the turnstile is the next step's start;
+        With one step graph the execution that waits at the step barrier is the next step's start;
         with several it may be another graph's, so the last step is not counted.
         """
         inside = {s: [t for t in starts if t >= opened] for s, starts in self._starts.items()}
