@@ -223,7 +223,7 @@ class Waiting(msgspec.Struct, tag="waiting", frozen=True):
     at: int
 
 
-class Gate(msgspec.Struct, frozen=True):
+class Admission(msgspec.Struct, frozen=True):
     admitted: int
     second_threads: int
     in_flight: float
@@ -236,7 +236,7 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     why: str
     xla: float
     unmarked: float
-    gate: Gate
+    admission: Admission
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):

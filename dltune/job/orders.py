@@ -59,8 +59,8 @@ class Orders:
     """One set of orders. `targets` are the signatures of the graphs they are for.
 
     `ops` maps a key to (threads, cores); `corun` maps a key to (serial seconds, strategy 2's
-    choice, strategy 3's candidates) for the admission gate; keys in neither obey `fallback`, or
-    TensorFlow's own pool. `counters` are read, as one group, around each op that is recorded.
+    choice, strategy 3's candidates) for admission; keys in neither obey `fallback`, or TensorFlow's
+    own pool. `counters` are read, as one group, around each op that is recorded.
     """
 
     version: int
@@ -83,7 +83,7 @@ class Orders:
             "discover": self.discover,
             "serial": self.serial,
             "barrier": self.barrier,
-            "gate": bool(self.corun),
+            "admission": bool(self.corun),
             "hyperthreads": self.hyperthreads,
         }
         lines += [f"{name}\t1" for name, on in flags.items() if on]

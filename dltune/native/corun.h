@@ -1,8 +1,8 @@
 // Strategies 3 and 4 of the paper (section III-D) as one piece of decision code.
 //
-// The simulator and the admission gate inside a job include this same file, so what was predicted
-// is what is enforced. It decides only: the caller brings the clock, holds a lock around every
-// call, and starts the work that was admitted.
+// The simulator and admission inside a job include this same file, so what was predicted is what is
+// enforced. It decides only: the caller brings the clock, holds a lock around every call, and starts
+// the work that was admitted.
 //
 //   strategy 3  whenever cores idle: the first ready op with a candidate that fits the idle cores
 //               and ends no later than what runs, with its fewest fitting threads; when no ready

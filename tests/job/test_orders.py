@@ -36,7 +36,7 @@ def test_ops_and_their_ways():
     ).lines()
     assert "op\tMul(f[1]){a=b, c=d}\t1\t3" in lines
     assert "corun\tAdd()\t0.25\t2:1:0.5\t1:0:1e-05" in lines
-    assert "gate\t1" in lines
+    assert "admission\t1" in lines
     assert "small\t1e-05" in lines
 
 

@@ -56,8 +56,8 @@ class Plugin:
                 elif word == "grant":
                     self._grants += int(fields[0])
                 elif word == "report":
-                    gate = {"admitted": 0, "second_threads": 0, "in_flight": 0, "avoided": []}
-                    self.tell(type="report", why="asked", xla=0, unmarked=0, gate=gate)
+                    admission = {"admitted": 0, "second_threads": 0, "in_flight": 0, "avoided": []}
+                    self.tell(type="report", why="asked", xla=0, unmarked=0, admission=admission)
                 elif word == "ready":
                     self._ready = True
                 self._changed.notify()

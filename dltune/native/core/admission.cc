@@ -13,7 +13,7 @@ struct Waiter {
   bool is_in = false;
 };
 
-struct Gate {
+struct AdmissionControl {
   std::mutex mu;
   std::unique_ptr<Scheduler> scheduler;
   std::unordered_map<uint64_t, Waiter*> waiting;
@@ -21,53 +21,53 @@ struct Gate {
   uint64_t tickets = 0, admitted = 0, seconds = 0, events = 0, in_flight_sum = 0;
 };
 
-Gate& TheGate() {
-  static Gate* gate = new Gate;
-  return *gate;
+AdmissionControl& TheControl() {
+  static AdmissionControl* control = new AdmissionControl;
+  return *control;
 }
 
 // One for all snapshots, which share the cores; what differs between them is in each op's `Work`.
-Scheduler& SchedulerOf(Gate& gate) {
-  if (!gate.scheduler) {
+Scheduler& SchedulerOf(AdmissionControl& control) {
+  if (!control.scheduler) {
     std::vector<int> hardware;
     for (auto& core : TheCores().cpus()) hardware.push_back(static_cast<int>(core.size()));
     Options options;
     options.hyperthreads = true;
-    gate.scheduler = std::make_unique<Scheduler>(g_tiles.data(), hardware.data(),
-                                                 static_cast<int>(hardware.size()), options);
+    control.scheduler = std::make_unique<Scheduler>(g_tiles.data(), hardware.data(),
+                                                    static_cast<int>(hardware.size()), options);
   }
-  return *gate.scheduler;
+  return *control.scheduler;
 }
 
 // With the lock held: admits whom it can, and counts the event.
-void Decide(Gate& gate, double now) {
-  gate.out.clear();
-  gate.scheduler->decide(now, &gate.out);
-  for (const Admission& admission : gate.out) {
-    Waiter* waiter = gate.waiting[admission.ticket];
+void Decide(AdmissionControl& control, double now) {
+  control.out.clear();
+  control.scheduler->decide(now, &control.out);
+  for (const Admission& admission : control.out) {
+    Waiter* waiter = control.waiting[admission.ticket];
     waiter->admission = admission;
     waiter->is_in = true;
     waiter->admitted.notify_one();
-    gate.waiting.erase(admission.ticket);
-    gate.admitted++;
-    gate.seconds += admission.second;
-    gate.events++;
-    gate.in_flight_sum += gate.scheduler->running_count();
+    control.waiting.erase(admission.ticket);
+    control.admitted++;
+    control.seconds += admission.second;
+    control.events++;
+    control.in_flight_sum += control.scheduler->running_count();
   }
 }
 
 }  // namespace
 
 Admitted::Admitted(const OpOrder& order) {
-  Gate& gate = TheGate();
+  AdmissionControl& control = TheControl();
   Waiter waiter;
   {
-    std::unique_lock<std::mutex> lock(gate.mu);
-    Scheduler& scheduler = SchedulerOf(gate);
-    ticket_ = gate.tickets++;
+    std::unique_lock<std::mutex> lock(control.mu);
+    Scheduler& scheduler = SchedulerOf(control);
+    ticket_ = control.tickets++;
     scheduler.ready(ticket_, order.work);
-    gate.waiting[ticket_] = &waiter;
-    Decide(gate, NowNs() * 1e-9);
+    control.waiting[ticket_] = &waiter;
+    Decide(control, NowNs() * 1e-9);
     if (!waiter.is_in) {
       const int64_t since = NowNs();
       waiter.admitted.wait(lock, [&] { return waiter.is_in; });
@@ -81,25 +81,25 @@ Admitted::Admitted(const OpOrder& order) {
 }
 
 Admitted::~Admitted() {
-  Gate& gate = TheGate();
-  std::lock_guard<std::mutex> lock(gate.mu);
+  AdmissionControl& control = TheControl();
+  std::lock_guard<std::mutex> lock(control.mu);
   const double now = NowNs() * 1e-9;
-  gate.scheduler->finished(ticket_, now);
-  gate.events++;
-  gate.in_flight_sum += gate.scheduler->running_count();
-  Decide(gate, now);
+  control.scheduler->finished(ticket_, now);
+  control.events++;
+  control.in_flight_sum += control.scheduler->running_count();
+  Decide(control, now);
 }
 
 std::string AdmissionReport() {
-  Gate& gate = TheGate();
-  std::lock_guard<std::mutex> lock(gate.mu);
-  std::string out = "{\"admitted\":" + std::to_string(gate.admitted) +
-                    ",\"second_threads\":" + std::to_string(gate.seconds) + ",\"in_flight\":" +
-                    std::to_string(gate.events ? double(gate.in_flight_sum) / gate.events : 0.0) +
-                    ",\"avoided\":[";
+  AdmissionControl& control = TheControl();
+  std::lock_guard<std::mutex> lock(control.mu);
+  const double in_flight = control.events ? double(control.in_flight_sum) / control.events : 0.0;
+  std::string out = "{\"admitted\":" + std::to_string(control.admitted) +
+                    ",\"second_threads\":" + std::to_string(control.seconds) +
+                    ",\"in_flight\":" + std::to_string(in_flight) + ",\"avoided\":[";
   bool first = true;
-  if (gate.scheduler)
-    gate.scheduler->interference().each([&](int a, int b) {
+  if (control.scheduler)
+    control.scheduler->interference().each([&](int a, int b) {
       out += (first ? "[" : ",[") + Quote(KeyOf(a)) + "," + Quote(KeyOf(b)) + "]";
       first = false;
     });

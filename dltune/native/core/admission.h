@@ -8,7 +8,7 @@ namespace dltune {
 
 class Admitted {
  public:
-  // Blocks until the op may run. Nothing it runs may wait for another gated op.
+  // Blocks until the op may run. Nothing it runs may wait for another op that needs admission.
   explicit Admitted(const OpOrder& order);
   ~Admitted();
   View* view() const { return view_; }

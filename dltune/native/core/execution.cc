@@ -277,7 +277,7 @@ void Report(const char* why) {
     return "{\"type\":\"report\",\"why\":" + Quote(reason) +
            ",\"xla\":" + std::to_string(g_compiled_ns * 1e-9) +
            ",\"unmarked\":" + std::to_string(g_unmarked_ns * 1e-9) +
-           ",\"gate\":" + AdmissionReport() + "}";
+           ",\"admission\":" + AdmissionReport() + "}";
   });
 }
 

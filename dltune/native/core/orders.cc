@@ -137,7 +137,7 @@ bool ParseCandidate(const std::string& text, Candidate* candidate) {
 bool ParseWork(const std::string& key, const Fields& field, OpOrder* order) {
   *order = OpOrder{};
   Work& work = order->work;
-  order->gated = true;
+  order->by_admission = true;
   work.op = NumberOf(key);
   if (!Seconds(field[2], &work.serial) || !ParseCandidate(field[3], &work.choice)) return false;
   if (field.size() > 4 + kCandidates) return false;
@@ -208,7 +208,7 @@ bool Add(const Fields& field) {
   if (word == "events") return Flag(field, &orders.events);
   if (word == "discover") return Flag(field, &orders.discover);
   if (word == "serial") return Flag(field, &orders.serial);
-  if (word == "gate") return Flag(field, &orders.gate);
+  if (word == "admission") return Flag(field, &orders.admission);
   if (word == "hyperthreads") return Flag(field, &orders.hyperthreads);
   if (word == "barrier") return Flag(field, &orders.barrier);
   if (word == "small" && n == 2) return Seconds(field[1], &orders.small);

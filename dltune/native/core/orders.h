@@ -20,7 +20,7 @@ struct Orders;
 struct OpOrder {
   const Orders* of = nullptr;
   View* view = nullptr;
-  bool gated = false;  // the cores are chosen when it is admitted, from `work`
+  bool by_admission = false;  // the cores are chosen when it is admitted, from `work`
   Work work;
 };
 
@@ -32,11 +32,11 @@ struct Orders {
   bool events = false;      // record each op of target graphs
   bool discover = false;    // record each op of every graph
   bool serial = false;      // one op of the target graphs at a time
-  bool gate = false;        // admit ops by strategies 3 and 4
+  bool admission = false;   // admit ops by strategies 3 and 4
   bool hyperthreads = false;
   bool barrier = false;     // executions of target graphs wait for a grant
   CounterGroup* counters = nullptr;  // read around each op that is recorded
-  double small = 0;         // ops below this serial time are not gated (seconds)
+  double small = 0;         // ops below this serial time need no admission (seconds)
   OpOrder fallback;         // for keys without an entry
   std::unordered_map<std::string, OpOrder> ops;  // by key, or by a node's identity
   bool names_nodes = false;                      // some are by identity

@@ -205,6 +205,6 @@ class EnforcedThreads(Enforcement):
             unmet=tuple(key for key in planned if key not in ran or key in mine.fitted.dropped),
             overhead=statistics.median(mine.overheads) / median if mine.overheads else None,
             overridden=(device.asked_intra, device.asked_inter) if device else (0, 0),
-            in_flight=report.gate.in_flight if report else 0.0,
-            avoided=tuple(report.gate.avoided) if report else (),
+            in_flight=report.admission.in_flight if report else 0.0,
+            avoided=tuple(report.admission.avoided) if report else (),
         )

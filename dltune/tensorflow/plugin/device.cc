@@ -171,7 +171,7 @@ class TunedDevice : public ThreadPoolDevice {
         records && !node->outputs_known ? Inputs(context) : std::vector<Given>();
     // the time that is dltune's own: all but the kernel's, and waiting, which is scheduling
     int64_t foreign = 0;
-    if (order.gated && orders.gate && order.work.serial >= orders.small) {
+    if (order.by_admission && orders.admission && order.work.serial >= orders.small) {
       Admitted admitted(order);
       foreign = admitted.waited();
       foreign += RunOn(admitted.view(), kernel, context, node, key, entered);

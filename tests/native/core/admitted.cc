@@ -21,7 +21,7 @@ void Obey(const std::string& line) {
 void Give(int version, bool hyperthreads,
           std::initializer_list<std::pair<const char*, const char*>> ops) {
   Obey("begin\t" + std::to_string(version));
-  Obey("gate\t1");
+  Obey("admission\t1");
   Obey(std::string("hyperthreads\t") + (hyperthreads ? "1" : "0"));
   for (auto [key, seconds] : ops)
     Obey(std::string("corun\t") + key + "\t" + seconds + "\t1:0:" + seconds + "\t1:0:" + seconds);

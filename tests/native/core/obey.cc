@@ -19,8 +19,9 @@ int main() {
     const dltune::Orders* orders = dltune::OrdersFor(0);
     const dltune::OpOrder* order = orders->Find(key);
     std::cout << orders->version << " "
-              << (order->gated ? order->work.choice.threads
-                               : order->view ? order->view->threads() : 0)
+              << (order->by_admission ? order->work.choice.threads
+                                   : order->view       ? order->view->threads()
+                                                       : 0)
               << "\n";
   }
   std::cout.flush();

@@ -26,7 +26,7 @@ std::string Snapshot(int v) {
       lines += "op\t" + Key(k) + "\t" + threads + "\t0,1\n";
   }
   if (v % 5 == 0) lines += "op\t@graph1/node2\t9\t0,1\n";
-  return lines + "gate\t1\nhyperthreads\t" + (v % 2 ? "1" : "0") + "\nend\n";
+  return lines + "admission\t1\nhyperthreads\t" + (v % 2 ? "1" : "0") + "\nend\n";
 }
 
 std::unique_ptr<dltune::Graph> MakeGraph(int g) {
@@ -54,7 +54,7 @@ void Run(dltune::Node* node, int64_t step, int thread) {
   event.key = key->id;
   event.thread = thread;
   event.start = event.end = dltune::NowNs();
-  if (order.gated && entered.orders->gate) {
+  if (order.by_admission && entered.orders->admission) {
     dltune::Admitted admitted(order);
     event.threads = admitted.view()->threads();
   } else {

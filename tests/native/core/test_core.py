@@ -28,7 +28,7 @@ VALID = [
     "events\t1",
     "discover\t0",
     "serial\t0",
-    "gate\t1",
+    "admission\t1",
     "hyperthreads\t1",
     "barrier\t0",
     "small\t1e-05",
@@ -120,7 +120,7 @@ def test_an_execution_obeys_one_snapshot_while_they_are_switched():
     outputs = Counter((m["key"], m["bytes"]) for m in messages if m["type"] == "output")
     assert outputs == {(key, 100 + k): 1 for key, k in names.items()}
     assert messages[-1]["type"] == "report"
-    assert messages[-1]["gate"]["admitted"] > 0
+    assert messages[-1]["admission"]["admitted"] > 0
 
 
 def test_a_child_that_is_forked_at_any_time_ends():

@@ -44,13 +44,13 @@ def test_small_ops_are_left_alone():
     assert not orders.ops
 
 
-def test_co_running_leaves_the_cores_to_the_gate_unless_the_plan_names_them():
+def test_co_running_leaves_the_cores_to_admission_unless_the_plan_names_them():
     fitted = fit(plan(entry("a", 2), entry("b", 1, (0,)), corun=True), machine(4))
     orders = fitted.orders(1, [])
     assert set(orders.corun) == {"a"}
     assert orders.corun["a"][1].threads == 2
     assert set(orders.ops) == {"b"}
-    assert "gate\t1" in orders.lines()
+    assert "admission\t1" in orders.lines()
 
 
 @pytest.mark.parametrize("corun", [False, True])
