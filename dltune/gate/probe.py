@@ -12,7 +12,7 @@ from dltune.documents.machine import Machine
 from dltune.gate.side import Side, blame, last_lines
 from dltune.job.diagnosis import Sightings, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
+from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 
@@ -51,7 +51,7 @@ def look(
 
     def greet(process: Process) -> list[str]:
         seen.records[process.pid] = Record(process.hello)
-        return [*machine_lines(machine), LEASH, *Orders(1, discover=steps is not False).lines()]
+        return [*machine_lines(machine), DETACH, *Orders(1, discover=steps is not False).lines()]
 
     began = looked = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:

@@ -46,8 +46,8 @@ def grant_line(count: int) -> str:
     return f"grant\t{count}"
 
 
-# a job on the leash runs as ever again when its dltune vanishes, instead of under its last orders
-LEASH = "leash\t1"
+# when its dltune vanishes the job runs as ever again, instead of under its last orders
+DETACH = "detach\t1"
 # ask for the totals so far
 REPORT = "report"
 # ask for what the process and its threads have used

@@ -12,7 +12,7 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import LEASH, REPORT, TOTALS, Orders, alternate_line, machine_lines
+from dltune.job.orders import DETACH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
 from dltune.machine.perf import events as perf_events
@@ -120,7 +120,7 @@ class Session:
         watched = self._climbing is None
         return [
             *machine_lines(self.machine),
-            LEASH,
+            DETACH,
             "count\t1",
             *Orders(self._version, discover=watched).lines(),
         ]

@@ -13,7 +13,7 @@ from dltune.errors import DltuneError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
-from dltune.job.orders import LEASH, REPORT, Orders, machine_lines
+from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.machine.ranks import local_rank
 from dltune.planners.settings.applied import Applied, variables
@@ -54,7 +54,7 @@ class Tried(StepBarrier):
         self._processes[process.pid] = process
         pools = bool(self.applied.means.uniform)
         first = self._settings.greet(process) if pools else machine_lines(self._here.machine)
-        return [*first, LEASH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
+        return [*first, DETACH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """As `StepBarrier.take`; between turns the job stands still altogether when it is to."""

@@ -92,7 +92,7 @@ def test_a_whole_profile_finds_the_best_count_of_each_op():
             assert time.median == pytest.approx(curve(TRAINING.index(op.type), time.threads))
 
 
-def test_the_job_is_let_go_and_was_on_a_leash():
+def test_the_job_is_let_go_and_was_told_to_detach():
     profiling = Profiling()
 
     def story():
@@ -101,7 +101,7 @@ def test_the_job_is_let_go_and_was_on_a_leash():
 
     profiling.run(story())
     heard = profiling.process.heard
-    assert "leash\t1" in heard
+    assert "detach\t1" in heard
     assert heard[-3].startswith("begin\t")
     assert heard[-2:] == ["small\t0.0", "end"], "the last orders order nothing"
 

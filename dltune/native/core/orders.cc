@@ -34,7 +34,7 @@ auto& g_turns = *new std::vector<std::unique_ptr<Turn>>;
 
 std::mutex g_mu;
 auto& g_versions = *new std::map<int64_t, const Orders*>;
-bool g_leash = false;
+bool g_detach = false;
 auto& g_cpus = *new std::vector<std::vector<int>>;
 
 // The snapshot between `begin` and `end`.
@@ -243,7 +243,7 @@ bool Understood(const Fields& field) {
   }
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;
-  if (word == "leash") return Flag(field, &g_leash);
+  if (word == "detach") return Flag(field, &g_detach);
   if (word == "count") {
     bool count = false;
     if (!Flag(field, &count)) return false;
@@ -283,7 +283,7 @@ std::string KeyOf(int number) {
 void LetGo() {
   Grant(int64_t{1} << 40);
   std::lock_guard<std::mutex> lock(g_mu);
-  if (g_leash) TakeTurns({new Orders});
+  if (g_detach) TakeTurns({new Orders});
 }
 
 std::string Obey(const std::string& line) {

@@ -65,8 +65,8 @@ std::string KeyOf(int number);
 // snapshot one of whose lines is complained of is not obeyed: the one before stands.
 std::string Obey(const std::string& line);
 
-// dltune is gone. Nothing may wait for its grants any more, and a job that was told `leash` goes on
-// as if dltune had never been there.
+// dltune is gone. Nothing may wait for its grants any more, and a job that was told to `detach` goes
+// on as if dltune had never been there.
 void LetGo();
 
 }  // namespace dltune

@@ -41,7 +41,7 @@ VALID = [
     "alternate\t7\t7",
     "uniform\t2\t0",
     "count\t1",
-    "leash\t1",
+    "detach\t1",
     "grant\t3",
 ]
 
