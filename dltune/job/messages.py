@@ -106,7 +106,7 @@ class Reduction(msgspec.Struct, tag="reduction", frozen=True):
     why: str
 
 
-class Fell(msgspec.Struct, tag="fell", frozen=True):
+class RankFailed(msgspec.Struct, tag="rank_failed", frozen=True):
     """An exception that nothing caught is about to end a rank. `at`: monotonic seconds."""
 
     pid: int
@@ -274,7 +274,7 @@ Message = (
     | Horovod
     | NoHorovod
     | Reduction
-    | Fell
+    | RankFailed
     | Plugin
     | Device
     | Graph

@@ -172,7 +172,7 @@ def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
     victim = rank(1, ended=1, ended_after=5.0, error="HorovodInternalError: peer is gone")
     first = found(cause, victim)[0]
     assert first.told == "rank 0 failed first, the others followed"
-    assert "fell by ValueError: out of luck" in first.evidence
+    assert "failed with ValueError: out of luck" in first.evidence
 
 
 def test_ranks_that_end_well_are_no_failure():

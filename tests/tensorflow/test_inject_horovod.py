@@ -132,7 +132,7 @@ def test_an_error_that_ends_it_is_told_first(rank: Rank) -> None:
     done, heard = rank(code, {})
     assert done.returncode == 1
     assert "ValueError: bad batch" in done.stderr
-    assert (heard[-1]["type"], heard[-1]["error"]) == ("fell", "ValueError: bad batch")
+    assert (heard[-1]["type"], heard[-1]["error"]) == ("rank_failed", "ValueError: bad batch")
 
 
 def test_a_horovod_that_reduces_otherwise_is_told(rank: Rank) -> None:

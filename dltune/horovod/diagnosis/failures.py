@@ -1,4 +1,4 @@
-"""Ranks that fell, hang, are missing, or differ in what they run."""
+"""Ranks that failed, hang, are missing, or differ in what they run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _of_horovod(rank: Rank) -> bool:
 
 def _how(rank: Rank) -> str:
     if rank.error:
-        return f"fell by {rank.error}"
+        return f"failed with {rank.error}"
     if rank.ended is None:
         return "ended"
     if rank.ended < 0:

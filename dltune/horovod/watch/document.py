@@ -135,9 +135,9 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         evidence.append("init")
     if seen.stack is not None:
         evidence.append("stack")
-    fell = watch.fell.get(seen.pid)
+    failed = watch.failed.get(seen.pid)
     # what a rank says of its end comes before the end
-    fell_at = fell.at if fell else seen.ended_at or 0.0
+    failed_at = failed.at if failed else seen.ended_at or 0.0
     own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
     cpus = max(map(cpulist.parse, own), default=frozenset())
     return Rank(
@@ -160,8 +160,8 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         threads=threads,
         cycles=seen.sleeps.cycles() if seen.sleeps else None,
         ended=None if seen.ended_at is None else seen.ending.code,
-        ended_after=None if seen.ended_at is None else fell_at - watch.began,
-        error=fell.error if fell else None,
+        ended_after=None if seen.ended_at is None else failed_at - watch.began,
+        error=failed.error if failed else None,
         stuck=watch.stuck.get(seen.pid),
         unseen=tuple(_unseen(seen)),
     )

@@ -42,7 +42,7 @@ class Watch:
     """Use as a context manager. `tree`: the processes of the job.
 
     `denied`: processes that may not be looked into, with their users. `without`: why a process
-    could not import Horovod. `fell`: exceptions that ended ranks. `amiss`: what is wrong with
+    could not import Horovod. `failed`: exceptions that ended ranks. `amiss`: what is wrong with
     Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that
     hangs, what shows it.
     """
@@ -52,7 +52,7 @@ class Watch:
         self.ranks: dict[Key, RankSeen] = {}
         self.denied: dict[int, str] = {}  # pid: user
         self.without: dict[int, str] = {}
-        self.fell: dict[int, messages.Fell] = {}
+        self.failed: dict[int, messages.RankFailed] = {}
         self.began = self.ended = time.monotonic()
         self.looked: set[Key] = set()
         self.amiss: set[str] = set()
@@ -100,8 +100,8 @@ class Watch:
                     rank.told = message
         elif isinstance(message, messages.NoHorovod):
             self.without[message.pid] = message.reason
-        elif isinstance(message, messages.Fell):
-            self.fell[message.pid] = message
+        elif isinstance(message, messages.RankFailed):
+            self.failed[message.pid] = message
 
     def run(
         self,

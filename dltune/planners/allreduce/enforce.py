@@ -21,8 +21,8 @@ from dltune.job.launch import Event, Job
 from dltune.job.shares import Shares
 from dltune.machine.ranks import LocalRank, local_rank
 from dltune.machine.world import World, world
-from dltune.planners.allreduce import falls
-from dltune.planners.allreduce.falls import Fall
+from dltune.planners.allreduce import failures
+from dltune.planners.allreduce.failures import RankExit
 from dltune.planners.allreduce.hangs import Hangs
 from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
@@ -36,7 +36,7 @@ _OF_BOOTSTRAP = (
     messages.Horovod,
     messages.NoHorovod,
     messages.Reduction,
-    messages.Fell,
+    messages.RankFailed,
 )
 
 
@@ -47,7 +47,7 @@ class _Rank:
     pid: int
     where: World
     ending: Ending
-    fall: Fall | None = None
+    exit: RankExit | None = None
     heard: Heard | None = None
     devices: list[messages.Device] = field(default_factory=list)
     reductions: list[messages.Reduction] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Ranks(Enforcement):
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
             for rank in self._ranks.values():
-                if rank.input and rank.fall is None:
+                if rank.input and rank.exit is None:
                     rank.input.move()
 
     def ended(self, exit_code: int) -> Outcome:
@@ -157,8 +157,8 @@ class Ranks(Enforcement):
         """Which rank hung until the end, or else failed first, and why."""
         if self._hangs.over:
             return "; ".join(self._hangs.over)
-        ended = [rank.fall for rank in self._ranks.values() if rank.fall]
-        return falls.in_words(ended, lambda fall: f"rank {fall.rank} (pid {fall.pid})")
+        ended = [rank.exit for rank in self._ranks.values() if rank.exit]
+        return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
 
     def _orders(self, local: LocalRank) -> dict[str, object]:
         orders: dict[str, object] = {"settings": settings(self.section)}
@@ -207,15 +207,15 @@ class Ranks(Enforcement):
             rank.reductions.append(message)
         elif isinstance(message, messages.Device):
             rank.devices.append(message)
-        elif isinstance(message, messages.Fell):
-            rank.fall = Fall(rank.where.rank, rank.pid, message.at, message.error)
+        elif isinstance(message, messages.RankFailed):
+            rank.exit = RankExit(rank.where.rank, rank.pid, message.at, message.error)
 
     def _ended(self, rank: _Rank) -> None:
         rank.ending.ended()
         self._hangs.ended()
-        if rank.fall is None:
-            rank.fall = Fall(rank.where.rank, rank.pid, time.monotonic())
-        rank.fall.code = rank.ending.code
+        if rank.exit is None:
+            rank.exit = RankExit(rank.where.rank, rank.pid, time.monotonic())
+        rank.exit.code = rank.ending.code
 
     def _outcome(self, rank: _Rank, heard: Heard) -> RankOutcome:
         heard.reductions = rank.reductions

@@ -168,7 +168,8 @@ class Rank:
         ) -> None:
             if os.getpid() == owner:
                 at = time.monotonic()
-                self._tell({"type": "fell", "pid": owner, "at": at, "error": _in_words(error)})
+                words = _in_words(error)
+                self._tell({"type": "rank_failed", "pid": owner, "at": at, "error": words})
             hook(kind, error, trace)
 
         sys.excepthook = heard

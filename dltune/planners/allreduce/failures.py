@@ -1,4 +1,4 @@
-"""Which rank of a job was the first to fail, told apart from those that failed because of it."""
+"""Which rank of a job was the first to fail, reason apart from those that failed because of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dltune.job import lost
 
 
 @dataclass
-class Fall:
+class RankExit:
     """How a rank ended. `at`: monotonic seconds. `error`: the exception that it told of itself;
     `code`: exit code, or the signal as a negative number, None when the kernel did not tell."""
 
@@ -22,7 +22,7 @@ class Fall:
 
     @property
     def followed(self) -> bool:
-        """Whether it fell because another was gone, or was ended by the launcher."""
+        """Whether it failed because another was gone, or was ended by the launcher."""
         if self.error is not None:
             return lost.tells_of_another(self.error)
         return self.ended
@@ -33,7 +33,7 @@ class Fall:
         return self.error is None and self.code in (-signal.SIGTERM, -signal.SIGINT)
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         if self.error is not None:
             return self.error
         if self.code is None:
@@ -43,18 +43,18 @@ class Fall:
         return f"it ended with exit code {self.code}"
 
 
-def in_words(falls: list[Fall], name: Callable[[Fall], str]) -> str | None:
+def in_words(exits: list[RankExit], name: Callable[[RankExit], str]) -> str | None:
     """One sentence on the first that failed, and on who followed; None when none failed."""
-    failed = [fall for fall in falls if fall.error is not None or fall.code != 0]
+    failed = [one for one in exits if one.error is not None or one.code != 0]
     if not failed:
         return None
-    if len(failed) > 1 and all(fall.ended for fall in failed):  # by the user, or by the launcher
-        signals = sorted({signal.Signals(-(fall.code or 0)).name for fall in failed})
-        names = sorted(failed, key=lambda fall: fall.rank)
+    if len(failed) > 1 and all(one.ended for one in failed):  # by the user, or by the launcher
+        signals = sorted({signal.Signals(-(one.code or 0)).name for one in failed})
+        names = sorted(failed, key=lambda one: one.rank)
         return f"{', '.join(map(name, names))} were ended by {' and '.join(signals)}"
-    first = min(failed, key=lambda fall: (fall.followed, fall.at))
-    text = f"{name(first)} failed first: {first.told}"
-    others = sorted((fall for fall in falls if fall is not first), key=lambda fall: fall.rank)
+    first = min(failed, key=lambda one: (one.followed, one.at))
+    text = f"{name(first)} failed first: {first.reason}"
+    others = sorted((one for one in exits if one is not first), key=lambda one: one.rank)
     if others:
         text += f"; {', '.join(map(name, others))} followed"
     return text
