@@ -46,29 +46,35 @@ class Run:
 
 
 def climbing(table: Table, budget: float, lot: random.Random) -> Run:
-    arena = Replayed(table, lot, budget)
-    search = Search(arena, table.options(), table.recommended)
+    evaluator = Replayed(table, lot, budget)
+    search = Search(evaluator, table.options(), table.recommended)
     try:
         search.run()
         chosen = search.chosen
     except BudgetTooSmallError:
         chosen = ()
     return Run(
-        table.ratio(chosen) / table.ratio(table.best) - 1, arena.starts, arena.turns, arena.spent
+        table.ratio(chosen) / table.ratio(table.best) - 1,
+        evaluator.starts,
+        evaluator.turns,
+        evaluator.spent,
     )
 
 
 def rival(name: str, turns: int, table: Table, budget: float, lot: random.Random) -> Run:
-    arena = Replayed(table, lot, budget)
+    evaluator = Replayed(table, lot, budget)
     measuring = None
     try:
-        measuring = Measuring(arena, turns)
+        measuring = Measuring(evaluator, turns)
         RIVALS[name](table, measuring, lot)
     except BudgetSpent:
         pass
     chosen = measuring.chosen if measuring else ()
     return Run(
-        table.ratio(chosen) / table.ratio(table.best) - 1, arena.starts, arena.turns, arena.spent
+        table.ratio(chosen) / table.ratio(table.best) - 1,
+        evaluator.starts,
+        evaluator.turns,
+        evaluator.spent,
     )
 
 

@@ -31,8 +31,8 @@ from dltune.machine import topology
 from dltune.planners.settings import space
 from dltune.planners.settings.effects import in_words
 from dltune.planners.settings.setting import Circumstances, Means, Setting
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.evaluator import Refused
 from dltune.tune.measured import Measured
 
 PATIENCE = 120.0
@@ -80,11 +80,11 @@ def measured(
     starts: list[float] = []
     steps: list[dict[Candidate, float]] = []
     refused: dict[Candidate, Refused] = {}
-    arena = Measured(here, budget=1e6, patience=PATIENCE, verbose=False)
-    with all_ended() as stack, stack.enter_context(arena):
+    evaluator = Measured(here, budget=1e6, patience=PATIENCE, verbose=False)
+    with all_ended() as stack, stack.enter_context(evaluator):
         for candidate in (AS_GIVEN, *candidates):
             began = time.monotonic()
-            if found := arena.start(candidate):
+            if found := evaluator.start(candidate):
                 refused[candidate] = found
             else:
                 starts.append(time.monotonic() - began)
@@ -94,7 +94,7 @@ def measured(
             if number >= LEAST and time.monotonic() > ends:
                 break
             first = number % len(standing)
-            taken = arena.round([*standing[first:], *standing[:first]])
+            taken = evaluator.round([*standing[first:], *standing[:first]])
             for candidate, seconds in taken.items():
                 if isinstance(seconds, Refused):
                     refused[candidate] = seconds

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from settings_table import Replayed, Table
 
 from dltune.documents.sections.settings import Choice
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.evaluator import Refused
 
 # asked for known combinations so many times in a row, a search has come to its end
 STUCK = 50
@@ -29,8 +29,8 @@ class BudgetSpent(Exception):
 class Measuring:
     """What a combination takes: the median of `turns` turns of a fresh process."""
 
-    def __init__(self, arena: Replayed, turns: int) -> None:
-        self._arena = arena
+    def __init__(self, evaluator: Replayed, turns: int) -> None:
+        self._evaluator = evaluator
         self._turns = turns
         self._stuck = 0
         self.seen: dict[Candidate, float] = {}
@@ -44,19 +44,19 @@ class Measuring:
                 raise BudgetSpent
             return self.seen[candidate]
         self._stuck = 0
-        if self._arena.start(candidate):
+        if self._evaluator.start(candidate):
             self.seen[candidate] = float("inf")
         else:
             taken: list[float] = []
-            while len(taken) < self._turns and self._arena.left() > 0:
-                found = self._arena.round([candidate])[candidate]
+            while len(taken) < self._turns and self._evaluator.left() > 0:
+                found = self._evaluator.round([candidate])[candidate]
                 assert not isinstance(found, Refused)
                 taken.append(found)
-            self._arena.drop(candidate)
+            self._evaluator.drop(candidate)
             if len(taken) < self._turns:
                 raise BudgetSpent
             self.seen[candidate] = statistics.median(taken)
-        if self._arena.left() <= 0:
+        if self._evaluator.left() <= 0:
             raise BudgetSpent
         return self.seen[candidate]
 

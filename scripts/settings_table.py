@@ -1,4 +1,4 @@
-"""Recorded step times of combinations of settings, and an arena that draws from them.
+"""Recorded step times of combinations of settings, and an evaluator that draws from them.
 
 A batch of a recording is a table of rounds and candidates. A step's logarithm is taken for the sum
 of the candidate's own centre, what the machine did to that round, and the rest:
@@ -32,8 +32,8 @@ from typing import Any
 
 from dltune.documents.sections.settings import Choice
 from dltune.planners.settings.space import SPACE
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option
+from dltune.tune.evaluator import Refused
 
 # of the decomposition; it stands still after a few
 SWEEPS = 10
@@ -170,7 +170,7 @@ def _lives(copies: Table) -> list[float]:
 
 @dataclass
 class Replayed:
-    """`Arena` of a table. `budget`: seconds. Counts the starts and the turns."""
+    """`Evaluator` of a table. `budget`: seconds. Counts the starts and the turns."""
 
     table: Table
     lot: random.Random

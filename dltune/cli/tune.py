@@ -139,7 +139,7 @@ def command(
         file = stack.enter_context(claim(target, overwrite=replace))
         state = saved.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
         view = stack.enter_context(tune_live.shown(job))
-        arena = Measured(
+        evaluator = Measured(
             here,
             budget=budget - before,
             patience=wait,
@@ -148,7 +148,7 @@ def command(
             tell=view.waits_for,
         )
         search = Search(
-            arena,
+            evaluator,
             offered.options,
             offered.recommended,
             past=past.trials if past else (),
@@ -157,13 +157,13 @@ def command(
 
         def keep(trial: Trial) -> None:
             view.trial(trial)
-            state.write(search.trials, budget - arena.left(), arena.tensorflow)
+            state.write(search.trials, budget - evaluator.left(), evaluator.tensorflow)
 
         search.keep = keep
         try:
             with all_ended() as jobs:
-                jobs.enter_context(arena)
-                _run(search, arena, budget)
+                jobs.enter_context(evaluator)
+                _run(search, evaluator, budget)
         except interrupts.Ended as signalled:
             if not search.trials:
                 click.echo("dltune: nothing was measured yet", err=True)
@@ -173,10 +173,10 @@ def command(
             search,
             command=job,
             untried=offered.untried,
-            seconds=budget - arena.left(),
+            seconds=budget - evaluator.left(),
             partial=partial,
         )
-        build = Framework("tensorflow", arena.tensorflow, "", "")
+        build = Framework("tensorflow", evaluator.tensorflow, "", "")
         file.write(put(existing, "settings", found, machine, framework=build))
         if partial is None and not search.exhausted:
             state.remove()
@@ -189,14 +189,14 @@ def command(
         sys.exit(ended.exit_code)
 
 
-def _run(search: Search, arena: Measured, budget: float) -> None:
+def _run(search: Search, evaluator: Measured, budget: float) -> None:
     """Raises a DltuneError when the job cannot be measured, or not within the budget."""
     from dltune.tune.search import BudgetTooSmallError, NothingToMeasureError
 
     try:
         search.run()
     except NothingToMeasureError as error:
-        raise arena.error or UsageError(str(error)) from None
+        raise evaluator.error or UsageError(str(error)) from None
     except BudgetTooSmallError as error:
         raise UsageError(
             f"a budget of {written(budget)} is too small for one trial of this job and the final "

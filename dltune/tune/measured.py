@@ -1,4 +1,4 @@
-"""The arena of real jobs: a process (or a launcher with its ranks) for each candidate.
+"""The evaluator of real jobs: a process (or a launcher with its ranks) for each candidate.
 
 While jobs start, and in each turn, all others wait at their step barriers. A job that crashes,
 hangs, ends too early or never comes to a step is ended whole and refused; nothing else ends.
@@ -22,8 +22,8 @@ from dltune.errors import DltuneError, UsageError
 from dltune.planners.settings.applied import as_it_is
 from dltune.planners.settings.launcher import starts_ranks
 from dltune.planners.settings.setting import Circumstances
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.evaluator import Refused
 from dltune.tune.guardian import Guardian
 from dltune.tune.memory import free_bytes, used_bytes
 from dltune.tune.refusal import TOO_SELDOM, RefusedError, ended, failed, no_effect
@@ -64,7 +64,7 @@ class _Stand:
 
 
 class Measured:
-    """`Arena` for a job. Use as a context manager within `bench.jobs.all_ended`'s."""
+    """`Evaluator` for a job. Use as a context manager within `bench.jobs.all_ended`'s."""
 
     def __init__(
         self,

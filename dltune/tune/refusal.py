@@ -7,8 +7,8 @@ from pathlib import Path
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job.last_words import last_lines
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import Candidate
+from dltune.tune.evaluator import Refused
 from dltune.tune.tried import Tried
 
 # of the job's output, in a reason

@@ -17,8 +17,8 @@ At the end the incumbent, the job as given and TensorFlow's recommendation take 
 rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
 they agree, the result is the job as given.
 
-Nothing here starts a process or reads a clock: an `Arena` does. A search is determined by how its
-trials end, so one that was interrupted goes on from the trials that it had finished.
+Nothing here starts a process or reads a clock: an `Evaluator` does. A search is determined by how
+its trials end, so one that was interrupted goes on from the trials that it had finished.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from dltune.documents.sections.settings import Verdict
 from dltune.documents.tune import Trial
 from dltune.planners.settings.effects import in_words
 from dltune.tune import verdict
-from dltune.tune.arena import Arena, Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added
-from dltune.tune.ring import Ring
+from dltune.tune.evaluator import Evaluator, Refused
 from dltune.tune.wanted import idle, ratio, tried, wanted
+from dltune.tune.warm_pool import WarmPool
 
 # candidates that race at once, beside the incumbent
 BATCH = 3
@@ -87,7 +87,7 @@ class Search:
     takes up. `tell` is called before what takes time, `keep` after each trial.
     """
 
-    arena: Arena
+    evaluator: Evaluator
     options: Sequence[Option]
     recommended: Candidate | None = None
     past: Sequence[Trial] = ()
@@ -107,7 +107,7 @@ class Search:
         self._rivals = [AS_GIVEN]
         if self.recommended:
             self._rivals.append(self.recommended)
-        self._ring = Ring(self.arena, self._rivals)
+        self._pool = WarmPool(self.evaluator, self._rivals)
         self._lost: set[Candidate] = set()  # incumbents that have ended once
         self._gone: set[Candidate] = set()  # and twice
         self._again: dict[tuple[Candidate, Candidate], Trial] = {}  # trials that were taken up
@@ -150,17 +150,17 @@ class Search:
         self._tell("starting the job as given", {})
         # the recommendation is measured in any case: both jobs start at once
         first = [one for one in self._rivals[1:] if (one, AS_GIVEN) not in self._past]
-        self._ring.expect((AS_GIVEN, *first), ())
-        if refused := self._ring.stand(AS_GIVEN):
+        self._pool.expect((AS_GIVEN, *first), ())
+        if refused := self._pool.stand(AS_GIVEN):
             raise NothingToMeasureError(refused.why)
         for one in first:
-            if refused := self._ring.stand(one):
+            if refused := self._pool.stand(one):
                 self._finish(Trial(one, AS_GIVEN, refused.verdict, (), refused.why))
-        taken = self._ring.round([AS_GIVEN])[AS_GIVEN]
+        taken = self._pool.round([AS_GIVEN])[AS_GIVEN]
         if isinstance(taken, Refused):
             raise NothingToMeasureError(taken.why)
         needed = self._reserve(LEAST_FINAL) + self._expected(self._wanted()[:1])
-        needed -= self.arena.left()
+        needed -= self.evaluator.left()
         if needed > 0 and not self._past:
             raise BudgetTooSmallError(needed)
 
@@ -168,7 +168,7 @@ class Search:
 
     def _batch(self) -> list[Candidate]:
         """The next candidates, as many as there is room and time for; none: it is over."""
-        most = min(BATCH, self._ring.room - 1)
+        most = min(BATCH, self._pool.room - 1)
         found = self._affordable(list(dict.fromkeys(self._wanted()))[:most])
         self.exhausted = not found and bool(self._wanted())
         return found
@@ -182,7 +182,7 @@ class Search:
             trial.candidate: trial
             for trial in sorted(filter(self._may_help, self.trials), key=ratio)
         }
-        most = min(BATCH, self._ring.room - 1)
+        most = min(BATCH, self._pool.room - 1)
         batch = self._affordable(list(found)[:most])
         self._again |= {(one, self.incumbent): found[one] for one in batch}
         return batch
@@ -203,7 +203,7 @@ class Search:
         new = [c for c in batch if not self._past.get((c, self.incumbent))]
         known = [c for c in batch if c not in new]
         rounds = LEAST_FINAL if self.incumbent == AS_GIVEN else FINAL
-        time = self.arena.left() - self._reserve(rounds)
+        time = self.evaluator.left() - self._reserve(rounds)
         fit = next((n for n in range(len(new), 0, -1) if self._expected(new[:n]) <= time), 0)
         return [c for c in batch if c in known or c in new[:fit]]
 
@@ -216,16 +216,16 @@ class Search:
 
     def _expected(self, candidates: Sequence[Candidate]) -> float:
         """Seconds that the trials of these candidates are expected to take."""
-        starts = sum(one not in self._ring.standing for one in candidates)
+        starts = sum(one not in self._pool.standing for one in candidates)
         turns = EXPECTED * (len(candidates) + 1)
-        return starts * self._ring.start_seconds + turns * self._ring.turn_seconds
+        return starts * self._pool.start_seconds + turns * self._pool.turn_seconds
 
     def _reserve(self, rounds: int) -> float:
         """Seconds that are kept back for so many final rounds."""
         finalists = {*self._rivals, self.incumbent}
-        starts = sum(one not in self._ring.standing for one in finalists)
+        starts = sum(one not in self._pool.standing for one in finalists)
         turns = rounds * (len(self._rivals) + 1)
-        return starts * self._ring.start_seconds + turns * self._ring.turn_seconds
+        return starts * self._pool.start_seconds + turns * self._pool.turn_seconds
 
     # --- trials
 
@@ -250,15 +250,15 @@ class Search:
             self._finish(trial)
             done.append(trial)
             if said != "helps" and candidate not in self._rivals:
-                self._ring.drop(candidate)
+                self._pool.drop(candidate)
 
-        self._ring.expect((against, *batch), ())
+        self._pool.expect((against, *batch), ())
         for candidate in (against, *batch):
             if idle(self.options, done).intersection(choice.setting for choice in candidate):
                 continue  # another value of it has just shown that
-            if candidate not in self._ring.standing:
+            if candidate not in self._pool.standing:
                 self._tell(f"starting {in_words(candidate)}", racing)
-            refused = self._ring.stand(candidate, (against, *batch))
+            refused = self._pool.stand(candidate, (against, *batch))
             if refused and candidate == against:
                 self._lose(against, refused)
                 return done
@@ -269,7 +269,7 @@ class Search:
                 racing[candidate] = list(before.ratios) if before else []
         while racing:
             self._tell(f"beside {in_words(against)}", racing)
-            taken = self._ring.round([against, *racing])
+            taken = self._pool.round([against, *racing])
             reference = taken[against]
             if isinstance(reference, Refused):
                 for candidate in list(racing):
@@ -288,7 +288,7 @@ class Search:
             found = against != AS_GIVEN or any(trial.verdict == "helps" for trial in done)
             for candidate in list(racing):
                 few = not found or verdict.promising(racing[candidate])
-                if self.arena.left() < self._reserve(LEAST_FINAL if few else FINAL):
+                if self.evaluator.left() < self._reserve(LEAST_FINAL if few else FINAL):
                     end(candidate, "undecided", "the budget was spent")
         return done
 
@@ -333,27 +333,27 @@ class Search:
         chosen = self.incumbent
         if chosen == AS_GIVEN:
             return
-        rivals = [one for one in self._rivals if one != chosen][: self._ring.room - 1]
+        rivals = [one for one in self._rivals if one != chosen][: self._pool.room - 1]
         finalists = [chosen, *rivals]
-        self._ring.expect(finalists, ())
+        self._pool.expect(finalists, ())
         for one in list(finalists):
-            if self._ring.stand(one, finalists):
+            if self._pool.stand(one, finalists):
                 finalists.remove(one)
         ratios: dict[Candidate, list[float]] = {one: [] for one in rivals}
         while {chosen, AS_GIVEN}.issubset(finalists):
             self._tell("final rounds", {chosen: ratios[AS_GIVEN]})
-            taken = self._ring.round(finalists)
+            taken = self._pool.round(finalists)
             mine = taken[chosen]
             for one in list(finalists):
                 seconds = taken[one]
                 if isinstance(seconds, Refused):
-                    if one in self._lost or self._ring.stand(one, finalists):
+                    if one in self._lost or self._pool.stand(one, finalists):
                         finalists.remove(one)
                     self._lost.add(one)
                 elif one != chosen and not isinstance(mine, Refused):
                     ratios[one].append(mine / seconds)
             whole = ratios[AS_GIVEN]
-            if self.arena.left() <= 0 or len(whole) >= verdict.MOST:
+            if self.evaluator.left() <= 0 or len(whole) >= verdict.MOST:
                 break
             if len(whole) >= FINAL and verdict.judge(
                 whole, verdict.FINAL_CONFIDENCE, (FINAL, verdict.MOST)
@@ -367,4 +367,4 @@ class Search:
 
     def _tell(self, phase: str, racing: Mapping[Candidate, Sequence[float]]) -> None:
         shown = {candidate: tuple(ratios) for candidate, ratios in racing.items()}
-        self.tell(Progress(phase, self.incumbent, shown, self.arena.left()))
+        self.tell(Progress(phase, self.incumbent, shown, self.evaluator.left()))

@@ -106,24 +106,24 @@ def test_what_is_drawn_has_the_recorded_ratios_and_noise(
 ) -> None:
     file = tmp_path_factory.mktemp("tables") / "made.json.gz"
     table = load(written(file, noise=0.02, drift=0.2, seed=seed))
-    arena = Replayed(table, random.Random(seed), 1e9)
+    evaluator = Replayed(table, random.Random(seed), 1e9)
     fused = (Choice("batch_norm", "fused"),)
     for candidate in ((), fused):
-        assert arena.start(candidate) is None
-    taken = [arena.round([(), fused]) for _ in range(400)]
+        assert evaluator.start(candidate) is None
+    taken = [evaluator.round([(), fused]) for _ in range(400)]
     logs = [math.log(one[fused] / one[()]) for one in taken]  # type: ignore[operator]
     assert statistics.fmean(logs) == pytest.approx(math.log(table.ratio(fused)), abs=0.02)
     assert 0.01 < statistics.stdev(logs) < 0.05
-    assert (arena.turns, arena.spent) == (800, pytest.approx(2 * 5.0 + 800 * 0.5))
+    assert (evaluator.turns, evaluator.spent) == (800, pytest.approx(2 * 5.0 + 800 * 0.5))
 
 
 def test_what_was_refused_is_refused_again(tmp_path: Path) -> None:
     table = load(written(tmp_path / "made.json.gz", refused=["2x1"]))
-    arena = Replayed(table, random.Random(0), 100.0)
-    found = arena.start((Choice("threads", "2x1"),))
+    evaluator = Replayed(table, random.Random(0), 100.0)
+    found = evaluator.start((Choice("threads", "2x1"),))
     assert found is not None
     assert (found.verdict, found.why) == ("failed", "it crashed")
-    assert arena.left() == 95.0
+    assert evaluator.left() == 95.0
 
 
 def test_the_options_are_those_of_the_table_as_the_space_has_them(table: Table) -> None:
@@ -182,9 +182,9 @@ def test_what_was_not_recorded_is_the_product_of_what_was(tmp_path: Path, table:
     assert len(alone.recorded) == 4
     assert alone.best == table.best
     assert alone.ratio(alone.best) == pytest.approx(0.85 * 0.9 * 0.95, rel=1e-5)
-    arena = Replayed(alone, random.Random(0), 100.0)
-    assert arena.start(alone.best) is None
+    evaluator = Replayed(alone, random.Random(0), 100.0)
+    assert evaluator.start(alone.best) is None
     fails = (Choice("batch_norm", "fused"), Choice("threads", "1x2"))
-    refused = arena.start(fails)
+    refused = evaluator.start(fails)
     assert refused is not None
     assert refused.why == "it crashed"

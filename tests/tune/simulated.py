@@ -1,4 +1,4 @@
-"""An arena without processes: what a candidate takes is a function, time is counted."""
+"""An evaluator without processes: what a candidate takes is a function, time is counted."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.sections.settings import Choice
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import Candidate, Option
+from dltune.tune.evaluator import Refused
 
 
 def option(

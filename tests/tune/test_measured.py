@@ -1,4 +1,4 @@
-"""The arena of real processes, on a job that speaks to dltune as one with TensorFlow does."""
+"""The evaluator of real processes, on a job that speaks to dltune as one with TensorFlow does."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dltune.planners.settings.setting import Circumstances
 from dltune.proc import tree
 from dltune.tune import measured as module
 from dltune.tune import tried
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN
+from dltune.tune.evaluator import Refused
 from dltune.tune.measured import Measured
 from dltune.tune.search import NothingToMeasureError, Search
 from dltune.tune.space import offer
@@ -47,7 +47,7 @@ def circumstances(*arguments: str) -> Circumstances:
 
 
 @contextmanager
-def arena(*arguments: str, tensorflow: str = "") -> Iterator[Measured]:
+def evaluator(*arguments: str, tensorflow: str = "") -> Iterator[Measured]:
     made = Measured(
         circumstances(*arguments), budget=600, patience=60, verbose=False, tensorflow=tensorflow
     )
@@ -60,7 +60,7 @@ def sessions(found: Measured) -> list[int]:
 
 
 def test_turns_of_what_stands() -> None:
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         found.expect([FAST])
         assert found.start(FAST) is None
@@ -93,7 +93,7 @@ def test_a_turn_of_long_steps_is_one_of_them_and_one_that_warms_up_where_data_re
         return take(one, executions, idle)
 
     monkeypatch.setattr(tried.Tried, "take", taking)
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         assert not asked  # the steps by which it was found have told how long they are
         taken = found.round([AS_GIVEN])[AS_GIVEN]
@@ -106,7 +106,7 @@ def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tried.Tried, "waits", True)
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         found.round([AS_GIVEN])
         (job,) = sessions(found)
@@ -114,7 +114,7 @@ def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
 
 
 def test_a_job_that_does_not_wait_goes_on_between_its_turns() -> None:
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         found.round([AS_GIVEN])
         (job,) = sessions(found)
@@ -144,7 +144,7 @@ def test_of_several_ranks_one_waits_at_the_step_barrier_and_none_is_stopped() ->
 
 
 def test_a_step_of_two_graphs() -> None:
-    with arena("--graphs", "2") as found:
+    with evaluator("--graphs", "2") as found:
         assert found.start(AS_GIVEN) is None
         seconds = found.round([AS_GIVEN])[AS_GIVEN]
         assert isinstance(seconds, float)
@@ -155,7 +155,7 @@ def test_what_crashes_or_hangs_or_has_no_effect_is_refused_and_others_stand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LEAST_PATIENCE", 5.0)  # for each of the three that start
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         found.expect([DIES, HANGS, FAST])
         dies, hangs = found.start(DIES), found.start(HANGS)
@@ -173,7 +173,7 @@ def test_what_crashes_or_hangs_or_has_no_effect_is_refused_and_others_stand(
 
 def test_what_hangs_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST_TURN_PATIENCE", 5.0)
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         assert found.start(HANGS_LATER) is None
         for _ in range(12):
@@ -188,7 +188,7 @@ def test_what_hangs_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_ends_by_itself_is_started_again() -> None:
-    with arena("--steps", "60") as found:
+    with evaluator("--steps", "60") as found:
         assert found.start(AS_GIVEN) is None
         first = sessions(found)
         for _ in range(30):
@@ -197,12 +197,12 @@ def test_a_job_that_ends_by_itself_is_started_again() -> None:
 
 
 def test_a_job_that_ends_too_early() -> None:
-    with arena("--steps", "5") as found:
+    with evaluator("--steps", "5") as found:
         refused = found.start(AS_GIVEN)
         assert isinstance(refused, Refused)
         assert isinstance(found.error, UsageError)
         assert found.error.remedy == "let it train for more steps"
-    with arena("--steps", "20") as found:
+    with evaluator("--steps", "20") as found:
         refused = found.start(AS_GIVEN)
         assert isinstance(refused, Refused)
         assert isinstance(found.error, UsageError)
@@ -210,7 +210,7 @@ def test_a_job_that_ends_too_early() -> None:
 
 
 def test_what_was_expected_and_not_started_is_ended() -> None:
-    with arena() as found:
+    with evaluator() as found:
         assert found.start(AS_GIVEN) is None
         found.expect([FAST])
         (job,) = [one.pid for one in found._starting.values()]
@@ -220,7 +220,7 @@ def test_what_was_expected_and_not_started_is_ended() -> None:
 
 def test_a_search_taken_up_with_another_tensorflow() -> None:
     with (
-        arena(tensorflow="2.16.2") as found,
+        evaluator(tensorflow="2.16.2") as found,
         pytest.raises(UsageError, match=r"TensorFlow 2\.21\.0"),
     ):
         found.start(AS_GIVEN)
@@ -229,7 +229,7 @@ def test_a_search_taken_up_with_another_tensorflow() -> None:
 def test_a_search() -> None:
     names = ["onednn_primitives", "xla", "batch_norm"]
     offered = offer(circumstances(), allow="rounding", only=names)
-    with arena() as found:
+    with evaluator() as found:
         search = Search(found, offered.options)
         search.run()
     verdicts = {trial.candidate: trial.verdict for trial in search.trials}

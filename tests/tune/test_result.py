@@ -26,8 +26,8 @@ def product(**factors: float) -> Simulated:
 
 
 def test_a_search_that_found_something() -> None:
-    arena = product(a=0.8, b=1.3, threads=0.9)
-    search = Search(arena, [option("a"), option("b"), option("threads")], candidate("threads"))
+    evaluator = product(a=0.8, b=1.3, threads=0.9)
+    search = Search(evaluator, [option("a"), option("b"), option("threads")], candidate("threads"))
     search.run()
     made = told(search)
     assert made.chosen == candidate("a", "threads")
@@ -49,8 +49,8 @@ def test_a_removal_is_told_as_what_the_setting_does() -> None:
         names = {choice.setting for choice in found}
         return 0.6 if "b" in names else 0.9 if "a" in names else 1.0
 
-    arena = Simulated(seconds, room=2)
-    search = Search(arena, [option("a"), option("b")])
+    evaluator = Simulated(seconds, room=2)
+    search = Search(evaluator, [option("a"), option("b")])
     search.run()
     made = told(search)
     assert made.chosen == candidate("b")
@@ -115,8 +115,8 @@ def test_of_a_trial_that_was_taken_up_the_last_rounds_are_told() -> None:
 
 
 def test_what_there_was_no_time_for() -> None:
-    arena = Simulated(lambda _: 1.0, budget=450)
-    search = Search(arena, [option(name) for name in "abcdefgh"])
+    evaluator = Simulated(lambda _: 1.0, budget=450)
+    search = Search(evaluator, [option(name) for name in "abcdefgh"])
     search.run()
     made = told(search)
     assert search.exhausted

@@ -1,4 +1,4 @@
-"""The search in arenas where what every candidate takes is known."""
+"""The search where what every candidate takes is known."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from simulated import Simulated, candidate, option
 
 from dltune.documents.tune import Trial
 from dltune.planners.settings.effects import in_words
-from dltune.tune.arena import Refused
 from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.evaluator import Refused
 from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
 from dltune.tune.verdict import DECIDING, LEAST, MARGIN
 
@@ -42,8 +42,8 @@ def verdicts(search: Search) -> dict[str, str]:
 @given(factors=FACTORS, room=st.integers(2, 6))
 @settings(deadline=None, max_examples=40)
 def test_finds_all_that_helps_where_gains_multiply(factors: dict[str, float], room: int) -> None:
-    arena = Simulated(product(factors), room=room)
-    search = Search(arena, [option(name) for name in factors])
+    evaluator = Simulated(product(factors), room=room)
+    search = Search(evaluator, [option(name) for name in factors])
     search.run()
     chosen = {choice.setting for choice in search.chosen}
     assert chosen >= {name for name, factor in factors.items() if factor < 1 - MARGIN}
@@ -53,12 +53,14 @@ def test_finds_all_that_helps_where_gains_multiply(factors: dict[str, float], ro
 
 
 def test_what_stands_already_is_not_said_to_start() -> None:
-    arena = Simulated(product({"a": 0.8, "b": 0.7}))
+    evaluator = Simulated(product({"a": 0.8, "b": 0.7}))
     phases: list[str] = []
-    search = Search(arena, [option("a"), option("b")], tell=lambda now: phases.append(now.phase))
+    search = Search(
+        evaluator, [option("a"), option("b")], tell=lambda now: phases.append(now.phase)
+    )
     search.run()
     starts = [phase for phase in phases if phase.startswith("starting ")]
-    assert starts == [f"starting {in_words(one)}" for one in arena.started]
+    assert starts == [f"starting {in_words(one)}" for one in evaluator.started]
 
 
 @given(
@@ -75,8 +77,8 @@ def test_never_slower_than_the_job_as_given(
     def seconds(found: Candidate) -> float:
         return table.get(frozenset(c.setting for c in found), 1.0) if found else 1.0
 
-    arena = Simulated(seconds, budget=budget, room=room)
-    search = Search(arena, [option(name, joins="abcd") for name in "abcd"])
+    evaluator = Simulated(seconds, budget=budget, room=room)
+    search = Search(evaluator, [option(name, joins="abcd") for name in "abcd"])
     with contextlib.suppress(BudgetTooSmallError):
         search.run()
     assert seconds(search.chosen) <= 1.0
@@ -90,8 +92,8 @@ def test_never_slower_than_the_job_as_given(
 @settings(deadline=None, max_examples=40)
 def test_the_budget_holds(factors: dict[str, float], budget: float) -> None:
     """But for what is begun when it ends: one more round, and a start."""
-    arena = Simulated(product(factors), budget=budget)
-    search = Search(arena, [option(name) for name in factors], candidate("a"))
+    evaluator = Simulated(product(factors), budget=budget)
+    search = Search(evaluator, [option(name) for name in factors], candidate("a"))
     try:
         search.run()
     except BudgetTooSmallError as error:
@@ -101,13 +103,13 @@ def test_the_budget_holds(factors: dict[str, float], budget: float) -> None:
         assert search.trials
         return
     slowest = 4 * math.prod(max(factor, 1) for factor in factors.values())
-    assert arena.left() > -(arena.start_seconds * 2 + slowest * 4)
+    assert evaluator.left() > -(evaluator.start_seconds * 2 + slowest * 4)
 
 
 def test_time_kept_for_final_rounds_is_for_trials_while_there_is_no_gain_to_judge_again() -> None:
     """Starts take so long that there is time for `b` beside a few final rounds alone."""
-    arena = Simulated(product({"b": 0.7}), budget=375, start_seconds=60)
-    search = Search(arena, [option("a"), option("b")])
+    evaluator = Simulated(product({"b": 0.7}), budget=375, start_seconds=60)
+    search = Search(evaluator, [option("a"), option("b")])
     search.run()
     assert [trial.candidate for trial in search.trials] == [candidate("a"), candidate("b")]
     assert search.chosen == candidate("b")
@@ -160,10 +162,10 @@ def test_the_best_value_of_a_setting() -> None:
 
 
 def test_a_crash_costs_its_start_and_nothing_else() -> None:
-    arena = Simulated(
+    evaluator = Simulated(
         product({"b": 0.8}), refuses=lambda c: CRASH if "a" in {x.setting for x in c} else None
     )
-    search = Search(arena, [option("a"), option("b"), option("c")])
+    search = Search(evaluator, [option("a"), option("b"), option("c")])
     search.run()
     assert verdicts(search) == {"a=on": "failed", "b=on": "helps", "c=on": "no difference seen"}
     assert search.chosen == candidate("b")
@@ -171,18 +173,18 @@ def test_a_crash_costs_its_start_and_nothing_else() -> None:
 
 
 def test_a_crash_in_a_round() -> None:
-    arena = Simulated(product({"b": 0.8}), ends={candidate("a"): (3, CRASH)})
-    search = Search(arena, [option("a"), option("b")])
+    evaluator = Simulated(product({"b": 0.8}), ends={candidate("a"): (3, CRASH)})
+    search = Search(evaluator, [option("a"), option("b")])
     search.run()
     assert verdicts(search) == {"a=on": "failed", "b=on": "helps"}
-    assert arena.turns[candidate("a")] == 3
+    assert evaluator.turns[candidate("a")] == 3
 
 
 def test_what_has_no_effect_is_not_measured_and_its_other_values_are_not_tried() -> None:
     idle = Refused("no effect", "no layer of that kind")
-    arena = Simulated(product({}), refuses=lambda c: idle if c else None)
+    evaluator = Simulated(product({}), refuses=lambda c: idle if c else None)
     hooks = [option("a", "4", acts=True), option("a", "16", acts=True)]
-    search = Search(arena, hooks)
+    search = Search(evaluator, hooks)
     search.run()
     assert verdicts(search) == {"a=4": "no effect"}
     assert [o.choice.value for o in search.untried()] == ["16"]
@@ -190,21 +192,21 @@ def test_what_has_no_effect_is_not_measured_and_its_other_values_are_not_tried()
 
 def test_a_value_that_is_in_force_says_nothing_of_the_others() -> None:
     so = Refused("no effect", "the job is like that")
-    arena = Simulated(
+    evaluator = Simulated(
         lambda found: 0.8 if found else 1.0, refuses=lambda c: so if c == candidate("a=1") else None
     )
-    search = Search(arena, [option("a", "1"), option("a", "2")])
+    search = Search(evaluator, [option("a", "1"), option("a", "2")])
     search.run()
     assert verdicts(search) == {"a=1": "no effect", "a=2": "helps"}
 
 
 def test_an_incumbent_that_dies_gives_way_to_the_one_before() -> None:
-    arena = Simulated(
+    evaluator = Simulated(
         product({"a": 0.8, "b": 0.95}),
         room=2,
         ends={candidate("a"): (DECIDING + 3, CRASH)},
     )
-    search = Search(arena, [option("a"), option("b"), option("c")])
+    search = Search(evaluator, [option("a"), option("b"), option("c")])
     search.run()
     assert candidate("a") not in search.incumbents
     assert "undecided" in {trial.verdict for trial in search.trials}
@@ -221,29 +223,29 @@ def test_a_job_that_cannot_be_measured() -> None:
 
 @pytest.mark.parametrize("dies", [(), ("a",)])
 def test_an_incumbent_that_ends_once_is_started_again(dies: tuple[str, ...]) -> None:
-    arena = Simulated(
+    evaluator = Simulated(
         product({"a": 0.8, "b": 0.9}), room=2, ends={candidate(*dies): (DECIDING + 3, CRASH)}
     )
 
     def start(one: Candidate) -> Refused | None:
-        if arena.turns.get(one):
-            arena.ends = {}
-        return Simulated.start(arena, one)
+        if evaluator.turns.get(one):
+            evaluator.ends = {}
+        return Simulated.start(evaluator, one)
 
-    arena.start = start  # type: ignore[method-assign]
-    search = Search(arena, [option("a"), option("b"), option("c")])
+    evaluator.start = start  # type: ignore[method-assign]
+    search = Search(evaluator, [option("a"), option("b"), option("c")])
     search.run()
     assert search.chosen == candidate("a", "b")
-    assert arena.started.count(candidate(*dies)) > 1
+    assert evaluator.started.count(candidate(*dies)) > 1
 
 
 def test_the_recommendation_comes_first_and_is_compared_at_the_end() -> None:
     factors = {"threads": 0.9, "a": 0.8}
-    arena = Simulated(product(factors))
-    search = Search(arena, [option("a"), option("threads")], candidate("threads"))
+    evaluator = Simulated(product(factors))
+    search = Search(evaluator, [option("a"), option("threads")], candidate("threads"))
     search.run()
-    assert arena.started[:2] == [AS_GIVEN, candidate("threads")]
-    assert arena.expected[0] == (AS_GIVEN, candidate("threads"))
+    assert evaluator.started[:2] == [AS_GIVEN, candidate("threads")]
+    assert evaluator.expected[0] == (AS_GIVEN, candidate("threads"))
     assert search.chosen == candidate("a", "threads")
     assert search.final is not None
     assert search.final.whole == pytest.approx([0.72] * len(search.final.whole))
@@ -251,13 +253,13 @@ def test_the_recommendation_comes_first_and_is_compared_at_the_end() -> None:
 
 
 def test_a_recommendation_that_cannot_start_is_tried_once() -> None:
-    arena = Simulated(
+    evaluator = Simulated(
         product({"a": 0.8}), refuses=lambda one: CRASH if one == candidate("threads") else None
     )
-    search = Search(arena, [option("a"), option("threads")], candidate("threads"))
+    search = Search(evaluator, [option("a"), option("threads")], candidate("threads"))
     search.run()
     assert verdicts(search)["threads=on"] == "failed"
-    assert arena.started[:3] == [AS_GIVEN, candidate("threads"), candidate("a")]
+    assert evaluator.started[:3] == [AS_GIVEN, candidate("threads"), candidate("a")]
     assert search.chosen == candidate("a")
 
 
@@ -293,8 +295,8 @@ def test_a_trial_about_to_prove_a_gain_may_use_some_of_the_final_rounds(budget: 
 
 def given_up(seed: int, budget: float = 1e9) -> Search:
     """`a` gains 6 % where rounds differ by 9 %; seven others do nothing."""
-    arena = Simulated(product({"a": 0.94}), noise=0.06, seed=seed, budget=budget)
-    found = Search(arena, [option(name) for name in "bcdefgha"])
+    evaluator = Simulated(product({"a": 0.94}), noise=0.06, seed=seed, budget=budget)
+    found = Search(evaluator, [option(name) for name in "bcdefgha"])
     found.run()
     return found
 
@@ -308,7 +310,7 @@ def test_what_was_given_up_though_it_may_help_is_taken_up_where_there_is_time() 
     assert found.chosen == candidate("a")
     pairs = [(t.candidate, t.against) for t in found.trials]
     assert all(pairs.count(pair) <= 2 for pair in pairs)
-    hurried = given_up(3, found.arena.spent / 2)
+    hurried = given_up(3, found.evaluator.spent / 2)
     pairs = [(t.candidate, t.against) for t in hurried.trials]
     assert len(pairs) == len(set(pairs))
 
@@ -325,16 +327,16 @@ def test_a_search_taken_up_ends_as_one_that_was_not_interrupted(
     options = [option(name, joins="abc") for name in factors]
     whole = Search(Simulated(product(factors), room=room), options)
     whole.run()
-    arena = Simulated(product(factors), room=room)
+    evaluator = Simulated(product(factors), room=room)
     past = whole.trials[:kept]
-    again = Search(arena, options, past=past)
+    again = Search(evaluator, options, past=past)
     again.run()
     assert again.chosen == whole.chosen
     assert {(t.candidate, t.against) for t in again.trials} == {
         (t.candidate, t.against) for t in whole.trials
     }
     measured = {t.candidate for t in past} - set(again.incumbents)
-    assert not measured & set(arena.started)
+    assert not measured & set(evaluator.started)
 
 
 @pytest.mark.parametrize("after", [1, 3])
@@ -359,8 +361,8 @@ def test_a_setting_that_does_nothing_is_seldom_said_to_do_something() -> None:
     """60 searches of two such settings, on a machine whose rounds differ by 3 %."""
     wrong = 0
     for seed in range(60):
-        arena = Simulated(product({}), noise=0.03, seed=seed)
-        search = Search(arena, [option(name) for name in "ab"])
+        evaluator = Simulated(product({}), noise=0.03, seed=seed)
+        search = Search(evaluator, [option(name) for name in "ab"])
         search.run()
         wrong += any(t.verdict != "no difference seen" for t in search.trials)
         assert search.chosen == AS_GIVEN or search.final is not None

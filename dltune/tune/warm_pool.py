@@ -5,19 +5,22 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from dltune.tune.arena import Arena, Refused
 from dltune.tune.candidate import Candidate
+from dltune.tune.evaluator import Evaluator, Refused
 
 # with less there is no comparison
 LEAST_ROOM = 2
 
 
-class Ring:
-    """`lasting`: those that are wanted again at the end, and so are ended last."""
+class WarmPool:
+    """Candidates whose jobs are kept alive between their turns.
 
-    def __init__(self, arena: Arena, lasting: Sequence[Candidate]) -> None:
+    `lasting`: those that are wanted again at the end, and so are ended last.
+    """
+
+    def __init__(self, evaluator: Evaluator, lasting: Sequence[Candidate]) -> None:
         self.standing: list[Candidate] = []
-        self._arena = arena
+        self._evaluator = evaluator
         self._lasting = tuple(lasting)
         self._starts: list[float] = []
         self._turns: list[float] = []
@@ -25,7 +28,7 @@ class Ring:
 
     @property
     def room(self) -> int:
-        return max(self._arena.room, LEAST_ROOM)
+        return max(self._evaluator.room, LEAST_ROOM)
 
     @property
     def start_seconds(self) -> float:
@@ -43,7 +46,7 @@ class Ring:
         for idle in self._idle((*needed, *candidates)):
             if len(self.standing) + len(missing) > self.room:
                 self.drop(idle)
-        self._arena.expect(missing)
+        self._evaluator.expect(missing)
 
     def stand(self, candidate: Candidate, needed: Sequence[Candidate] = ()) -> Refused | None:
         """Let a candidate stand ready; of the others, those of `needed` stay in any case."""
@@ -52,9 +55,9 @@ class Ring:
         for idle in self._idle(needed):
             if len(self.standing) >= self.room:
                 self.drop(idle)
-        before = self._arena.left()
-        refused = self._arena.start(candidate)
-        self._starts.append(before - self._arena.left())
+        before = self._evaluator.left()
+        refused = self._evaluator.start(candidate)
+        self._starts.append(before - self._evaluator.left())
         if refused is None:
             self.standing.append(candidate)
         return refused
@@ -63,15 +66,15 @@ class Ring:
         """End a candidate, if it stands."""
         if candidate in self.standing:
             self.standing.remove(candidate)
-            self._arena.drop(candidate)
+            self._evaluator.drop(candidate)
 
     def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
         """A turn of each, in an order that is rotated by one from round to round."""
         first = self._rounds % len(candidates)
         self._rounds += 1
-        before = self._arena.left()
-        taken = self._arena.round([*candidates[first:], *candidates[:first]])
-        self._turns.append((before - self._arena.left()) / len(candidates))
+        before = self._evaluator.left()
+        taken = self._evaluator.round([*candidates[first:], *candidates[:first]])
+        self._turns.append((before - self._evaluator.left()) / len(candidates))
         for candidate, result in taken.items():
             if isinstance(result, Refused):
                 self.standing.remove(candidate)

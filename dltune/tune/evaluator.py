@@ -1,4 +1,4 @@
-"""Where candidates are measured, as the search sees it. `measured` is the real one."""
+"""What measures candidates, as the search sees it. `measured` is the real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Refused:
     why: str
 
 
-class Arena(Protocol):
+class Evaluator(Protocol):
     """Candidates that stand ready take turns. Only one thing happens at a time."""
 
     @property
