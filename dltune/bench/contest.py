@@ -85,7 +85,7 @@ class Contest:
         while waited := [runner for runner in self.runners if not runner.standing]:
             ready = len(self.runners) - len(waited)
             phase = f"waiting for the jobs' first steps, {ready} of {len(self.runners)} ready"
-            if any(runner.building and not runner.seen.records for runner in waited):
+            if any(runner.building and not runner.sightings.records for runner in waited):
                 phase = "building the plugin for the job's TensorFlow"
             self._tell(Progress(phase))
             for runner in waited:

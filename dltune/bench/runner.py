@@ -62,7 +62,7 @@ class Runner(StepBarrier):
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: the setting, and to stop before the first step, or to tell of
         every graph until the steps are found."""
-        self.seen.records[process.pid] = Record(process.hello)
+        self.sightings.records[process.pid] = Record(process.hello)
         part, rank = self._shares.of(process.pid)
         setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
         self._processes[process.pid] = process, setting
@@ -106,11 +106,11 @@ class Runner(StepBarrier):
 
     def why_not(self) -> DltuneError:
         """The error that tells why the job has not come to a step of the plan."""
-        graphs = [g for record in self.seen.records.values() for g in record.graphs.values()]
+        graphs = [g for record in self.sightings.records.values() for g in record.graphs.values()]
         elsewhere = any(g.xla or "GPU" in g.device or "TPU" in g.device for g in graphs)
         finding = self._finder is not None
         if self.exit_code not in (0, None) or elsewhere or not graphs or finding:
-            return why_no_step(self.seen, self.exit_code)
+            return why_no_step(self.sightings, self.exit_code)
         largest = sorted(graphs, key=lambda g: -len(g.nodes))
         names = ", ".join(dict.fromkeys(g.name or g.signature for g in largest[:3]))
         return UsageError(

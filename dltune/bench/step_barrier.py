@@ -64,9 +64,9 @@ class StepBarrier:
     ) -> None:
         """`heard` is told each execution of the process that leads. `known`: names of the steps'
         nodes in another run of the job (`StepGraphs.nodes`)."""
-        self.seen = Sightings()
+        self.sightings = Sightings()
         self.steps: StepGraphs | None = None
-        self._finder = None if signatures else StepFinder(self.seen.records, known)
+        self._finder = None if signatures else StepFinder(self.sightings.records, known)
         self.ended = False
         self.building = False  # the plugin, for the job's TensorFlow
         self.news = time.monotonic()  # when the job last told something
@@ -102,13 +102,13 @@ class StepBarrier:
     @property
     def pools(self) -> messages.Device | None:
         """TensorFlow's thread pools in the process that leads, as they were made."""
-        return self.seen.records[self._lead].settings() if self._lead is not None else None
+        return self.sightings.records[self._lead].settings() if self._lead is not None else None
 
     @property
     def version(self) -> str:
         """The job's TensorFlow."""
         assert self._lead is not None
-        return self.seen.records[self._lead].process.version
+        return self.sightings.records[self._lead].process.version
 
     @property
     def stands_since(self) -> int | None:
@@ -196,7 +196,7 @@ class StepBarrier:
     def _hear(self, event: Event) -> None:
         message, process = event.message, event.process
         self.news = time.monotonic()
-        self.seen.add(message)
+        self.sightings.add(message)
         if process is None:
             self.building = isinstance(message, messages.Building)
             return
@@ -210,7 +210,7 @@ class StepBarrier:
             else:
                 self._waiting[process.pid] = message.at
             return
-        record = self.seen.records[process.pid]
+        record = self.sightings.records[process.pid]
         if not isinstance(message, messages.Execution):
             record.add(message)
             return

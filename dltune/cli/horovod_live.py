@@ -54,8 +54,8 @@ def _row(rank: RankSeen) -> tuple[str, ...]:
         used = thread.used()
         if tid == rank.background:
             cpu, wait = used.cpu / seconds, (used.queued or 0.0) / seconds
-        elif thread.told and thread.told.role in roles:
-            roles[thread.told.role] += used.cpu / seconds
+        elif thread.identity and thread.identity.role in roles:
+            roles[thread.identity.role] += used.cpu / seconds
     return (
         str(rank.identity.rank),
         str(rank.pid) if rank.ended_at is None else f"{rank.pid} ended",

@@ -96,9 +96,9 @@ def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
 
 def _read(path: Path) -> Horovod:
     from dltune.horovod import timeline
-    from dltune.horovod.watch.document import made
+    from dltune.horovod.watch.document import report_of
 
-    return made(command=(), cores={}, partial=False, found=(), timeline=timeline.read(path))
+    return report_of(command=(), cores={}, partial=False, members=(), timeline=timeline.read(path))
 
 
 def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:

@@ -174,7 +174,7 @@ def command(
                         pass
                 code = running.exit_code
             if standalone:
-                profile = standalone.told(profile)
+                profile = standalone.annotated(profile)
                 file.write(profile)
         except interrupts.Ended as ended:
             line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")

@@ -42,7 +42,7 @@ class Pair:
     b: OpTime | Samples
 
     @property
-    def told(self) -> bool:
+    def comparable(self) -> bool:
         return min(self.a.samples, self.b.samples) >= LEAST_SAMPLES and min(
             self.a.median, self.b.median
         ) > 0  # fmt: skip
@@ -57,7 +57,7 @@ def intervals(pairs: Sequence[Pair]) -> list[tuple[float, float] | None]:
 
     All intervals together hold their true ratios with 1 - FALSE_ALARM (Bonferroni).
     """
-    told = [pair for pair in pairs if pair.told]
+    told = [pair for pair in pairs if pair.comparable]
     if not told:
         return [None] * len(pairs)
     floors = (
@@ -68,7 +68,7 @@ def intervals(pairs: Sequence[Pair]) -> list[tuple[float, float] | None]:
     level = 1 - FALSE_ALARM / 2 / len(told)
     found: list[tuple[float, float] | None] = []
     for pair in pairs:
-        if not pair.told:
+        if not pair.comparable:
             found.append(None)
             continue
         reach = t_quantile(level, pair.a.samples + pair.b.samples - 2)

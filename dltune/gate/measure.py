@@ -166,7 +166,7 @@ def _add_exact(sample: Sample, values: Mapping[str, float]) -> None:
 def _sampler(
     kind: Kind,
     sides: Sequence[Side],
-    found: Mapping[str, probe.Found],
+    found: Mapping[str, probe.ProbeResult],
     machine: Machine,
     config: Config,
     made: Measurement,

@@ -20,7 +20,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Found:
+class ProbeResult:
     """`signatures` of the step graphs, the main one first; none for a command timed whole.
 
     `seconds`: how long the command ran, as long as it was looked at.
@@ -38,7 +38,7 @@ def look(
     steps: bool | None,
     timeout: float,
     tell: Callable[[str], None],
-) -> Found:
+) -> ProbeResult:
     """Run the side's command until its steps are known, or to its end.
 
     It also warms what the first run of a fresh checkout finds cold: compiled Python, files.
@@ -77,7 +77,7 @@ def look(
                     record = seen.records[found.pid]
                     signatures = tuple(record.graphs[g].signature for g in found.targets)
                     seconds = time.monotonic() - began
-                    return Found(signatures, seconds, record.process.version)
+                    return ProbeResult(signatures, seconds, record.process.version)
                 if time.monotonic() - began > timeout:
                     what = f"the command took longer than {timeout:g} s"
                     raise blame(side, f"{what}, and no step repeated", last_lines(log))
@@ -93,7 +93,7 @@ def look(
         if steps:
             raise blame(side, str(why_no_step(seen, code)), last_lines(log))
     versions = [record.process.version for record in seen.records.values()]
-    return Found((), time.monotonic() - began, versions[0] if versions else None)
+    return ProbeResult((), time.monotonic() - began, versions[0] if versions else None)
 
 
 def _hear(event: Event, seen: Sightings) -> None:

@@ -89,7 +89,7 @@ class Session:
         self.tell = tell
         self.keep = keep
         self._under = under
-        self.seen = Sightings()
+        self.sightings = Sightings()
         self.profile: Profile | None = None
         self.notes: list[str] = []
         self._cases: list[Case] = [
@@ -104,7 +104,7 @@ class Session:
         self._cost: Turns | None = None
         self._look = look
         self._lines: PythonLines | None = None
-        self._discovery = Discovery(self.seen.records)
+        self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
         self._processes: dict[int, Process] = {}
         self._version = 1
@@ -114,7 +114,7 @@ class Session:
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: record every graph, under the job's own settings."""
-        self.seen.records[process.pid] = Record(process.hello)
+        self.sightings.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
         self._building = None
         watched = self._climbing is None
@@ -152,8 +152,8 @@ class Session:
                 f"the job ended (exit code {job.exit_code}) before all was measured"
             )
         if self.profile is None:
-            raise why_no_step(self.seen, job.exit_code)
-        if crash := crash_of(self.seen, job.exit_code):
+            raise why_no_step(self.sightings, job.exit_code)
+        if crash := crash_of(self.sightings, job.exit_code):
             raise crash
         return self.profile
 
@@ -166,7 +166,7 @@ class Session:
 
     def _hear(self, event: Event) -> None:
         message = event.message
-        self.seen.add(message)
+        self.sightings.add(message)
         if event.process is None:
             if isinstance(message, messages.Building):
                 self._building = message.version
@@ -174,7 +174,7 @@ class Session:
                 self._give_up_if_hopeless()
             return
         pid = event.process.pid
-        record = self.seen.records[pid]
+        record = self.sightings.records[pid]
         climbing = self._climbing
         if not isinstance(message, messages.Execution):
             record.add(message)
@@ -203,7 +203,7 @@ class Session:
         if time.monotonic() - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
         self._looked = time.monotonic()
-        require_all_reported(job.pid, {python.pid for python in self.seen.pythons})
+        require_all_reported(job.pid, {python.pid for python in self.sightings.pythons})
         for process in self._processes.values():
             process.order([REPORT])
 
@@ -212,11 +212,11 @@ class Session:
         return climbing is not None and not exists(climbing.steps.pid)
 
     def _give_up_if_hopeless(self) -> None:
-        if self._climbing is None and (error := hopeless(self.seen)):
+        if self._climbing is None and (error := hopeless(self.sightings)):
             raise error
 
     def _start_climb(self, steps: Steps) -> None:
-        record = self.seen.records[steps.pid]
+        record = self.sightings.records[steps.pid]
         own = Own.of(record, steps.targets, WARM_UP)
         self._climbing = _Climbing(steps, own, self._version)
         self._executions = self._discovery.runs
@@ -225,7 +225,7 @@ class Session:
                 "no graph of the job computes gradients; the one with the most time was measured"
             )
         others = [
-            pid for pid, other in self.seen.records.items() if pid != steps.pid and other.runs
+            pid for pid, other in self.sightings.records.items() if pid != steps.pid and other.runs
         ]
         if others:
             self.notes.append(
@@ -280,7 +280,7 @@ class Session:
         events: bool,
         group: Sequence[perf_events.Event],
     ) -> Orders:
-        record = self.seen.records[climbing.steps.pid]
+        record = self.sightings.records[climbing.steps.pid]
         return Orders(
             version,
             targets=[record.graphs[g].signature for g in climbing.steps.targets],
@@ -400,9 +400,9 @@ class Session:
             if found is None:
                 return
             steps = found
-            own = Own.of(self.seen.records[steps.pid], steps.targets, WARM_UP)
+            own = Own.of(self.sightings.records[steps.pid], steps.targets, WARM_UP)
         self.profile = assemble(
-            self.seen.records[steps.pid],
+            self.sightings.records[steps.pid],
             own,
             self.climb,
             self._counting,
@@ -443,8 +443,8 @@ class Session:
     def _waiting_for(self) -> str:
         if self._building:
             return f"building the plugin for TensorFlow {self._building}, once"
-        if self.seen.records:
+        if self.sightings.records:
             return "finding the training step"
-        if self.seen.pythons:
+        if self.sightings.pythons:
             return "waiting for the job to import TensorFlow"
         return "waiting for a Python of the job"

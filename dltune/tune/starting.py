@@ -75,7 +75,7 @@ class Starting:
     @property
     def building(self) -> bool:
         """Whether the plugin is being built for the job's TensorFlow."""
-        return self.tried.building and not self.tried.seen.records
+        return self.tried.building and not self.tried.sightings.records
 
 
 def launch(

@@ -50,7 +50,7 @@ class Tried(StepBarrier):
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a process: the pools, and to tell of every graph."""
-        self.seen.records[process.pid] = Record(process.hello)
+        self.sightings.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
         pools = bool(self.applied.means.uniform)
         first = self._settings.greet(process) if pools else machine_lines(self._here.machine)
@@ -78,7 +78,7 @@ class Tried(StepBarrier):
     @property
     def _spins(self) -> bool:
         assert self.steps is not None
-        variables = {name for python in self.seen.pythons for name in python.environment}
+        variables = {name for python in self.sightings.pythons for name in python.environment}
         if not any(name.startswith("OMPI_COMM_WORLD") for name in variables):
             return False
         with contextlib.suppress(OSError):
@@ -89,7 +89,7 @@ class Tried(StepBarrier):
     def waits(self) -> bool:
         """Whether its steps wait for their data, or a choice changes how it comes."""
         assert self.steps is not None
-        record = self.seen.records[self.steps.pid]
+        record = self.sightings.records[self.steps.pid]
         main = self.steps.signatures[0]
         ran = {g: e for g, e in record.executions.items() if record.graphs[g].signature == main}
         for found in breakdown.parts(record.graphs, ran).values():
@@ -105,7 +105,7 @@ class Tried(StepBarrier):
         assert self.steps is not None
         if self.graphs > 1:
             return None
-        record = self.seen.records[self.steps.pid]
+        record = self.sightings.records[self.steps.pid]
         starts = [
             execution.start
             for graph, executions in record.executions.items()
@@ -118,7 +118,7 @@ class Tried(StepBarrier):
     @property
     def ranks(self) -> bool:
         """Whether the job has several ranks."""
-        found = (local_rank(python.environment) for python in self.seen.pythons)
+        found = (local_rank(python.environment) for python in self.sightings.pythons)
         return any(rank and rank.size > 1 for rank in found)
 
     @property
@@ -153,7 +153,7 @@ class Tried(StepBarrier):
 
     def why_no_step(self) -> DltuneError:
         """The error that tells why the job has not come to a step."""
-        return why_no_step(self.seen, self.exit_code)
+        return why_no_step(self.sightings, self.exit_code)
 
     def _hear(self, event: Event) -> None:
         self._settings.hear(event)

@@ -29,22 +29,22 @@ def assemble(
     if not seen:
         raise nothing(watch)
     host = seen[0].identity.host
-    return made(
+    return report_of(
         command=tuple(command),
         cores={host: ranks.cores()},
         partial=partial,
-        found=tuple(sorted((_rank(one, watch) for one in seen), key=lambda rank: rank.rank)),
+        members=tuple(sorted((_rank(one, watch) for one in seen), key=lambda rank: rank.rank)),
         timeline=timeline,
         watching=watch.cpu / max(watch.ended - watch.began, 1e-9),
     )
 
 
-def made(
+def report_of(
     *,
     command: tuple[str, ...],
     cores: dict[str, int],
     partial: bool,
-    found: tuple[Rank, ...],
+    members: tuple[Rank, ...],
     timeline: Timeline | None,
     watching: float | None = None,
 ) -> Horovod:
@@ -61,7 +61,7 @@ def made(
         machine_name=machine.name,
         cores=cores,
         partial=partial,
-        ranks=found,
+        ranks=members,
         timeline=timeline,
         findings=(),
         watching=watching,
@@ -83,7 +83,7 @@ def of_job(watch: Watch) -> list[RankSeen]:
     for seen in watch.ranks.values():
         if seen.background is None and not seen.numbered:
             continue
-        number = seen.told.rank if seen.told else seen.identity.rank
+        number = seen.init.rank if seen.init else seen.identity.rank
         known = best.get(number)
         if known is None or (known.background is None and seen.background is not None):
             best[number] = seen
@@ -118,7 +118,7 @@ def nothing(watch: Watch) -> UsageError:
 
 
 def _rank(seen: RankSeen, watch: Watch) -> Rank:
-    identity, told = seen.identity, seen.told
+    identity, init = seen.identity, seen.init
     seconds = max(seen.until - seen.since, 1e-9)
     threads = tuple(
         sorted(
@@ -129,9 +129,9 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
             key=lambda use: -use.cpu,
         )
     )
-    controller = told.controller if told else identity.controller
+    controller = init.controller if init else identity.controller
     evidence: list[Evidence] = []
-    if told and told.threads:
+    if init and init.threads:
         evidence.append("init")
     if seen.stack is not None:
         evidence.append("stack")
@@ -141,10 +141,10 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
     cpus = max(map(cpulist.parse, own), default=frozenset())
     return Rank(
-        rank=told.rank if told else identity.rank,
-        size=told.size if told else identity.size,
-        local_rank=told.local_rank if told else identity.local_rank,
-        local_size=told.local_size if told else identity.local_size,
+        rank=init.rank if init else identity.rank,
+        size=init.size if init else identity.size,
+        local_rank=init.local_rank if init else identity.local_rank,
+        local_size=init.local_size if init else identity.local_size,
         host=identity.host,
         pid=seen.pid,
         seconds=seconds,
@@ -169,14 +169,14 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
 
 def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
     """A thread's role and name, as its stack says, else as the job does."""
-    name = thread.told.name if thread.told else thread.last.stat.name
+    name = thread.identity.name if thread.identity else thread.last.stat.name
     if tid == seen.background:
         return "background", name
-    if thread.told and thread.told.role != "background":
-        return thread.told.role, name
-    if seen.told and tid in seen.told.threads:
+    if thread.identity and thread.identity.role != "background":
+        return thread.identity.role, name
+    if seen.init and tid in seen.init.threads:
         # of those that hvd.init() adds only the timeline's writer never rests
-        writes = thread.told is None and "HOROVOD_TIMELINE" in seen.settings
+        writes = thread.identity is None and "HOROVOD_TIMELINE" in seen.settings
         return "helper", WRITER if writes else name
     return "other", name
 
@@ -212,7 +212,7 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
     unknown = ", ".join(
         str(tid)
         for tid, thread in seen.current()
-        if thread.told is None and _role(seen, tid, thread)[0] == "other"
+        if thread.identity is None and _role(seen, tid, thread)[0] == "other"
     )
     if unknown and not seen.refused:
         count = unknown.count(",") + 1
@@ -224,10 +224,10 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
         )
     elif library.loop and seen.background is None:
         yield "the background thread: hvd.init() has not run, or Horovod was shut down"
-    if seen.told and seen.told.threads and seen.stack not in (None, seen.told.threads[0]):
+    if seen.init and seen.init.threads and seen.stack not in (None, seen.init.threads[0]):
         yield (
             f"which thread is the background one: by its stack it is {seen.stack}, but the first "
-            f"that hvd.init() added is {seen.told.threads[0]}; the figures are those of the first"
+            f"that hvd.init() added is {seen.init.threads[0]}; the figures are those of the first"
         )
     if seen.sleeps and seen.sleeps.refused:
         yield f"cycles and oversleep: {seen.sleeps.refused}; a timeline tells them too (--timeline)"

@@ -11,7 +11,7 @@ from dltune.documents import horovod
 from dltune.documents.horovod import Horovod
 from dltune.errors import UsageError
 from dltune.horovod.diagnosis import diagnose
-from dltune.horovod.watch.document import made
+from dltune.horovod.watch.document import report_of
 
 
 def merged(paths: Sequence[Path]) -> Horovod:
@@ -45,11 +45,11 @@ def merged(paths: Sequence[Path]) -> Horovod:
     cores: dict[str, int] = {}
     for _, report in reports:
         cores |= report.cores
-    whole = made(
+    whole = report_of(
         command=first.command,
         cores=cores,
         partial=any(report.partial for _, report in reports),
-        found=tuple(sorted((r for _, one in reports for r in one.ranks), key=lambda r: r.rank)),
+        members=tuple(sorted((r for _, one in reports for r in one.ranks), key=lambda r: r.rank)),
         timeline=timelines[0][1] if timelines else None,
     )
     return diagnose(

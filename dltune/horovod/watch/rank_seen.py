@@ -9,7 +9,7 @@ from dltune.horovod.watch import ranks
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.ranks import Identity
-from dltune.horovod.watch.roles import Roles, Told
+from dltune.horovod.watch.roles import Roles, ThreadIdentity
 from dltune.horovod.watch.sleeps import Sleeps
 from dltune.job import messages
 from dltune.proc.threads import Counts
@@ -20,14 +20,14 @@ Key = tuple[int, int]  # a thread's or process's number, and when it began
 @dataclass
 class ThreadSeen:
     """`first`: what it had when it was first seen, None for one that began since. `since`, `until`:
-    when it was looked at first and last, of time.monotonic(). `told`: its role, None until it was
-    seen at rest."""
+    when it was looked at first and last, of time.monotonic(). `identity`: its role and name, None
+    until it was seen at rest."""
 
     first: Counts | None
     last: Counts
     since: float
     until: float
-    told: Told | None = None
+    identity: ThreadIdentity | None = None
 
     @property
     def born(self) -> bool:
@@ -47,7 +47,7 @@ class RankSeen:
     """A process with Horovod's library.
 
     `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
-    of the process at these times. `stack`: the thread that stands in the background loop. `told`:
+    of the process at these times. `stack`: the thread that stands in the background loop. `init`:
     what the job itself said of hvd.init(). `refused`: why its memory may not be read.
     """
 
@@ -63,7 +63,7 @@ class RankSeen:
     running: set[Key] = field(default_factory=set)
     looks: dict[Key, int] = field(default_factory=dict)
     stack: int | None = None
-    told: messages.Horovod | None = None
+    init: messages.Horovod | None = None
     ended_at: float | None = None
     refused: str | None = None
     progress: Progress = field(default_factory=Progress)
@@ -72,13 +72,13 @@ class RankSeen:
     @property
     def settings(self) -> dict[str, str]:
         """As they were for hvd.init() where the job says so, else as the process was started."""
-        return ranks.settings(self.told.settings) if self.told else self.identity.settings
+        return ranks.settings(self.init.settings) if self.init else self.identity.settings
 
     @property
     def background(self) -> int | None:
         """Its background thread; by its stack where the two ways disagree: that is what it does."""
-        if self.stack is None and self.told and self.told.threads:
-            return self.told.threads[0]
+        if self.stack is None and self.init and self.init.threads:
+            return self.init.threads[0]
         return self.stack
 
     def current(self) -> Iterator[tuple[int, ThreadSeen]]:

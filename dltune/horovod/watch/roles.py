@@ -30,7 +30,7 @@ _PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
 
 
 @dataclass(frozen=True)
-class Told:
+class ThreadIdentity:
     """`name`: in full."""
 
     role: Role
@@ -49,24 +49,24 @@ class Roles:
         self._helpers += library.code
         self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
 
-    def tell(self, memory: Memory, tid: int, comm: str) -> Told | None:
+    def tell(self, memory: Memory, tid: int, comm: str) -> ThreadIdentity | None:
         """A thread's role; None when it must be looked at again, because it runs now."""
         if tid == self._pid:
-            return Told("python", comm)
+            return ThreadIdentity("python", comm)
         if _NAME.match(comm.encode()):
-            return Told(_of_tensorflow(comm), comm)
+            return ThreadIdentity(_of_tensorflow(comm), comm)
         stack = memory.stack(tid)
         if stack is None:
             return None
         if returns(memory, stack, self._loop):
-            return Told("background", comm)
+            return ThreadIdentity("background", comm)
         if name := _own_name(memory, stack):
-            return Told(_of_tensorflow(name), name)
+            return ThreadIdentity(_of_tensorflow(name), name)
         if returns(memory, stack, self._writer):
-            return Told("helper", WRITER)
+            return ThreadIdentity("helper", WRITER)
         if returns(memory, stack, self._helpers):
-            return Told("helper", comm)
-        return Told("python" if returns(memory, stack, self._python) else "other", comm)
+            return ThreadIdentity("helper", comm)
+        return ThreadIdentity("python" if returns(memory, stack, self._python) else "other", comm)
 
 
 def _of_tensorflow(name: str) -> Role:

@@ -57,7 +57,7 @@ class Watch:
         self.looked: set[Key] = set()
         self.amiss: set[str] = set()
         self._sizes: dict[Key, int] = {}
-        self._told: dict[int, messages.Horovod] = {}
+        self._inits: dict[int, messages.Horovod] = {}
         self._members = Pace(*MEMBERS, self._find, self._members_due)
         self._counts = Pace(*COUNTS, self._count)
         self._paces = (
@@ -93,11 +93,11 @@ class Watch:
     def hear(self, message: object) -> None:
         """What the bootstrap in a rank tells of Horovod."""
         if isinstance(message, messages.Horovod):
-            self._told[message.pid] = message
+            self._inits[message.pid] = message
             self._members.soon()
             for rank in self.ranks.values():
                 if rank.pid == message.pid:
-                    rank.told = message
+                    rank.init = message
         elif isinstance(message, messages.NoHorovod):
             self.without[message.pid] = message.reason
         elif isinstance(message, messages.RankFailed):
@@ -184,7 +184,7 @@ class Watch:
             until=now,
             cpu=(cpu, cpu),
             ending=ending,
-            told=self._told.get(pid),
+            init=self._inits.get(pid),
         )
         self._counts.soon()
 
@@ -242,7 +242,7 @@ class Watch:
             last = thread.last
             if tid == rank.background:
                 cycles += last.cpu + last.voluntary + last.involuntary
-            elif thread.told is None or thread.told.role != "helper":
+            elif thread.identity is None or thread.identity.role != "helper":
                 others += last.cpu
         rank.progress.note(now, cycles, others)
 
@@ -251,7 +251,7 @@ class Watch:
             unknown = [
                 key
                 for key in rank.running
-                if rank.threads[key].told is None and rank.looks.get(key, 0) < PATIENCE
+                if rank.threads[key].identity is None and rank.looks.get(key, 0) < PATIENCE
             ]
             if not unknown or rank.ended_at is not None or rank.refused:
                 continue
@@ -261,8 +261,8 @@ class Watch:
                     for key in unknown:
                         rank.looks[key] = rank.looks.get(key, 0) + 1
                         thread = rank.threads[key]
-                        thread.told = rank.roles.tell(memory, key[0], thread.last.stat.name)
-                        if thread.told and thread.told.role == "background":
+                        thread.identity = rank.roles.tell(memory, key[0], thread.last.stat.name)
+                        if thread.identity and thread.identity.role == "background":
                             rank.stack = key[0]
             except PermissionError as error:
                 rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"

@@ -26,10 +26,10 @@ class StandaloneJob:
     command: tuple[str, ...]
     done: Path
 
-    def told(self, profile: Profile) -> Profile:
+    def annotated(self, profile: Profile) -> Profile:
         """`profile`, with notes on what ran and what was left out."""
         left = tasks.load_done(self.done).left if self.done.exists() else {}
-        notes = tasks.told(self.task, left, (op.key for op in profile.ops if op.times))
+        notes = tasks.notes(self.task, left, (op.key for op in profile.ops if op.times))
         first = f"ops of {self.source} were run standalone, without the company of the job's ops"
         return msgspec.structs.replace(profile, notes=(*profile.notes, first, *notes))
 

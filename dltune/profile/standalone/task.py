@@ -103,7 +103,7 @@ def _input_bytes(key: str) -> int:
         return 0
 
 
-def told(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:
+def notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:
     """Sentences: how many ops ran, and which did not, or came back under another key."""
     came = set(measured)
     wanted = {op.key for op in task.ops}

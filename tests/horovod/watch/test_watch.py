@@ -29,14 +29,14 @@ def known(watch: Watch, ranks: int = 1) -> bool:
     """So many ranks were seen, and of each what every thread is there for."""
     seen = watch.ranks.values()
     return len(seen) == ranks and all(
-        rank.stack and all(rank.threads[key].told for key in rank.running) for rank in seen
+        rank.stack and all(rank.threads[key].identity for key in rank.running) for rank in seen
     )
 
 
 def given_up(watch: Watch, tid: int) -> bool:
     """A thread was never at rest when it was looked at, and all others are known."""
     for rank in watch.ranks.values():
-        unknown = [key for key in rank.running if rank.threads[key].told is None]
+        unknown = [key for key in rank.running if rank.threads[key].identity is None]
         if [key[0] for key in unknown] == [tid]:
             return rank.looks.get(unknown[0], 0) >= 5
     return False

@@ -10,7 +10,7 @@ from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 from dltune.model.scaling import Law
 from dltune.profile.standalone.job import require_memory
-from dltune.profile.standalone.task import BASE, Task, task, told
+from dltune.profile.standalone.task import BASE, Task, notes, task
 
 THERE = synthetic.machine(2)
 CONVOLUTION = "Conv2D(float[{},9,9,3],float[3,3,3,8]){{padding=SAME, strides=[1,1,1,1]}}"
@@ -61,7 +61,7 @@ def test_what_is_told():
     made = Task("", task(profile(*(f"Mul(float[24,{n}])" for n in range(1, 5))), []).ops)
     keys = [op.key for op in made.ops]
     left = {keys[0]: "it takes a resource"}
-    assert told(made, left, [keys[1], keys[2], "AddN(float[])"]) == [
+    assert notes(made, left, [keys[1], keys[2], "AddN(float[])"]) == [
         "2 of 4 ops ran standalone, under the keys they were to have",
         "1 op was left out: it takes a resource (Mul)",
         f"1 of them came back under another key, as TensorFlow rewrote them differently: {keys[3]}",
