@@ -72,7 +72,7 @@ class Composition:
             if not any(one.inside for one in sections):  # nothing to do in the job's Python
                 environment["DLTUNE_DISABLE"] = "1"
             job = stack.enter_context(
-                Job(command, answer=self._answer, greet=self._greet, environment=environment)
+                Job(command, answer=self.answer, greet=self.greet, environment=environment)
             )
             for one in sections:
                 stack.enter_context(one.beside(job.pid))
@@ -98,13 +98,14 @@ class Composition:
         self.cause = next(filter(None, (one.cause() for one in sections)), None)
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
 
-    def _answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The reply to an interpreter of the job that starts. Raises UsageError."""
         reply: dict[str, Any] = {}
         for one in self._sections.values():
             reply |= one.answer(python)
         return {**reply, "plugin": self._run.pools is not None}
 
-    def _greet(self, process: Process) -> list[str]:
+    def greet(self, process: Process) -> list[str]:
         """First orders of a plugin: its cores and pools, then what each section orders."""
         machine, rank = self._run.shares.of(process.pid)
         lines = machine_lines(machine)
