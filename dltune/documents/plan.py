@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import at_least
 from dltune.documents.profile import Framework
 from dltune.errors import UsageError
 
@@ -72,4 +73,4 @@ def _second(first: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults(plan: Plan) -> list[str]:
-    return [f"cores: {plan.cores} is below 1"] if plan.cores < 1 else []
+    return at_least(1).of("", plan, "cores")
