@@ -168,6 +168,11 @@ def names_ops(plan: Plan) -> bool:
     return any(planner(name).names_ops(section) for name, section in plan.sections.items())
 
 
+def places_threads(plan: Plan) -> bool:
+    """Whether a section decides how many threads there are and where they run."""
+    return any(planner(name).places_threads(section) for name, section in plan.sections.items())
+
+
 def for_any_graph(plan: Plan) -> bool:
     """Whether it may make other graphs of those it was made for, and says nothing of single ops,
     which would be met in those alone."""

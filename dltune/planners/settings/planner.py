@@ -13,7 +13,6 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Planner
-from dltune.planners.registry import planner
 from dltune.planners.shown import Shown
 
 
@@ -42,17 +41,17 @@ class SettingsPlanner(Planner[SettingsPlan]):
         )
 
     def enforce(self, section: SettingsPlan, run: Run) -> Enforcement:
+        from dltune.planners.plan import places_threads
         from dltune.planners.settings.applied import applied
         from dltune.planners.settings.enforce import EnforcedSettings
 
-        others = ((name, other) for name, other in run.plan.sections.items() if name != self.name)
         made = applied(
             section,
             run.machine,
             run.command,
             run.environment,
             partial=run.partial,
-            placed=any(planner(name).places_threads(other) for name, other in others),
+            placed=places_threads(run.plan),
         )
         return EnforcedSettings(made, run)
 
