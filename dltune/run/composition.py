@@ -10,13 +10,12 @@ from typing import Any
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import machine_lines, uniform_line
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Enforcement, Outcome, Run
-from dltune.planners.plan import in_order
+from dltune.planners.plan import in_order, require_sections
 from dltune.planners.registry import planner
 from dltune.tables import Table
 
@@ -38,8 +37,7 @@ class Composition:
     ) -> None:
         """With `partial`, what still applies of a plan that does not fit; `say` is told what does
         not. Raises UsageError when a section does not fit, or there is none."""
-        if not plan.sections:
-            raise UsageError("the plan has no section", remedy="make one: dltune plan PROFILE")
+        require_sections(plan)
         self._run = Run(plan, machine, command, environment, partial, say, Shares(machine))
         self._sections: dict[str, Enforcement] = {
             name: planner(name).enforce(section, self._run) for name, section in in_order(plan)

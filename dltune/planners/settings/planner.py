@@ -29,16 +29,19 @@ class SettingsPlanner(Planner[SettingsPlan]):
     def changes_graphs(self, section: SettingsPlan) -> bool:
         return bool(section.chosen)
 
-    def difference(self, before: SettingsPlan | None, after: SettingsPlan | None) -> str:
+    def difference(
+        self, before: SettingsPlan | None, after: SettingsPlan | None, *, graphs: bool
+    ) -> str:
         from dltune.planners.settings.space import by_name
 
         was = set(before.chosen) if before else set()
         now = set(after.chosen) if after else set()
-        return ", ".join(
-            f"{choice}" if choice in now else f"no {choice}"
+        words = [
+            f"with {choice}" if choice in now else f"without {choice}"
             for choice in sorted(was ^ now)
-            if by_name(choice.setting).changes_graph
-        )
+            if by_name(choice.setting).changes_graph or not graphs
+        ]
+        return " and ".join(words)
 
     def enforce(self, section: SettingsPlan, run: Run) -> Enforcement:
         from dltune.planners.plan import places_threads
