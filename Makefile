@@ -69,8 +69,9 @@ demo: venv
 	$(DLTUNE) bench --overwrite --against default,recommended,plan --no-one-core --rounds 6 \
 	    --seconds-per-turn 1 --plan demo/plan.json -o demo/bench.json -- $(DEMO)
 	$(DLTUNE) tune --overwrite --only batch_norm,onednn_primitives --budget 100s \
-	    --profile demo/profile.json --into demo/plan.json -- $(DEMO) || test $$? = 2
-	$(DLTUNE) report --overwrite demo/profile.json demo/plan.json demo/bench.json -o demo/report.html
+	    --profile demo/profile.json -o demo/tuned.json -- $(DEMO) || test $$? = 2
+	$(DLTUNE) report --overwrite demo/profile.json demo/plan.json demo/bench.json \
+	    $$(ls demo/tuned.json 2>/dev/null) -o demo/report.html
 
 # ruff's cache keeps the import order of before a package came: 0.2 s without it
 lint: venv

@@ -28,6 +28,7 @@ from statistics import median
 import msgspec
 import psutil
 
+from dltune.documents.plan import Plan
 from dltune.documents.sections.allreduce import (
     AllreducePlan,
     Bin,
@@ -135,29 +136,27 @@ def settings(controller: Controller) -> list[Setting]:
     return found
 
 
-def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: int) -> plans.Plan:
+def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: int) -> Plan:
     """By hand, for train_horovod.py on this node: a part of the cores for each rank."""
     machine = topology.local()
     pause = SLEEPS[0] if "sleeps" in sections else None
     rest = REST if "rest" in sections else None
     parts = [tuple(range(len(machine.cores)))[rank::RANKS] for rank in range(RANKS)]
-    return msgspec.structs.replace(
-        plans.bare(machine),
-        allreduce=AllreducePlan(
-            report="",
-            controller=controller,
-            ranks=RANKS,
-            local=RANKS,
-            cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
-            threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
-            orders=(order(blocks, bins),) if "orders" in sections else None,
-            sleeps=Sleeps(pause, None, rest) if pause or rest else None,
-            knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
-            yield_when_idle="yield" in sections,
-            predictions=(),
-            reasons=(),
-        ),
+    section = AllreducePlan(
+        report="",
+        controller=controller,
+        ranks=RANKS,
+        local=RANKS,
+        cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
+        threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
+        orders=(order(blocks, bins),) if "orders" in sections else None,
+        sleeps=Sleeps(pause, None, rest) if pause or rest else None,
+        knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,
+        yield_when_idle="yield" in sections,
+        predictions=(),
+        reasons=(),
     )
+    return plans.bare(machine, sections={"allreduce": section})
 
 
 def order(blocks: int, bins: int) -> Order:

@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 
 from dltune.documents.machine import Machine
+from dltune.documents.plan import Plan
+from dltune.documents.sections.threads import Threads
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Plugin, Python, Waiting
 from dltune.job.orders import Orders, machine_lines, uniform_line
@@ -34,7 +36,7 @@ class Rank(threading.Thread):
     """One process; `planned` gives it its share of the cores and the plan."""
 
     def __init__(
-        self, command: list[str], plan: plans.Plan, machine: Machine, rank: int, *, planned: bool
+        self, command: list[str], plan: Plan, machine: Machine, rank: int, *, planned: bool
     ) -> None:
         super().__init__(daemon=True)
         self.standing = threading.Event()
@@ -55,9 +57,12 @@ class Rank(threading.Thread):
             orders = Orders(1, targets=self.plan.signatures)
             lines = [*machine_lines(self.machine), uniform_line(0, 0)]
         else:
-            fitted = fit(self.plan, self.part)
+            section = self.plan.of(Threads)
+            assert section is not None
+            fitted = fit(section, self.part)
             orders = fitted.orders(1, self.plan.signatures)
-            lines = fitted.first_lines()
+            pools = uniform_line(fitted.uniform.intra, fitted.uniform.inter)
+            lines = [*machine_lines(self.part), pools]
         orders.barrier = True
         return [*lines, *orders.lines()]
 

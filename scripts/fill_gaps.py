@@ -28,8 +28,9 @@ from borrowed import Shapes
 from dltune.documents import profile as documents
 from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
-from dltune.model.curve import Case, Curve, accuracy
+from dltune.model.curve import Case, Curve
 from dltune.model.regression.cases import all_cases
+from dltune.model.regression.scores import accuracy
 from dltune.model.scaling import Law
 from dltune.profile.climb import Climb
 
@@ -81,7 +82,7 @@ def measured(folder: Path) -> None:
                 continue
             guesses = (filled, dict.fromkeys(rest, one), {c: one / c[0] for c in rest})
             for found, guess in zip(scores, guesses, strict=True):
-                found.append(accuracy(guess, rest))
+                found.append(accuracy([guess[c] for c in rest], list(rest.values())))
         shown = " | ".join(f"{statistics.fmean(found):.1%}" for found in scores)
         print(f"| {name} | {len(scores[0])} | {shown} |")
 
@@ -159,7 +160,8 @@ def judged(
     truth = {case: law.seconds(case[0]) for case in CASES if case not in samples}
     chosen = min(predicted, key=lambda case: predicted[case])
     fastest = min(law.seconds(n) for n, _ in CASES)
-    return accuracy(predicted, truth), law.seconds(chosen[0]) <= 1.02 * fastest
+    near = accuracy([predicted[c] for c in truth], list(truth.values()))
+    return near, law.seconds(chosen[0]) <= 1.02 * fastest
 
 
 def shown(found: Sequence[tuple[float, bool]]) -> str:

@@ -17,7 +17,8 @@ import statistics
 
 from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
-from dltune.model.curve import Case, Curve, accuracy
+from dltune.model.curve import Case, Curve
+from dltune.model.regression.scores import accuracy
 from dltune.model.scaling import Law
 from dltune.profile.climb import PATIENCE, Climb
 
@@ -93,11 +94,9 @@ def run(
     return ran, near / len(laws), statistics.fmean(between), statistics.fmean(everywhere)
 
 
-def compared(
-    curve: Curve, law: Law, cases: list[Case]
-) -> tuple[dict[Case, float], dict[Case, float]]:
+def compared(curve: Curve, law: Law, cases: list[Case]) -> tuple[list[float], list[float]]:
     """Predicted and true seconds of these cases."""
-    return {c: curve.seconds(*c) for c in cases}, {c: law.seconds(c[0]) for c in cases}
+    return [curve.seconds(*c) for c in cases], [law.seconds(c[0]) for c in cases]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dltune.documents import profile as document
 from dltune.documents.profile import Step
-from dltune.planners.allreduce.calls import SINGLE, inputs
+from dltune.graph.profiled import graph
+from dltune.planners.allreduce.calls import SINGLE
 from dltune.planners.allreduce.topology import traverse
 
 REPEATS = 5
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def row(name: str, step: Step) -> str:
-    parents = inputs(step)
+    parents = graph(step).predecessors.lists
     found = tensors(step)
     times = []
     for _ in range(REPEATS):

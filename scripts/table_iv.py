@@ -24,10 +24,11 @@ from dltune.documents import profile as documents
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
 from dltune.machine.placement import ladder
-from dltune.model.curve import Curve, accuracy
+from dltune.model.curve import Curve
 from dltune.model.regression.cases import all_cases, sample_cases
 from dltune.model.regression.features import Layout
 from dltune.model.regression.regressors import NAMES
+from dltune.model.regression.scores import accuracy
 from dltune.model.regression.train import evaluated, train
 
 SCRIPTS = Path(__file__).parent
@@ -155,7 +156,7 @@ def show_table_v(profiles: Sequence[Profile], machine: Machine) -> None:
             held = {case: seconds for case, seconds in times.items() if case not in kept}
             if kept and held:
                 curve = Curve.of(kept)
-                found.append(accuracy({c: curve.seconds(*c) for c in held}, held))
+                found.append(accuracy([curve.seconds(*c) for c in held], list(held.values())))
         here = f"{statistics.fmean(found):.1%}" if found else "every count is a sample"
         print(f"| {interval} | {', '.join(f'{value}%' for value in values)} | {here} |")
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dltune.documents.bench import Bench
     from dltune.documents.files import Output
 
+# sections of a plan that a job under measurement has
+MEASURED = ("threads", "settings")
+
 
 @click.command("bench")
 @click.option(
@@ -90,7 +93,7 @@ def command(
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.documents.sections.threads import Threads
     from dltune.machine import topology
-    from dltune.planners.plan import load
+    from dltune.planners.plan import load, places_threads
     from dltune.planners.settings.applied import applied
 
     if not job:
@@ -108,9 +111,7 @@ def command(
     names = parts(asked)
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
-    around = applied(
-        plan.of(SettingsPlan), machine, job, os.environ, placed=plan.of(Threads) is not None
-    )
+    around = applied(plan.of(SettingsPlan), machine, job, os.environ, placed=places_threads(plan))
     runners = [Runner(s, machine, plan) for s in settings(names, plan, machine, around)]
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
@@ -134,6 +135,8 @@ def command(
             keep=keep,
         )
         line.say(f"one job for each of {', '.join(names)}: {len(runners)} in memory at once")
+        for section in [name for name in plan.sections if name not in MEASURED]:
+            line.say(f"the plan's section {section!r} is not in force here: dltune run applies it")
         for sentence in around.left:
             line.say(f"setting of the plan not applied: {sentence}")
         try:

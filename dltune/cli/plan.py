@@ -53,9 +53,11 @@ def _summary(name: str) -> str:
 def _command(planner: Planner[Any]) -> click.Command:
     own = planner.parameters()
     if own is None:
-        raise UsageError(
-            f"dltune plan does not decide the section {planner.name!r}: {planner.summary}"
-        )
+
+        def refuse() -> None:
+            raise UsageError(f"dltune plan does not decide {planner.name}: {planner.summary}")
+
+        return click.Command(planner.name, callback=refuse, help=planner.summary)
     arguments = [one for one in own if isinstance(one, click.Argument)]
     options = [one for one in own if not isinstance(one, click.Argument)]
     path = click.Path(path_type=Path)
@@ -81,6 +83,8 @@ def _command(planner: Planner[Any]) -> click.Command:
         emit: str | None = None,
         **parameters: Any,
     ) -> None:
+        from dltune.documents import files
+
         sources = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
         if output and into:
             raise UsageError(
@@ -90,6 +94,7 @@ def _command(planner: Planner[Any]) -> click.Command:
             raise UsageError("--json and --emit both print to stdout", remedy="give one of them")
         target = into or output or (sources[0].parent if sources else Path()) / "plan.json"
         for source in sources:
+            files.schema(source)  # it can be read: what else is wrong with it is told later
             if target.resolve() == source.resolve():
                 raise UsageError(
                     f"{target} is what the plan is made from", remedy="choose another output"
@@ -123,14 +128,22 @@ def _plan(
     from dltune.planners import plan as plans
 
     existing = plans.load(into) if into else None
+    remarks: list[str] = []
     with claim(target, overwrite=overwrite or into is not None) as file:
         decision = planner.decide(existing, **parameters)
         plan = plans.put(
             existing, planner.name, decision.section, decision.machine, decision.profile
         )
+        if existing and decision.profile:
+            unlike = plans.unlike(existing, decision.profile, planner.name)
+            if unlike:
+                remarks.append(
+                    f"a job under that plan runs {unlike}, unlike the job of this profile: its "
+                    "times may be others"
+                )
         emitted = decision.formats[emit]() if emit else ""
         file.write(plan)
-    for sentence in decision.remarks:
+    for sentence in (*remarks, *decision.remarks):
         click.echo(sentence, err=True)
     if emit:
         click.echo(emitted, nl=False)

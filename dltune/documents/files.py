@@ -85,7 +85,7 @@ def decode(
 def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Step]) -> T:
     name, _, version = schema.rpartition("/")
     raw = msgspec.json.decode(data, type=dict[str, Any])
-    was = _digest(raw)
+    was = digest_of(raw)
     for passed in range(int(raw["schema"].rpartition("/")[2]), int(version)):
         raw = {**older[passed](raw), "schema": f"{name}/{passed + 1}"}
     document = msgspec.convert(raw, kind)
@@ -117,10 +117,11 @@ def digest(document: msgspec.Struct) -> str:
     """SHA-256 of the document's content, whatever its file looked like. One that was read from an
     older schema has that of the content there."""
     kept: str | None = getattr(document, "__dict__", {}).get("digest")
-    return kept or _digest(document)
+    return kept or digest_of(document)
 
 
-def _digest(content: object) -> str:
+def digest_of(content: object) -> str:
+    """SHA-256 of what is encoded as JSON."""
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
 
 

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import at_least
 from dltune.documents.profile import Framework
 from dltune.errors import UsageError
+from dltune.visible import visible
 
 SCHEMA = "dltune.plan/2"
 
@@ -53,7 +55,19 @@ def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
     try:
         return msgspec.convert(stored, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: sections.{name}: {error}") from None
+        raise UsageError(f"{path}: sections.{visible(name)}: {error}") from None
+
+
+def first(plan: Plan) -> dict[str, Any]:
+    """As the first schema had it."""
+    fields = {field: getattr(plan, field) for field in plan.__struct_fields__[1:7]}
+    return {
+        "schema": "dltune.plan/1",
+        **fields,
+        "tensorflow": plan.framework.version if plan.framework else "",
+        "signatures": plan.signatures,
+        **{name: plan.sections.get(name) for name in ("threads", "io", "allreduce", "settings")},
+    }
 
 
 def _second(first: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,4 +86,4 @@ def _second(first: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults(plan: Plan) -> list[str]:
-    return [f"cores: {plan.cores} is below 1"] if plan.cores < 1 else []
+    return at_least(1).of("", plan, "cores")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from xml.sax.saxutils import escape
+
+from markupsafe import Markup
 
 from dltune.gate import figures
 from dltune.gate.history import Entry, Point
@@ -33,7 +34,7 @@ def render(entries: Sequence[Entry]) -> str:
         f"<style>{STYLE}</style>",
     ]
     if not names:
-        parts.append(f'<text x="{LEFT}" y="{HEIGHT / 2}">no gate yet</text>')
+        parts.append(_text(LEFT, HEIGHT / 2, "no gate yet"))
     for number, name in enumerate(names):
         parts.append(f'<g transform="translate(0 {number * HEIGHT})">')
         parts += _chart(name, shown)
@@ -49,9 +50,9 @@ def _chart(name: tuple[str, str], entries: Sequence[Entry]) -> list[str]:
         if (point.metric, point.over) == name and point.median is not None
     ]
     title = f"{visible(name[0], 80)}, {'ratio to the base' if name[1] == 'ratio' else 'value'}"
-    parts = [f'<text x="{LEFT}" y="18" font-weight="bold">{escape(title)}</text>']
+    parts = [_text(LEFT, 18, title, weight="bold")]
     if not found:
-        return [*parts, f'<text x="{LEFT}" y="{HEIGHT / 2}">never measured</text>']
+        return [*parts, _text(LEFT, HEIGHT / 2, "never measured")]
     values = [v for _, _, p in found for v in (p.median, p.low, p.high, p.limit) if v is not None]
     low, high = min(values), max(values)
     margin = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
@@ -68,17 +69,13 @@ def _chart(name: tuple[str, str], entries: Sequence[Entry]) -> list[str]:
     parts += [
         f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}" fill="none"/>',
         f'<path class="line" d="M{LEFT} {y(last.limit):.1f}H{WIDTH - RIGHT}"/>',
-        f'<text x="{LEFT - 6}" y="{y(last.limit) + 4:.1f}" text-anchor="end">'
-        f"{_figure(last, last.limit)}</text>",
+        _text(LEFT - 6, y(last.limit) + 4, _figure(last, last.limit), "end"),
     ]
     for place, entry, point in found:
         parts += _mark(point, entry, x(place), y)
-    ends = (found[0][1].created[:10], found[-1][1].created[:10])
-    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 8}">{escape(visible(ends[0]))}</text>')
-    parts.append(
-        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">'
-        f"{escape(visible(ends[1]))}</text>"
-    )
+    first_day, last_day = found[0][1].created[:10], found[-1][1].created[:10]
+    parts.append(_text(LEFT, HEIGHT - 8, first_day))
+    parts.append(_text(WIDTH - RIGHT, HEIGHT - 8, last_day, "end"))
     return parts
 
 
@@ -88,7 +85,7 @@ def _mark(point: Point, entry: Entry, x: float, y: Callable[[float], float]) -> 
     middle = y(point.median)
     figure = _figure(point, point.median)
     told = f"{visible(entry.head, 60)} {visible(entry.created, 40)}: {figure}, {point.outcome}"
-    parts = [f"<g><title>{escape(told)}</title>"]
+    parts: list[str] = [Markup("<g><title>{}</title>").format(told)]
     if point.low is not None and point.high is not None:
         parts.append(
             f'<path d="M{x:.1f} {y(point.low):.1f}V{y(point.high):.1f}" stroke="{colour}"/>'
@@ -101,6 +98,11 @@ def _mark(point: Point, entry: Entry, x: float, y: Callable[[float], float]) -> 
         f'stroke="{colour}"/>',
     }[point.outcome]
     return [*parts, shape, "</g>"]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", weight: str = "normal") -> str:
+    element = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" font-weight="{}">{}</text>')
+    return element.format(x, y, anchor, weight, visible(text))
 
 
 def _figure(point: Point, value: float | None) -> str:

@@ -15,7 +15,6 @@ Interpolation by lines puts every minimum on a measured count, so the best choic
 from __future__ import annotations
 
 import bisect
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,15 +109,3 @@ class Curve:
                 kept.update(i for i in (at - 1, at) if 0 <= i < len(offered))
             found += ((offered[i], placement) for i in sorted(kept))
         return found
-
-
-def accuracy(predicted: Mapping[Case, float], measured: Mapping[Case, float]) -> float:
-    """1 - mean(|predicted - measured| / measured) over the measured cases (Table V).
-
-    The paper's formula is lost in its text; this is the usual one. Raises ValueError when nothing
-    was measured, KeyError when a measured case was not predicted.
-    """
-    if not measured:
-        raise ValueError("no measured case to compare with")
-    errors = [abs(predicted[case] - seconds) / seconds for case, seconds in measured.items()]
-    return 1 - statistics.fmean(errors)

@@ -19,6 +19,7 @@ from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import Framework, Profile
 from dltune.errors import UsageError
 from dltune.planners.registry import composed, planner
+from dltune.visible import visible
 
 
 def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
@@ -34,7 +35,8 @@ def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
             kind = planner(name).section
         except UsageError as error:
             if left is None:
-                raise UsageError(f"{path}: sections.{name}: {error}", remedy=error.remedy) from None
+                where = f"{path}: sections.{visible(name)}"
+                raise UsageError(f"{where}: {error}", remedy=error.remedy) from None
             left(f"the section {name!r} is left out: {error}")
             continue
         sections[name] = documents.typed(stored, name, kind, path)
@@ -49,7 +51,7 @@ def check(plan: Plan) -> list[str]:
     Whether it fits a machine and a graph is for those who have these at hand.
     """
     return [
-        fault
+        f"sections.{fault}"
         for name, section in plan.sections.items()
         for fault in planner(name).faults(section, plan)
     ]
@@ -126,6 +128,7 @@ def put(
         )
     if profile is None:
         require_fitting(existing, name, section)
+        made = msgspec.structs.replace(made, created=existing.created)
     else:
         _require_same_graphs(existing, made, name)
     sections = {**made.sections, **existing.sections, name: section}
@@ -133,7 +136,7 @@ def put(
         existing,
         created=made.created,
         profile=made.profile or existing.profile,
-        framework=made.framework or existing.framework,
+        framework=(profile and profile.framework) or existing.framework or framework,
         signatures=made.signatures or existing.signatures,
         sections={name: sections[name] for name in composed(sections)},
     )
@@ -141,24 +144,38 @@ def put(
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
     """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
-    for name, after in existing.sections.items():
-        before = made.sections.get(name)
-        if name != own and (why := planner(name).difference(before, after)):
-            raise UsageError(
-                f"that plan has {why}, without which this profile was made: a job under the plan "
-                "has other graphs",
-                remedy="profile the job with --plan, and plan again",
-            )
+    if why := _differences(existing, made, own, graphs=True):
+        raise UsageError(
+            f"a job under that plan runs {why}, unlike the job of this profile: their graphs are "
+            "not the same",
+            remedy="profile the job with --plan, and plan again",
+        )
+
+
+def unlike(existing: Plan, profile: Profile, own: str) -> str:
+    """In what a job under `existing` is not run as the job of the profile was, beside the section
+    of the planner `own`, in a few words; empty: in nothing."""
+    under = bare(profile.machine, sections={"settings": profile.under})
+    return _differences(existing, under, own, graphs=False)
+
+
+def _differences(existing: Plan, made: Plan, own: str, *, graphs: bool) -> str:
+    found = (
+        planner(name).difference(made.sections.get(name), after, graphs=graphs)
+        for name, after in existing.sections.items()
+        if name != own
+    )
+    return " and ".join(filter(None, found))
 
 
 def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:
     """Raises UsageError when a job with this section of the planner `name`, or without one, has
     other graphs than those whose ops a section of `existing` speaks of."""
-    why = planner(name).difference(existing.sections.get(name), section)
+    why = planner(name).difference(existing.sections.get(name), section, graphs=True)
     if why and names_ops(existing):
         raise UsageError(
-            f"that plan speaks of single ops, and was decided without {why}: a job under both has "
-            "other graphs",
+            f"that plan speaks of single ops, and a job {why} has other graphs than those of the "
+            "plan",
             remedy="write a plan of its own with -o, then profile the job with --plan",
         )
 
@@ -166,6 +183,11 @@ def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -
 def names_ops(plan: Plan) -> bool:
     """Whether a section speaks of single ops, which are met in the plan's graphs alone."""
     return any(planner(name).names_ops(section) for name, section in plan.sections.items())
+
+
+def places_threads(plan: Plan) -> bool:
+    """Whether a section decides how many threads there are and where they run."""
+    return any(planner(name).places_threads(section) for name, section in plan.sections.items())
 
 
 def for_any_graph(plan: Plan) -> bool:
@@ -187,6 +209,12 @@ def require_machine(plan: Plan, machine: Machine) -> None:
         f"(fingerprint {plan.machine}); here are {here} ({machine.fingerprint})",
         remedy="plan for this machine, or pass --partial to run what still applies",
     )
+
+
+def require_sections(plan: Plan) -> None:
+    """Raises UsageError when there is nothing in it to enforce."""
+    if not plan.sections:
+        raise UsageError("the plan has no section", remedy="make one: dltune plan PROFILE")
 
 
 def in_order(plan: Plan) -> list[tuple[str, Any]]:

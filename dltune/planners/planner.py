@@ -87,9 +87,9 @@ class Planner(Generic[S]):
         """Whether this section decides how many threads there are and where they run."""
         return False
 
-    def difference(self, before: S | None, after: S | None) -> str:
-        """By what, in a few words, a job's graphs under `after` are not those under `before`;
-        empty: by nothing."""
+    def difference(self, before: S | None, after: S | None, *, graphs: bool) -> str:
+        """How a job under `after` runs unlike one under `before`, as "with x=1 and without y=2";
+        empty: alike. `graphs`: as far as it makes other graphs of its steps."""
         return ""
 
     def enforce(self, section: S, run: Run) -> Enforcement:

@@ -32,23 +32,30 @@ def planner(name: str) -> Planner[Any]:
     if name in OWN:
         own: Planner[Any] = importlib.import_module(f"dltune.planners.{name}.planner").PLANNER
         return own
-    if name not in _others():
+    entries = _others().get(name, [])
+    if len(entries) > 1:
+        raise UsageError(
+            f"{len(entries)} packages bring a planner {name!r}: "
+            + ", ".join(entry.value for entry in entries),
+            remedy="remove all but one",
+        )
+    if not entries:
         raise UsageError(
             f"there is no planner {name!r} here",
             remedy=f"install the package that brings it; there are {', '.join(names())}",
         )
-    entry = _others()[name]
-    where = f"the planner {name!r} ({entry.value})"
+    where = f"the planner {name!r} ({entries[0].value})"
     try:
-        loaded = entry.load()
+        loaded = entries[0].load()
     except Exception as error:  # whatever another package does when it is imported
         raise UsageError(
             f"{where} cannot be loaded: {type(error).__name__}: {error}",
             remedy="mend or remove the package that brings it",
         ) from error
-    if not isinstance(loaded, Planner) or loaded.name != name:
+    whole = all(hasattr(loaded, part) for part in ("name", "summary", "section"))
+    if not isinstance(loaded, Planner) or not whole or loaded.name != name:
         raise UsageError(
-            f"{where} is not a dltune.planners.Planner of that name",
+            f"{where} is no Planner with that name, a summary and a section",
             remedy="tell the authors of the package that brings it",
         )
     return loaded
@@ -73,5 +80,9 @@ def composed(sections: Iterable[str]) -> list[str]:
 
 
 @functools.cache
-def _others() -> Mapping[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in OWN}
+def _others() -> Mapping[str, list[EntryPoint]]:
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in OWN:  # an environment may stand twice on the path
+            found.setdefault(entry.name, {})[entry.value] = entry
+    return {name: list(entries.values()) for name, entries in found.items()}

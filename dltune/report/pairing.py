@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dltune.documents import files
 from dltune.documents.bench import Bench
-from dltune.documents.plan import Plan
+from dltune.documents.plan import Plan, first
 from dltune.documents.profile import Profile
 from dltune.planners.plan import with_sections
 from dltune.report.section import Context
@@ -38,9 +38,10 @@ def plan_behind(bench: Bench, context: Context) -> Plan | None:
     return next((plan for plan in _plans(context) if bench.plan in _digests(plan)), None)
 
 
-def _digests(plan: Plan) -> tuple[str, str]:
-    """Of the plan, and of what it was before `dltune tune --into`."""
-    return files.digest(plan), files.digest(with_sections(plan, settings=None))
+def _digests(plan: Plan) -> tuple[str, ...]:
+    """Of the plan, and of what it was before `dltune tune --into`, in the first schema too."""
+    before = with_sections(plan, settings=None)
+    return files.digest(plan), files.digest(before), files.digest_of(first(before))
 
 
 def _plans(context: Context) -> list[Plan]:

@@ -10,13 +10,12 @@ from typing import Any
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import machine_lines, uniform_line
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Enforcement, Outcome, Run
-from dltune.planners.plan import in_order
+from dltune.planners.plan import in_order, require_sections
 from dltune.planners.registry import planner
 from dltune.tables import Table
 
@@ -38,8 +37,7 @@ class Composition:
     ) -> None:
         """With `partial`, what still applies of a plan that does not fit; `say` is told what does
         not. Raises UsageError when a section does not fit, or there is none."""
-        if not plan.sections:
-            raise UsageError("the plan has no section", remedy="make one: dltune plan PROFILE")
+        require_sections(plan)
         self._run = Run(plan, machine, command, environment, partial, say, Shares(machine))
         self._sections: dict[str, Enforcement] = {
             name: planner(name).enforce(section, self._run) for name, section in in_order(plan)
@@ -72,7 +70,7 @@ class Composition:
             if not any(one.inside for one in sections):  # nothing to do in the job's Python
                 environment["DLTUNE_DISABLE"] = "1"
             job = stack.enter_context(
-                Job(command, answer=self._answer, greet=self._greet, environment=environment)
+                Job(command, answer=self.answer, greet=self.greet, environment=environment)
             )
             for one in sections:
                 stack.enter_context(one.beside(job.pid))
@@ -98,13 +96,14 @@ class Composition:
         self.cause = next(filter(None, (one.cause() for one in sections)), None)
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
 
-    def _answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: messages.Python) -> dict[str, object]:
+        """The reply to an interpreter of the job that starts. Raises UsageError."""
         reply: dict[str, Any] = {}
         for one in self._sections.values():
             reply |= one.answer(python)
         return {**reply, "plugin": self._run.pools is not None}
 
-    def _greet(self, process: Process) -> list[str]:
+    def greet(self, process: Process) -> list[str]:
         """First orders of a plugin: its cores and pools, then what each section orders."""
         machine, rank = self._run.shares.of(process.pid)
         lines = machine_lines(machine)

@@ -8,7 +8,7 @@ from pathlib import Path
 from dltune.errors import UsageError
 from dltune.machine import topology
 from dltune.machine.ranks import local_rank, share
-from dltune.planners.plan import in_order, load, require_machine
+from dltune.planners.plan import in_order, load, require_machine, require_sections
 from dltune.planners.registry import planner
 
 _applied = False
@@ -23,6 +23,7 @@ def apply(path: Path) -> None:
     """
     global _applied
     plan = load(path)
+    require_sections(plan)
     machine = topology.local()
     require_machine(plan, machine)
     if _applied or os.environ.get("DLTUNE_SOCKET"):

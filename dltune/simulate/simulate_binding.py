@@ -7,9 +7,7 @@ import functools
 from ctypes import POINTER, c_double, c_int, c_int32, c_uint8, c_uint64, c_void_p
 from pathlib import Path
 
-from dltune.errors import DltuneError
-from dltune.native.build import BuildError, library
-from dltune.native.mirrored import require_sizes
+from dltune.native.binding import bound
 
 INTEGERS, DOUBLES, WORDS = POINTER(c_int32), POINTER(c_double), POINTER(c_uint64)
 CANDIDATES = 3  # as many as corun.h's kCandidates (section III-D)
@@ -121,49 +119,24 @@ class Places(ctypes.Structure):
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
-    here = Path(__file__).parent
-    shared = here.parent / "native"
-    sources = [here / "engine.cc", shared / "corun.h", shared / "mirrored.h"]
-    try:
-        native = ctypes.CDLL(str(library("simulate", sources)))
-    except BuildError as error:
-        raise DltuneError(
-            f"the simulator could not be built: {error}",
-            remedy="profiles can be taken without it; planning needs a C++17 compiler",
-        ) from None
-    require_sizes(
-        native, Work, FifoOp, Graph, Cores, Fifo, Corun, Link, Resources, Timeline, Places
+    graph, timeline, cores = POINTER(Graph), POINTER(Timeline), POINTER(Cores)
+    decided = (WORDS, INTEGERS, DOUBLES, POINTER(c_uint8), WORDS, c_int)
+    return bound(
+        "simulate",
+        [Path(__file__).with_name("engine.cc")],
+        "the simulator",
+        {
+            "dltune_fifo": (c_int, graph, POINTER(Fifo), timeline),
+            "dltune_resources": (c_int, graph, POINTER(Resources), timeline),
+            "dltune_corun": (c_int, graph, cores, POINTER(Corun), timeline, POINTER(Places)),
+            "dltune_scheduler_new": (c_void_p, cores, c_int, c_int),
+            "dltune_scheduler_delete": (None, c_void_p),
+            "dltune_scheduler_avoid": (None, c_void_p, c_int, c_int),
+            "dltune_scheduler_avoided": (c_int, c_void_p, c_int, c_int),
+            "dltune_scheduler_ready": (None, c_void_p, c_uint64, POINTER(Work)),
+            "dltune_scheduler_finished": (None, c_void_p, c_uint64, c_double),
+            "dltune_scheduler_decide": (c_int, c_void_p, c_double, c_int, *decided),
+        },
+        *(Work, FifoOp, Graph, Cores, Fifo, Corun, Link, Resources, Timeline, Places),
+        remedy="profiles can be taken without it; planning needs a C++17 compiler",
     )
-    graph, timeline = POINTER(Graph), POINTER(Timeline)
-    native.dltune_fifo.argtypes = (graph, POINTER(Fifo), timeline)
-    native.dltune_resources.argtypes = (graph, POINTER(Resources), timeline)
-    native.dltune_corun.argtypes = (
-        graph,
-        POINTER(Cores),
-        POINTER(Corun),
-        timeline,
-        POINTER(Places),
-    )
-    native.dltune_scheduler_new.argtypes = (POINTER(Cores), c_int, c_int)
-    native.dltune_scheduler_new.restype = c_void_p
-    native.dltune_scheduler_delete.argtypes = (c_void_p,)
-    native.dltune_scheduler_delete.restype = None
-    native.dltune_scheduler_avoid.argtypes = (c_void_p, c_int, c_int)
-    native.dltune_scheduler_avoid.restype = None
-    native.dltune_scheduler_avoided.argtypes = (c_void_p, c_int, c_int)
-    native.dltune_scheduler_ready.argtypes = (c_void_p, c_uint64, POINTER(Work))
-    native.dltune_scheduler_ready.restype = None
-    native.dltune_scheduler_finished.argtypes = (c_void_p, c_uint64, c_double)
-    native.dltune_scheduler_finished.restype = None
-    native.dltune_scheduler_decide.argtypes = (
-        c_void_p,
-        c_double,
-        c_int,
-        WORDS,
-        INTEGERS,
-        DOUBLES,
-        POINTER(c_uint8),
-        WORDS,
-        c_int,
-    )
-    return native

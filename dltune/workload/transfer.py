@@ -36,7 +36,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
             curves.append(curve)
             continue
         extrapolated += 1
-        curves.append(fitted(samples).curve(cases))
+        curves.append(fitted(samples).curve(cases).scaled(workload.scale))
     remark = (
         f"op times were measured on {measured.name}; a core of {machine.name} is taken to be as "
         "fast"

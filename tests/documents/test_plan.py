@@ -19,6 +19,9 @@ PLAN = Plan(
 )
 
 
+AT = "threads.ops[0] (Conv2D(f32[8]))"
+
+
 def with_section(**changes: object) -> Plan:
     return with_sections(PLAN, threads=msgspec.structs.replace(SECTION, **changes))
 
@@ -37,21 +40,39 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
-        (msgspec.structs.replace(PLAN, cores=0, sections={}), "cores: 0 is below 1"),
-        (with_section(uniform=Uniform(0, 1)), "threads.uniform.intra: 0 is below 1"),
+        (msgspec.structs.replace(PLAN, cores=0, sections={}), "cores must be at least 1, got 0"),
+        (with_section(uniform=Uniform(0, 1)), "threads.uniform.intra must be at least 1, got 0"),
         (with_section(corun=False, hyperthreads=True), "strategy 4 needs strategy 3"),
-        (with_section(small=-1.0), "threads.small"),
-        (with_section(ops=(OP, OP)), "is there 2 times"),
-        (with_section(strategy="best"), "none of the settings"),
-        (with_section(predictions=(Prediction("s1+s2+s3", -1.0, 1.0, 1.0),)), "seconds: -1.0"),
-        (with_op(threads=0), "threads: 0 is below 1"),
-        (with_op(threads=-3), "threads: -3 is below 1"),
-        (with_op(cores=(0, 2)), "there is no core 2 among 2"),
-        (with_op(cores=(0, 0)), "a core is named twice"),
-        (with_op(cores=()), "needs at least one core"),
-        (with_op(seconds=-1.0), "seconds: -1.0"),
-        (with_op(candidates=(Candidate(0, "spread", 1.0),)), "candidates[0].threads: 0"),
-        (with_op(candidates=OP.candidates * 4), "4 of them; at most 3"),
+        (with_section(small=-1.0), "threads.small must be finite and not negative, got -1.0"),
+        (
+            with_section(ops=(OP, OP)),
+            "threads.ops must have each key once, got 'Conv2D(f32[8])' 2 times",
+        ),
+        (
+            with_section(strategy="best"),
+            "threads.strategy must be one of the settings in predictions, got 'best'",
+        ),
+        (
+            with_section(predictions=(Prediction("s1+s2+s3", -1.0, 1.0, 1.0),)),
+            "threads.predictions[0].seconds must be finite and not negative, got -1.0",
+        ),
+        (with_op(threads=0), f"{AT}.threads must be at least 1, got 0"),
+        (with_op(threads=-3), f"{AT}.threads must be at least 1, got -3"),
+        (
+            with_op(cores=(0, 2)),
+            f"{AT}.cores must be at least 0 and below 2, the number of cores, got 2",
+        ),
+        (with_op(cores=(0, 0)), f"{AT}.cores must have each core once, got 0 2 times"),
+        (with_op(cores=()), f"{AT}.cores must not be empty"),
+        (with_op(seconds=-1.0), f"{AT}.seconds must be finite and not negative, got -1.0"),
+        (
+            with_op(candidates=(Candidate(0, "spread", 1.0),)),
+            f"{AT}.candidates[0].threads must be at least 1, got 0",
+        ),
+        (
+            with_op(candidates=OP.candidates * 4),
+            f"{AT}.candidates must be at most 3, got 4 of them",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_with_its_path(tmp_path: Path, plan: Plan, told: str) -> None:

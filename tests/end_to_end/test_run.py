@@ -23,11 +23,10 @@ from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
-from dltune.job.orders import Orders, machine_lines
+from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine import topology
 from dltune.planners import plan as plans
 from dltune.planners.threads.enforce import RECORD_EVERY
-from dltune.planners.threads.fitted import fit
 
 pytestmark = pytest.mark.tensorflow
 
@@ -98,7 +97,7 @@ def plan_for(
     entries: dict[str, tuple[int, tuple[int, ...] | None]],
     *,
     corun: bool = False,
-) -> plans.Plan:
+) -> Plan:
     """A plan written by hand: key -> (threads, cores)."""
     section = Threads(
         strategy="by hand",
@@ -167,7 +166,7 @@ def trained(folder: Path, steps: int, running: subprocess.Popen[bytes] | None = 
         time.sleep(0.05)
 
 
-def write(plan: plans.Plan, path: Path) -> Path:
+def write(plan: Plan, path: Path) -> Path:
     path.write_bytes(msgspec.json.encode(plan))
     return path
 
@@ -235,9 +234,8 @@ def test_each_op_runs_on_its_threads_and_cores(machine):
         return key.removeprefix("_Mkl").removeprefix("Native")
 
     def greet(process: Process) -> list[str]:
-        profile_free = Threads("x", Uniform(2, 1), False, False, 0.0, (), ())
-        plan = Plan("", "", "", "", "", "", 2, None, (), {"threads": profile_free})
-        return [*fit(plan, machine).first_lines(), *Orders(1, discover=True).lines()]
+        pools = uniform_line(2, 1)
+        return [*machine_lines(machine), pools, *Orders(1, discover=True).lines()]
 
     command = [PYTHON, str(JOBS / "two_convs.py")]
     with Job(command, greet=greet, stdout=subprocess.DEVNULL) as job:

@@ -85,11 +85,11 @@ def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
     done = dltune("plan", profile, "-o", both)
     assert done.returncode == 0, done.stderr
     planned = plans.load(both)
-    assert planned.settings == measured.under
+    assert planned.sections["settings"] == measured.under
     done = dltune("plan", profile, "--into", plan)  # and into the plan that it came from
     assert done.returncode == 0, done.stderr
-    assert "made under" not in done.stderr
-    assert plans.load(plan).settings == measured.under
+    assert "unlike the job" not in done.stderr
+    assert plans.load(plan).sections["settings"] == measured.under
 
     done = dltune("run", "--plan", both, "--", *JOB, "--steps", 40)
     assert done.returncode == 0, done.stderr
@@ -131,7 +131,8 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
     """As `dltune tune --into` leaves it: the settings make another graph than was planned for."""
     one = Prediction("uniform 2x1", 0.01, 1.0, 1.0)
     section = Threads(one.setting, Uniform(2, 1), False, False, 0.0, (), (one,))
-    made = msgspec.structs.replace(plans.load(plan), threads=section, signatures=("before",))
+    whole = plans.with_sections(plans.load(plan), threads=section)
+    made = msgspec.structs.replace(whole, signatures=("before",))
     plan.write_bytes(msgspec.json.encode(made))
     done = dltune("run", "--plan", plan, "--", *JOB, "--steps", 40)
     assert done.returncode == 0, done.stderr

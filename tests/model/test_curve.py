@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents.profile import OpTime
-from dltune.model.curve import Curve, accuracy
+from dltune.model.curve import Curve
 
 
 def test_between_samples_it_is_a_line() -> None:
@@ -84,11 +84,3 @@ def test_the_best_of_all_counts_is_at_a_corner(samples, spread, shared) -> None:
     every = [(n, placement) for placement, offered in counts.items() for n in offered]
     best = curve.best(curve.corners(counts))
     assert best.seconds == pytest.approx(curve.best(every).seconds)
-
-
-def test_accuracy_is_one_less_the_mean_relative_error() -> None:
-    measured = {(2, "spread"): 2.0, (3, "spread"): 4.0}
-    predicted = {(2, "spread"): 2.2, (3, "spread"): 3.0}
-    assert accuracy(predicted, measured) == pytest.approx(1 - (0.1 + 0.25) / 2)
-    with pytest.raises(ValueError, match="no measured case"):
-        accuracy({}, {})

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.plan import Plan
+from dltune.documents import files
+from dltune.documents.plan import Plan, first
 from dltune.documents.profile import Framework, Profile
 from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.documents.sections.io import IoPlan
@@ -24,6 +25,7 @@ from dltune.planners.plan import (
     put,
     require_fitting,
     require_machine,
+    unlike,
 )
 
 HERE = synthetic.machine(2)
@@ -108,10 +110,10 @@ def test_settings_of_the_profiled_job_come_with_what_was_planned_from_it() -> No
 @pytest.mark.parametrize("name", ["threads", "allreduce"])
 def test_what_was_planned_without_the_settings_of_a_plan_does_not_go_into_it(name: str) -> None:
     alone = put(None, "settings", FUSED, HERE)
-    with pytest.raises(UsageError, match="has batch_norm=fused, without which") as refused:
+    with pytest.raises(UsageError, match="runs with batch_norm=fused, unlike") as refused:
         put(alone, name, SECTIONS[name], HERE, PLAIN)
     assert "--plan" in str(refused.value.remedy)
-    with pytest.raises(UsageError, match="has no batch_norm=fused"):
+    with pytest.raises(UsageError, match="runs without batch_norm=fused, unlike"):
         put(put(None, "settings", TCMALLOC, HERE), name, SECTIONS[name], HERE, under(FUSED))
     # settings that leave the graph as it is do not matter
     assert put(put(None, "settings", TCMALLOC, HERE), name, SECTIONS[name], HERE, PLAIN)
@@ -119,13 +121,13 @@ def test_what_was_planned_without_the_settings_of_a_plan_does_not_go_into_it(nam
 
 def test_settings_do_not_take_the_graph_away_from_planned_ops() -> None:
     plan = put(None, "threads", THREADS, HERE, PLAIN)
-    with pytest.raises(UsageError, match="without batch_norm=fused"):
+    with pytest.raises(UsageError, match="a job with batch_norm=fused has other graphs"):
         put(plan, "settings", FUSED, HERE)
     assert put(plan, "settings", TCMALLOC, HERE).of(SettingsPlan) == TCMALLOC
     # one setting for all ops is met in any graph
     assert put(put(None, "threads", UNIFORM, HERE, PLAIN), "settings", FUSED, HERE)
     # what was planned under settings does not do without them
-    with pytest.raises(UsageError, match="no batch_norm=fused"):
+    with pytest.raises(UsageError, match="a job without batch_norm=fused has other graphs"):
         require_fitting(put(None, "threads", THREADS, HERE, under(FUSED)), "settings", None)
 
 
@@ -156,8 +158,8 @@ def test_faults_of_all_sections_are_told_at_once() -> None:
         "allreduce": msgspec.structs.replace(RANKS, ranks=0),
     }
     faults = check(bare(HERE, signatures=("signature-train",), sections=sections))
-    assert any(fault.startswith("threads.small") for fault in faults)
-    assert any(fault.startswith("allreduce.ranks") for fault in faults)
+    assert any(fault.startswith("sections.threads.small") for fault in faults)
+    assert any(fault.startswith("sections.allreduce.ranks") for fault in faults)
 
 
 def test_another_machine_is_told_apart() -> None:
@@ -180,3 +182,36 @@ def test_a_plan_of_the_first_schema_keeps_what_it_says(tmp_path: Path) -> None:
     assert plan.schema == "dltune.plan/2"
     assert plan.framework == Framework("tensorflow", "2.21.0", "", "")
     assert plan.sections == {"threads": THREADS}
+
+
+def test_what_was_measured_beside_other_settings_is_remarked() -> None:
+    plan = put(None, "settings", TCMALLOC, HERE)
+    assert unlike(plan, PLAIN, "threads") == "with allocator=tcmalloc"
+    assert unlike(plan, under(TCMALLOC), "threads") == ""
+    assert unlike(put(None, "threads", UNIFORM, HERE, PLAIN), PLAIN, "threads") == ""
+
+
+def test_tune_leaves_what_it_does_not_know_as_it_was() -> None:
+    plan = put(None, "threads", UNIFORM, HERE, PLAIN)
+    framework = Framework("tensorflow", "2", "", "")
+    tuned = put(plan, "settings", FUSED, HERE, framework=framework)
+    assert (tuned.created, tuned.framework) == (plan.created, PLAIN.framework)
+    assert put(None, "settings", FUSED, HERE, framework=framework).framework == framework
+
+
+def test_names_of_sections_are_shown_and_never_obeyed(tmp_path: Path) -> None:
+    made = msgspec.to_builtins(bare(HERE))
+    made["sections"]["\x1b[31mred\n"] = {}
+    path = tmp_path / "plan.json"
+    path.write_bytes(msgspec.json.encode(made))
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    assert "\x1b" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_sample_of_the_first_schema_has_the_digest_that_benches_know() -> None:
+    sample = Path(__file__).parent.parent / "documents" / "samples" / "plan-1.json"
+    plan = load(sample)
+    assert plan.of(SettingsPlan) is None
+    assert files.digest(plan) == files.digest_of(first(plan))

@@ -18,7 +18,7 @@ from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
-from dltune.planners.plan import with_sections
+from dltune.planners.plan import put, with_sections
 from dltune.report.page import page
 from dltune.report.reading import known, read
 from dltune.report.section import Context, Loaded
@@ -232,6 +232,10 @@ def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
     assert before in text
     assert "another plan" not in text
     rows = parsed(text.encode()).of("tr")
+    # as tune puts them in
+    nothing = msgspec.structs.replace(exhibits.settings(), chosen=())
+    put_in = put(plan, "settings", nothing, profile.machine)
+    assert before in page(context(profile, put_in, bench)).decode()
     assert any("s1+s2+s3" in row.text and "41.0" in row.text for row in rows), "it was measured"
     assert before not in page(context(profile, plan, bench)).decode()
     other = everything("s1+s2")[1]

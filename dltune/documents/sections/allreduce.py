@@ -6,11 +6,12 @@ Pumma's thesis on parallel I/O and computational imbalance, section 6.3.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, empty, index, repeated
 
 Controller = Literal["mpi", "gloo"]
 
@@ -112,84 +113,56 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
+    """All that cannot be done, one sentence each, the field's path first; on a node of `cores`
+    cores."""
     here = "allreduce"
-    if section.ranks < 1:
-        yield f"{here}.ranks: {section.ranks} is below 1"
-    if not 1 <= section.local <= max(section.ranks, 1):
-        yield f"{here}.local: {section.local} is not one of 1 to {section.ranks}"
-    if section.cores is not None:
-        yield from _core_faults(section, section.cores, cores)
+    yield from at_least(1).of(here, section, "ranks", "local")
+    yield from at_most(section.ranks, "the ranks in all").of(here, section, "local")
+    if section.cores is not None and len(section.cores) != section.local:
+        yield f"{here}.cores must be {section.local}, one a local rank, got {len(section.cores)}"
+    for number, rank in enumerate(section.cores or ()):
+        at = f"{here}.cores[{number}]"
+        yield from empty(at, rank, *RankCores.__struct_fields__)
+        for field in RankCores.__struct_fields__:
+            mine = getattr(rank, field)
+            yield from repeated(f"{at}.{field}", "core", mine)
+            yield from index(cores, "cores").faults(f"{at}.{field}", *mine)
     if section.threads is not None:
-        for field in ("intra", "inter"):
-            if getattr(section.threads, field) < 1:
-                yield f"{here}.threads.{field}: {getattr(section.threads, field)} is below 1"
-    for index, order in enumerate(section.orders or ()):
-        yield from _order_faults(f"{here}.orders[{index}]", order)
+        yield from at_least(1).of(f"{here}.threads", section.threads, "intra", "inter")
+    for number, order in enumerate(section.orders or ()):
+        yield from _order_faults(f"{here}.orders[{number}]", order)
     if section.sleeps is not None:
-        yield from _sleep_faults(section)
+        yield from _sleep_faults(f"{here}.sleeps", section.sleeps, section.controller)
     if section.knobs is not None:
-        yield from _knob_faults(section.knobs)
+        yield from _CYCLE.of(f"{here}.knobs", section.knobs, "cycle_time")
+        yield from at_least(0).of(
+            f"{here}.knobs", section.knobs, "fusion_threshold", "cache_capacity"
+        )
     if section.yield_when_idle and section.controller != "mpi":
-        yield f"{here}.yield_when_idle: a setting of Open MPI; the job's controller is gloo"
-    for index, prediction in enumerate(section.predictions):
-        for field in ("seconds", "background"):
-            if not _is_time(getattr(prediction, field)):
-                value = getattr(prediction, field)
-                yield f"{here}.predictions[{index}].{field}: {value} is negative or not finite"
-
-
-def _core_faults(section: AllreducePlan, ranks: tuple[RankCores, ...], cores: int) -> Iterator[str]:
-    if len(ranks) != section.local:
-        yield f"allreduce.cores: {len(ranks)} entries for {section.local} local ranks"
-    for index, rank in enumerate(ranks):
-        for field in ("background", "helpers", "compute", "input"):
-            here, mine = f"allreduce.cores[{index}].{field}", getattr(rank, field)
-            if not mine:
-                yield f"{here}: empty, so these threads could run nowhere"
-            if len(set(mine)) < len(mine):
-                yield f"{here}: a core is there twice"
-            for core in sorted({core for core in mine if not 0 <= core < cores}):
-                yield f"{here}: core {core} is not one of 0 to {cores - 1}"
+        yield f"{here}.yield_when_idle must be off under gloo: it is a setting of Open MPI"
+    for number, prediction in enumerate(section.predictions):
+        yield from AMOUNT.of(f"{here}.predictions[{number}]", prediction, "seconds", "background")
 
 
 def _order_faults(here: str, order: Order) -> Iterator[str]:
-    if len(order.shapes) != len(order.dtypes):
-        yield f"{here}: {len(order.shapes)} shapes but {len(order.dtypes)} dtypes"
-    placed = [tensor for bin_ in order.bins for tensor in bin_.tensors]
-    if sorted(placed) != list(range(len(order.shapes))):
-        yield f"{here}.bins: they do not hold each of the {len(order.shapes)} gradients once"
-    for index, bin_ in enumerate(order.bins):
-        if not bin_.tensors:
-            yield f"{here}.bins[{index}].tensors: empty"
-        if bin_.bytes < 0:
-            yield f"{here}.bins[{index}].bytes: {bin_.bytes} is negative"
+    gradients = len(order.shapes)
+    if len(order.dtypes) != gradients:
+        yield f"{here}.dtypes must be {gradients}, one a shape, got {len(order.dtypes)}"
+    if sorted(tensor for bin_ in order.bins for tensor in bin_.tensors) != list(range(gradients)):
+        yield f"{here}.bins must hold each of the {gradients} gradients once"
+    for number, bin_ in enumerate(order.bins):
+        yield from empty(f"{here}.bins[{number}]", bin_, "tensors")
+        yield from at_least(0).of(f"{here}.bins[{number}]", bin_, "bytes")
 
 
-def _sleep_faults(section: AllreducePlan) -> Iterator[str]:
-    here, sleeps = "allreduce.sleeps", section.sleeps
-    assert sleeps is not None
-    if section.controller != "mpi":
-        yield f"{here}: gloo blocks where MPI spins, so there is nothing to sleep through"
-    if sleeps.between_tests is not None and not (
-        _is_time(sleeps.between_tests) and 0 < sleeps.between_tests <= 1
-    ):
-        yield f"{here}.between_tests: {sleeps.between_tests} is not within 0 to 1 s"
-    if sleeps.agree_every is not None and sleeps.agree_every < 1:
-        yield f"{here}.agree_every: {sleeps.agree_every} is below 1"
+def _sleep_faults(here: str, sleeps: Sleeps, controller: Controller) -> Iterator[str]:
+    if controller != "mpi":
+        yield f"{here} must be left out under gloo, which blocks where MPI spins"
+    yield from _SLEEP.of(here, sleeps, "between_tests", "rest")
+    yield from at_least(1).of(here, sleeps, "agree_every")
     if sleeps.rest is not None and sleeps.agree_every is not None:
-        yield f"{here}: ranks that agree on the least sleep (agree_every) do not rest (rest)"
-    if sleeps.rest is not None and not (_is_time(sleeps.rest) and 0 < sleeps.rest <= 1):
-        yield f"{here}.rest: {sleeps.rest} is not within 0 to 1 s"
+        yield f"{here}.rest must be left out where ranks agree on the least sleep (agree_every)"
 
 
-def _knob_faults(knobs: Knobs) -> Iterator[str]:
-    if not (_is_time(knobs.cycle_time) and knobs.cycle_time <= 10):
-        yield f"allreduce.knobs.cycle_time: {knobs.cycle_time} is not within 0 to 10 s"
-    for field in ("fusion_threshold", "cache_capacity"):
-        if getattr(knobs, field) < 0:
-            yield f"allreduce.knobs.{field}: {getattr(knobs, field)} is negative"
-
-
-def _is_time(seconds: float) -> bool:
-    return math.isfinite(seconds) and seconds >= 0
+_SLEEP = Bound("above 0 and at most 1 s", lambda seconds: 0 < seconds <= 1)
+_CYCLE = Bound("between 0 and 10 s", lambda seconds: 0 <= seconds <= 10)

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from dltune.documents.faults import Bound, at_least, repeated
+
 Access = Literal["sequential", "strided", "shuffled"]
 # what can be done from outside: hints ahead of where the job reads; the whole file once
 Follow = Literal["ahead", "whole"]
@@ -56,27 +58,17 @@ class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def faults(section: IoPlan) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
-    paths = [file.path for file in section.files]
-    for path in sorted({path for path in paths if paths.count(path) > 1}):
-        yield f"io.files: {path} is there {paths.count(path)} times"
+    yield from repeated("io.files", "path", (file.path for file in section.files))
     for file in section.files:
         here = f"io.files ({file.path})"
-        if file.ahead < 0:
-            yield f"{here}.ahead: {file.ahead} is negative"
-        if file.follow == "ahead" and not file.ahead:
-            yield f"{here}.follow: hints ahead need `ahead`"
+        hinted = at_least(1, "for hints ahead") if file.follow == "ahead" else at_least(0)
+        yield from hinted.of(here, file, "ahead")
         if file.reader is not None:
-            yield from _reader_faults(f"{here}.reader", file.reader)
-
-
-def _reader_faults(here: str, reader: ReaderPlan) -> Iterator[str]:
-    for name, least in (("memory", 4 * _PAGE), ("block", _PAGE), ("gap", 0), ("parallel", 1)):
-        if getattr(reader, name) < least:
-            yield f"{here}.{name}: {getattr(reader, name)} is below {least}"
-    if reader.block % _PAGE:
-        yield f"{here}.block: {reader.block} is no multiple of {_PAGE}"
-    if reader.stagger is not None and reader.stagger < 1:
-        yield f"{here}.stagger: {reader.stagger} lets no reader read"
+            yield from at_least(4 * _PAGE).of(f"{here}.reader", file.reader, "memory")
+            yield from _PAGES.of(f"{here}.reader", file.reader, "block")
+            yield from at_least(0).of(f"{here}.reader", file.reader, "gap")
+            yield from at_least(1).of(f"{here}.reader", file.reader, "parallel", "stagger")
 
 
 _PAGE = 4096
+_PAGES = Bound(f"a multiple of {_PAGE}, above 0", lambda size: size > 0 and size % _PAGE == 0)

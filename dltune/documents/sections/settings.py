@@ -5,11 +5,12 @@ Ratios are step times over those of the job as it was given, in the same rounds:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+
+from dltune.documents.faults import AMOUNT, LEVEL, at_least, empty, repeated
 
 # what a setting may change in a job's results: nothing, at equal threads; the order of additions
 # or the kernel, as TensorFlow's own thread setting does; the precision or the mathematics
@@ -86,33 +87,24 @@ def faults(section: SettingsPlan) -> Iterator[str]:
 
     Whether a setting exists, and has such a value here, is for those who have the space at hand.
     """
-    names = [choice.setting for choice in section.chosen]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"settings.chosen: {name} is there {names.count(name)} times"
+    chosen = (choice.setting for choice in section.chosen)
+    yield from repeated("settings.chosen", "setting", chosen)
     for field in ("whole", "recommended"):
         if measured := getattr(section, field):
             yield from _measured_faults(f"settings.{field}", measured)
-    for index, effect in enumerate(section.effects):
-        here = f"settings.effects[{index}]"
-        if not effect.choices:
-            yield f"{here}.choices: a trial tries at least one"
+    for number, effect in enumerate(section.effects):
+        here = f"settings.effects[{number}]"
+        yield from empty(here, effect, "choices")
         if effect.measured:
             yield from _measured_faults(f"{here}.measured", effect.measured)
         elif effect.verdict in ("helps", "hurts", "not proven", "no difference seen"):
-            yield f"{here}.verdict: {effect.verdict!r} needs what was measured"
-    if not (math.isfinite(section.seconds) and section.seconds >= 0):
-        yield f"settings.seconds: {section.seconds} is negative or not finite"
+            yield f"{here}.verdict must rest on what was measured, got {effect.verdict!r} without"
+    yield from AMOUNT.of("settings", section, "seconds")
 
 
 def _measured_faults(here: str, measured: Measured) -> Iterator[str]:
-    if measured.rounds < 1:
-        yield f"{here}.rounds: {measured.rounds} is below 1"
-    for field in ("ratio", "low", "high"):
-        value = getattr(measured, field)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            yield f"{here}.{field}: {value} is negative or not finite"
-    if not 0 < measured.confidence < 1:
-        yield f"{here}.confidence: {measured.confidence} is not between 0 and 1"
-    low, high = measured.low, measured.high
-    if low is not None and high is not None and low > high:
-        yield f"{here}: {low} to {high} is no interval"
+    yield from at_least(1).of(here, measured, "rounds")
+    yield from AMOUNT.of(here, measured, "ratio", "low", "high")
+    yield from LEVEL.of(here, measured, "confidence")
+    if measured.low is not None:
+        yield from at_least(measured.low, "the low end").of(here, measured, "high")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import collections
-import math
 from collections.abc import Collection, Iterator
 
 import msgspec
 
 from dltune.documents import opkey
+from dltune.documents.faults import AMOUNT, at_least, empty, index, one_of, repeated
 from dltune.documents.profile import Placement
+from dltune.visible import visible
 
 CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)
 
@@ -88,51 +88,33 @@ class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first; on a machine of `cores`
     cores, for graphs of these `signatures`."""
-    for field in ("intra", "inter"):
-        if getattr(threads.uniform, field) < 1:
-            yield f"threads.uniform.{field}: {getattr(threads.uniform, field)} is below 1"
+    yield from at_least(1).of("threads.uniform", threads.uniform, "intra", "inter")
     if threads.hyperthreads and not threads.corun:
-        yield "threads.hyperthreads: strategy 4 needs strategy 3 (corun)"
-    if not _is_time(threads.small):
-        yield f"threads.small: {threads.small} is negative or not finite"
-    keys = collections.Counter(op.key for op in threads.ops)
-    yield from (f"threads.ops: the key {k!r} is there {n} times" for k, n in keys.items() if n > 1)
-    for index, op in enumerate(threads.ops):
-        yield from _op_faults(f"threads.ops[{index}] ({op.key})", op, cores)
+        yield "threads.hyperthreads must be off without corun: strategy 4 needs strategy 3"
+    yield from AMOUNT.of("threads", threads, "small")
+    yield from repeated("threads.ops", "key", (op.key for op in threads.ops))
+    for number, op in enumerate(threads.ops):
+        here = f"threads.ops[{number}]"
+        yield from _op_faults(f"{here} ({op.key})", op, cores)
         if (node := opkey.named_node(op.key)) and node[0] not in signatures:
-            yield f"threads.ops[{index}].key: {op.key} names no node of the plan's graphs"
-    if threads.strategy not in {prediction.setting for prediction in threads.predictions}:
-        yield f"threads.strategy: {threads.strategy!r} is none of the settings in predictions"
-    for index, prediction in enumerate(threads.predictions):
-        for field in ("seconds", "speedup", "corunning"):
-            if not _is_time(getattr(prediction, field)):
-                value = getattr(prediction, field)
-                yield f"threads.predictions[{index}].{field}: {value} is negative or not finite"
+            yield f"{here}.key must name a node of the plan's graphs, got {visible(repr(op.key))}"
+    predicted = {prediction.setting for prediction in threads.predictions}
+    yield from one_of(predicted, "the settings in predictions").of("threads", threads, "strategy")
+    for number, prediction in enumerate(threads.predictions):
+        here = f"threads.predictions[{number}]"
+        yield from AMOUNT.of(here, prediction, "seconds", "speedup", "corunning")
 
 
 def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
-    if op.threads < 1:
-        yield f"{here}.threads: {op.threads} is below 1"
-    for field in ("seconds", "serial"):
-        if not _is_time(getattr(op, field)):
-            yield f"{here}.{field}: {getattr(op, field)} is negative or not finite"
+    yield from at_least(1).of(here, op, "threads")
+    yield from AMOUNT.of(here, op, "seconds", "serial")
     if op.cores is not None:
-        if not op.cores:
-            yield f"{here}.cores: an op needs at least one core"
-        if len(set(op.cores)) < len(op.cores):
-            yield f"{here}.cores: a core is named twice"
-        for core in op.cores:
-            if not 0 <= core < cores:
-                yield f"{here}.cores: there is no core {core} among {cores}"
+        yield from empty(here, op, "cores")
+        yield from repeated(f"{here}.cores", "core", op.cores)
+        yield from index(cores, "cores").faults(f"{here}.cores", *op.cores)
     if len(op.candidates) > CANDIDATES:
-        yield f"{here}.candidates: {len(op.candidates)} of them; at most {CANDIDATES}"
-    for index, candidate in enumerate(op.candidates):
-        if candidate.threads < 1:
-            yield f"{here}.candidates[{index}].threads: {candidate.threads} is below 1"
-        if not _is_time(candidate.seconds):
-            value = candidate.seconds
-            yield f"{here}.candidates[{index}].seconds: {value} is negative or not finite"
-
-
-def _is_time(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+        yield f"{here}.candidates must be at most {CANDIDATES}, got {len(op.candidates)} of them"
+    for number, candidate in enumerate(op.candidates):
+        at = f"{here}.candidates[{number}]"
+        yield from at_least(1).of(at, candidate, "threads")
+        yield from AMOUNT.of(at, candidate, "seconds")

@@ -18,11 +18,10 @@ from ctypes import (
 )
 from pathlib import Path
 
-from dltune.errors import DltuneError, UsageError
+from dltune.errors import UsageError
 from dltune.io.lmdb import meta
 from dltune.io.lmdb.datafile import DataFile
-from dltune.native.build import BuildError, library
-from dltune.native.mirrored import require_sizes
+from dltune.native.binding import bound
 
 Tell = Callable[[int, int], None]  # leaf pages done, and in all, of the tree being walked
 
@@ -89,40 +88,21 @@ class Counts(ctypes.Structure):
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
-    here = Path(__file__).parent
-    shared = here.parent.parent / "native" / "mirrored.h"
-    sources = [here / "index.cc", here / "verify.cc", shared]
-    try:
-        native = ctypes.CDLL(str(library("lmdb", sources)))
-    except BuildError as error:
-        raise DltuneError(
-            f"the LMDB reader could not be built: {error}",
-            remedy="it needs a C++17 compiler",
-        ) from None
-    require_sizes(native, File, Db, Records, Counts)
-    native.dltune_lmdb_scan_new.argtypes = (POINTER(File),)
-    native.dltune_lmdb_scan_new.restype = c_void_p
-    native.dltune_lmdb_scan_delete.argtypes = (c_void_p,)
-    native.dltune_lmdb_scan_delete.restype = None
-    native.dltune_lmdb_index.argtypes = (
-        c_void_p,
-        POINTER(Db),
-        _TELL,
-        POINTER(Records),
-        c_char_p,
-        c_int,
+    here, db, count = Path(__file__).parent, POINTER(Db), POINTER(Counts)
+    why = (c_char_p, c_int)
+    return bound(
+        "lmdb",
+        [here / "index.cc", here / "verify.cc"],
+        "the LMDB reader",
+        {
+            "dltune_lmdb_scan_new": (c_void_p, POINTER(File)),
+            "dltune_lmdb_scan_delete": (None, c_void_p),
+            "dltune_lmdb_index": (c_int, c_void_p, db, _TELL, POINTER(Records), *why),
+            "dltune_lmdb_settle": (c_int, c_void_p, db, *why),
+            "dltune_lmdb_verify": (c_int, POINTER(File), db, db, _TELL, count, *why),
+        },
+        *(File, Db, Records, Counts),
     )
-    native.dltune_lmdb_settle.argtypes = (c_void_p, POINTER(Db), c_char_p, c_int)
-    native.dltune_lmdb_verify.argtypes = (
-        POINTER(File),
-        POINTER(Db),
-        POINTER(Db),
-        _TELL,
-        POINTER(Counts),
-        c_char_p,
-        c_int,
-    )
-    return native
 
 
 def file(data: DataFile) -> File:

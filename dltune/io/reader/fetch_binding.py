@@ -10,8 +10,8 @@ from ctypes import c_int, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dltune.errors import DltuneError, UsageError
-from dltune.native.build import BuildError, library
+from dltune.errors import UsageError
+from dltune.native.binding import bound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,19 +23,17 @@ SHORT = -1
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
-    source = Path(__file__).with_name("fetch.cc")
-    try:
-        native = ctypes.CDLL(str(library("fetch", [source], flags=("-pthread",))))
-    except BuildError as error:
-        raise DltuneError(
-            f"the reader could not be built: {error}", remedy="it needs a C++17 compiler"
-        ) from None
-    native.dltune_fetch.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint)
-    native.dltune_populate.argtypes = (c_void_p, c_uint64)
-    native.dltune_populate.restype = None
-    native.dltune_advise.argtypes = (c_int, c_uint64, c_void_p, c_void_p, c_uint64)
-    native.dltune_advise.restype = None
-    return native
+    return bound(
+        "fetch",
+        [Path(__file__).with_name("fetch.cc")],
+        "the reader",
+        {
+            "dltune_fetch": (c_int, c_int, c_uint64, c_void_p, c_void_p, c_uint),
+            "dltune_populate": (None, c_void_p, c_uint64),
+            "dltune_advise": (None, c_int, c_uint64, c_void_p, c_void_p, c_uint64),
+        },
+        flags=("-pthread",),
+    )
 
 
 def fetch(descriptor: int, pieces: NDArray[np.uint64], memory: int, parallel: int) -> None:

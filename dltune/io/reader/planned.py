@@ -12,7 +12,7 @@ from dltune.io.reader.options import Options
 if TYPE_CHECKING:
     from dltune.documents.sections.io import IoPlan
 
-VARIABLE = "DLTUNE_IO"  # set by `dltune run`: the plan's section on files, as `written` writes it
+VARIABLE = "DLTUNE_IO"  # set by `dltune run`: a file with the plan's section on files
 AHEAD = 16 << 20  # bytes of read-ahead hints without a plan
 
 
@@ -44,24 +44,33 @@ def planned_ahead(path: Path) -> int:
     return AHEAD if found is None or not found.ahead else found.ahead
 
 
-def written(section: IoPlan) -> str:
-    """The section for the job's readers."""
+def write(section: IoPlan, path: Path) -> None:
+    """The section for the readers of a job that has `path` in VARIABLE."""
     import msgspec
 
-    return msgspec.json.encode(msgspec.structs.replace(section, reasons=())).decode()
+    path.write_bytes(msgspec.json.encode(section))
+
+
+def use(section: IoPlan) -> None:
+    """What is planned for the readers of this process, whatever VARIABLE says."""
+    global _used
+    _used = section
 
 
 def _section() -> IoPlan | None:
     source = os.environ.get(VARIABLE)
-    if not source:
-        return None
+    if _used is not None or not source:
+        return _used
     import msgspec
 
     from dltune.documents.sections.io import IoPlan
 
     try:
-        return msgspec.json.decode(source, type=IoPlan)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(Path(source).read_bytes(), type=IoPlan)
+    except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{VARIABLE} is not what dltune run sets: {error}", remedy=f"unset {VARIABLE}"
+            f"{VARIABLE}={source} is not what dltune run sets: {error}", remedy=f"unset {VARIABLE}"
         ) from None
+
+
+_used: IoPlan | None = None

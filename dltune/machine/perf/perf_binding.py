@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import c_int, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from dltune.errors import UsageError
-from dltune.native import build
-
-_SOURCE = Path(__file__).with_name("native.cc")
+from dltune.native.binding import bound
 
 
 @cache
 def load() -> ctypes.CDLL:
-    """Raises UsageError when it cannot be built."""
-    try:
-        loaded = ctypes.CDLL(str(build.library("perf", [_SOURCE])))
-    except build.BuildError as error:
-        raise UsageError(str(error)) from None
-    loaded.dltune_rdpmc.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    loaded.dltune_loop.argtypes = [ctypes.c_uint64]
-    return loaded
+    """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
+    return bound(
+        "perf",
+        [Path(__file__).with_name("native.cc")],
+        "the reader of counters",
+        {"dltune_rdpmc": (c_int, c_void_p, c_void_p), "dltune_loop": (c_int, c_uint64)},
+    )

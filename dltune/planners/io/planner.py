@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -56,9 +55,9 @@ class IoPlanner(Planner[IoPlan]):
 
     def apply(self, section: IoPlan, plan: Plan, machine: Machine) -> Callable[[], None]:
         """For what reads by dltune.io; hints for other readers need `dltune run`."""
-        from dltune.io.reader.planned import VARIABLE, written
+        from dltune.io.reader.planned import use
 
-        return lambda: os.environ.update({VARIABLE: written(section)})
+        return lambda: use(section)
 
     def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         parts = [Part("files", "How files are read", [_files(section), *section.reasons])]
@@ -85,9 +84,11 @@ class _Enforced(Enforcement):
             yield f"{file.path}: {does[file.follow] if file.follow else 'left alone'}"
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-        from dltune.io.reader.planned import VARIABLE, written
+        from dltune.io.reader.planned import VARIABLE, write
 
-        return {VARIABLE: written(self._section)}
+        path = folder / "io.json"
+        write(self._section, path)
+        return {VARIABLE: str(path)}
 
     def beside(self, pid: int) -> contextlib.AbstractContextManager[None]:
         from dltune.io.follow.start import followed

@@ -35,8 +35,10 @@ class Settings:
         machine: Machine,
         say: Callable[[str], None] = lambda _: None,
         watch: Sequence[str] = (),
+        shares: Callable[[], Shares] | None = None,
     ) -> None:
-        """`watch`: variables that are asked for in any case."""
+        """`watch`: variables that are asked for in any case. `shares`: the ranks' parts of the
+        cores, where others than these settings may decide them."""
         self.applied = applied
         self.faults: list[str] = []
         self.steps = 1
@@ -44,7 +46,8 @@ class Settings:
         self._watch = watch
         self._seen = Sightings()
         self._say = say
-        self._shares = Shares(machine)
+        own = Shares(machine)
+        self._shares = shares or (lambda: own)
         self.acted: dict[tuple[int, str], messages.Setting] = {}
 
     def answer(self, python: messages.Python) -> dict[str, object]:
@@ -61,12 +64,12 @@ class Settings:
         if means.cpus:
             reply["cpus"] = list(means.cpus)
         if means.shared:
-            reply |= self._shares.answer(python)
+            reply |= self._shares().answer(python)
         return reply
 
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin that is there for the settings alone."""
-        machine, rank = self._shares.of(process.pid)
+        machine, rank = self._shares().of(process.pid)
         pools = self.pools(machine, rank)
         return [*machine_lines(machine), uniform_line(pools.intra, pools.inter)]
 
@@ -143,7 +146,7 @@ class EnforcedSettings(Enforcement):
 
     def __init__(self, applied: Applied, run: Run) -> None:
         self._applied = applied
-        self._settings = Settings(applied, run.machine, run.say)
+        self._settings = Settings(applied, run.machine, run.say, shares=lambda: run.shares)
         self.inside = bool(applied.choices)
         self.announced = list(announced(applied))
         if applied.means.uniform:

@@ -13,7 +13,6 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Planner
-from dltune.planners.registry import planner
 from dltune.planners.shown import Shown
 
 
@@ -30,29 +29,32 @@ class SettingsPlanner(Planner[SettingsPlan]):
     def changes_graphs(self, section: SettingsPlan) -> bool:
         return bool(section.chosen)
 
-    def difference(self, before: SettingsPlan | None, after: SettingsPlan | None) -> str:
+    def difference(
+        self, before: SettingsPlan | None, after: SettingsPlan | None, *, graphs: bool
+    ) -> str:
         from dltune.planners.settings.space import by_name
 
         was = set(before.chosen) if before else set()
         now = set(after.chosen) if after else set()
-        return ", ".join(
-            f"{choice}" if choice in now else f"no {choice}"
+        words = [
+            f"with {choice}" if choice in now else f"without {choice}"
             for choice in sorted(was ^ now)
-            if by_name(choice.setting).changes_graph
-        )
+            if by_name(choice.setting).changes_graph or not graphs
+        ]
+        return " and ".join(words)
 
     def enforce(self, section: SettingsPlan, run: Run) -> Enforcement:
+        from dltune.planners.plan import places_threads
         from dltune.planners.settings.applied import applied
         from dltune.planners.settings.enforce import EnforcedSettings
 
-        others = ((name, other) for name, other in run.plan.sections.items() if name != self.name)
         made = applied(
             section,
             run.machine,
             run.command,
             run.environment,
             partial=run.partial,
-            placed=any(planner(name).places_threads(other) for name, other in others),
+            placed=places_threads(run.plan),
         )
         return EnforcedSettings(made, run)
 

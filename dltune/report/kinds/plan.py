@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dltune.documents.plan import Plan
-from dltune.planners import plan as plans
+from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
 from dltune.planners.shown import Finding, Part
 from dltune.report.charts.forest import forest
@@ -15,12 +13,9 @@ from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import html
 from dltune.tables import Table
 
+__all__ = ["load", "show"]
+
 ROWS = 500
-
-
-def load(path: Path) -> Plan:
-    """Without the sections whose planners are not here. Raises UsageError."""
-    return plans.load(path, left=lambda _: None)
 
 
 def show(loaded: Loaded, context: Context) -> Shown:
@@ -29,7 +24,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     bench = bench_of(plan, context)
     sections: list[Section] = []
     findings: list[Finding] = []
-    for name, section in plans.in_order(plan):
+    for name, section in in_order(plan):
         shown = planner(name).show(section, plan, [bench] if bench else [])
         findings += shown.findings
         for part in shown.parts:

@@ -7,9 +7,7 @@ import functools
 from ctypes import POINTER, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-from dltune.errors import DltuneError
-from dltune.native.build import BuildError, library
-from dltune.native.mirrored import require_sizes
+from dltune.native.binding import bound
 
 _doubles, _ints = POINTER(c_double), POINTER(c_int32)
 
@@ -94,29 +92,17 @@ class Totals(ctypes.Structure):
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
-    here = Path(__file__).parent
-    sources = [here / "engine.cc", here.parent.parent / "native" / "mirrored.h"]
-    try:
-        native = ctypes.CDLL(str(library("ranks", sources, FLAGS)))
-    except BuildError as error:
-        raise DltuneError(
-            f"the simulator of ranks could not be built: {error}",
-            remedy="install a C++17 compiler",
-        ) from None
-    require_sizes(native, Slice, Quantiles, Job, Method, Totals)
-    native.dltune_ranks_run.argtypes = (
-        POINTER(Job),
-        POINTER(Method),
-        c_int,
-        c_int,
-        c_uint64,
-        c_int,
-        _doubles,
-        POINTER(Totals),
+    job, method, totals = POINTER(Job), POINTER(Method), POINTER(Totals)
+    run = (job, method, c_int, c_int, c_uint64, c_int, _doubles, totals)
+    return bound(
+        "ranks",
+        [Path(__file__).with_name("engine.cc")],
+        "the simulator of ranks",
+        {
+            "dltune_ranks_run": (c_void_p, *run),
+            "dltune_ranks_slices": (POINTER(Slice), c_void_p, POINTER(c_int64)),
+            "dltune_ranks_delete": (None, c_void_p),
+        },
+        *(Slice, Quantiles, Job, Method, Totals),
+        flags=FLAGS,
     )
-    native.dltune_ranks_run.restype = c_void_p
-    native.dltune_ranks_slices.argtypes = (c_void_p, POINTER(c_int64))
-    native.dltune_ranks_slices.restype = POINTER(Slice)
-    native.dltune_ranks_delete.argtypes = (c_void_p,)
-    native.dltune_ranks_delete.restype = None
-    return native

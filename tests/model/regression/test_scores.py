@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_percentage_error, r2_score
 
-from dltune.model.regression.scores import scores
+from dltune.model.regression.scores import accuracy, scores
 
 TIMES = st.lists(st.tuples(st.floats(1e-6, 10), st.floats(-1, 10)), min_size=2, max_size=20)
 
@@ -18,8 +18,14 @@ def test_by_hand():
     assert found.accuracy == 0.5
     assert found.ops == 2
     assert scores([1.0], [1.0]) == (1.0, 1.0, 1)
-    with pytest.raises(ValueError, match="no measured op"):
+    with pytest.raises(ValueError, match="no measured time"):
         scores([], [])
+
+
+def test_accuracy_is_one_less_the_mean_relative_error():
+    assert accuracy([2.2, 3.0], [2.0, 4.0]) == pytest.approx(1 - (0.1 + 0.25) / 2)
+    with pytest.raises(ValueError, match="no measured time"):
+        accuracy([], [])
 
 
 @given(TIMES)

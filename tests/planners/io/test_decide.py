@@ -308,8 +308,12 @@ def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:
     plan.write_text(json.dumps(broken))
     done = dltune("run", "--plan", plan, "--", "true")
     assert done.returncode == 2
-    for part in ("block: 5000 is no multiple", "stagger: 0 lets", "follow: hints ahead need"):
-        assert part in done.stderr
+    for told in (
+        "reader.block must be a multiple of 4096, above 0, got 5000",
+        "reader.stagger must be at least 1, got 0",
+        "ahead must be at least 1, for hints ahead, got 0",
+    ):
+        assert f"io.files ({data}).{told}" in done.stderr
 
 
 def test_refusals(tmp_path: Path) -> None:

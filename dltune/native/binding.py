@@ -1,0 +1,40 @@
+"""A native part as Python calls it: built at first use, loaded, its functions declared."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dltune.errors import DltuneError
+from dltune.native.build import BuildError, library
+from dltune.native.mirrored import require_sizes
+
+
+def bound(
+    name: str,
+    sources: Sequence[Path],
+    what: str,
+    functions: Mapping[str, tuple[Any, ...]],
+    *structs: type[ctypes.Structure],
+    flags: Sequence[str] = (),
+    remedy: str = "it needs a C++17 compiler",
+) -> ctypes.CDLL:
+    """The library `name` of these sources, which with `structs` include native/mirrored.h.
+
+    `what` it is, for a person. `functions`: by its name each one's result, then its arguments.
+    Raises DltuneError, with the compiler's last lines, when it cannot be built, and when a struct
+    is not laid out as in C++.
+    """
+    # any change of a header in this folder builds it anew, as of those beside the sources
+    shared = [Path(__file__).with_name("mirrored.h")] if structs else []
+    try:
+        native = ctypes.CDLL(str(library(name, [*sources, *shared], flags)))
+    except BuildError as error:
+        raise DltuneError(f"{what} could not be built: {error}", remedy=remedy) from None
+    require_sizes(native, *structs)
+    for function, (result, *arguments) in functions.items():
+        declared = getattr(native, function)
+        declared.restype, declared.argtypes = result, arguments
+    return native
