@@ -15,21 +15,25 @@ from dltune.job.orders import Orders
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parent.parent / "jobs" / "two_clusters.py"
+JOBS = Path(__file__).parent.parent / "jobs"
 SIZE = 64
 BYTES = SIZE * SIZE * 4
 
 
-@pytest.fixture(scope="module")
-def told() -> list[messages.Message]:
+def heard_of(name: str) -> list[messages.Message]:
     def greet(process: Process) -> list[str]:
         return ["core\t0\t0", "cores", *Orders(1, discover=True).lines()]
 
-    command = [sys.executable, str(JOB)]
+    command = [sys.executable, str(JOBS / name)]
     with Job(command, greet=greet, stderr=subprocess.DEVNULL) as job:
         heard = [event.message for event in job.events(0.2) if event is not None]
         assert job.exit_code == 0
     return heard
+
+
+@pytest.fixture(scope="module")
+def told() -> list[messages.Message]:
+    return heard_of("two_clusters.py")
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +114,9 @@ def test_outputs_are_told_once_with_size_and_memory(told, clusters):
                 assert slots == [messages.Output("float", BYTES, 0)]
         # an asynchronous op's, too
         assert [whole] in [slots for node, slots in of if node.type == "_Recv"]
+
+
+def test_collectives_that_get_their_group_as_tensors_find_it_in_the_graph():
+    graphs = [m for m in heard_of("collectives.py") if isinstance(m, messages.Graph)]
+    nodes = [n for graph in graphs for n in graph.nodes if n.type == "CollectiveReduceV2"]
+    assert {node.partner for node in nodes} == {messages.Partner("7/9", members=1), None}

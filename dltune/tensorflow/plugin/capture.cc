@@ -103,25 +103,39 @@ std::string Attributes(const NodeDef& def) {
   return out.empty() ? out : out + "}";
 }
 
+// The number that an attribute is, or that the input of that name is fixed at in the graph; -1 where
+// it is neither.
+int64_t Number(const tensorflow::Node& node, const std::string& name) {
+  if (const AttrValue* value = node.attrs().Find(name)) return value->i();
+  for (int i = 0; i < node.op_def().input_arg_size(); ++i) {
+    const tensorflow::Node* from = nullptr;
+    if (node.op_def().input_arg(i).name() != name || !node.input_node(i, &from).ok()) continue;
+    const AttrValue* value = from->IsConstant() ? from->attrs().Find("value") : nullptr;
+    Tensor tensor;
+    if (value && tensor.FromProto(value->tensor()) && tensor.NumElements() == 1 &&
+        tensor.dtype() == DT_INT32)
+      return tensor.flat<int32_t>()(0);
+  }
+  return -1;
+}
+
 // Where it meets its partner, as JSON: rendezvous, devices of sender and receiver, members of the
-// group; null for a node that has none.
-std::string Partner(const NodeDef& def) {
-  // newer collectives are handed their group as tensors: where they meet is not in the graph
-  const bool collective = def.attr().count("group_key") > 0;
-  if (!collective && def.attr().count("tensor_name") == 0) return "null";
-  if (!collective && !Contains(def.op(), {"Send", "Recv"})) return "null";
-  auto text = [&](const char* name) {
-    auto found = def.attr().find(name);
-    return found == def.attr().end() ? std::string() : std::string(found->second.s());
+// group; null for a node that has none, or whose group is computed while it runs.
+std::string Partner(const tensorflow::Node& node) {
+  if (Contains(node.type_string(), {"Collective"})) {
+    const int64_t group = Number(node, "group_key"), instance = Number(node, "instance_key");
+    if (group < 0 || instance < 0) return "null";
+    const std::string name = std::to_string(group) + "/" + std::to_string(instance);
+    return "[" + Quote(name) + ",\"\",\"\"," + std::to_string(Number(node, "group_size")) + "]";
+  }
+  const AttrValue* rendezvous = node.attrs().Find("tensor_name");
+  if (!rendezvous || !Contains(node.type_string(), {"Send", "Recv"})) return "null";
+  auto device = [&](const char* name) {
+    const AttrValue* value = node.attrs().Find(name);
+    return Quote(value ? std::string(value->s()) : std::string());
   };
-  auto number = [&](const char* name) {
-    auto found = def.attr().find(name);
-    return found == def.attr().end() ? int64_t{0} : found->second.i();
-  };
-  const std::string group =
-      std::to_string(number("group_key")) + "/" + std::to_string(number("instance_key"));
-  return "[" + Quote(collective ? group : text("tensor_name")) + "," + Quote(text("send_device")) +
-         "," + Quote(text("recv_device")) + "," + std::to_string(number("group_size")) + "]";
+  return "[" + Quote(std::string(rendezvous->s())) + "," + device("send_device") + "," +
+         device("recv_device") + ",0]";
 }
 
 // The graph's structure without its names, which change between runs of a script.
@@ -195,7 +209,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
     nodes += std::string(i ? ",[" : "[") + Quote(node->name()) + "," + Quote(node->type_string()) +
              "," + list(data) + "," + list(control) + "," +
              (kept->nodes[i]->waits ? "true" : "false") + "," + list(slots) + "," +
-             Partner(node->def()) + "]";
+             Partner(*node) + "]";
   }
   const int id = kept->id;
   const std::string signature = kept->signature;
