@@ -22,7 +22,7 @@ class _Planners(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         helps = ctx.help_option_names
-        if args and args[0] not in registry.names() and args[0] not in helps:
+        if args and not registry.known(args[0]) and args[0] not in helps:
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -30,7 +30,7 @@ class _Planners(click.Group):
         return list(registry.names())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return _command(registry.planner(name)) if name in registry.names() else None
+        return _command(registry.planner(name)) if registry.known(name) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Planners"):

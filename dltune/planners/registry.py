@@ -26,6 +26,11 @@ def names() -> tuple[str, ...]:
     return (*OWN, *sorted(_others()))
 
 
+def known(name: str) -> bool:
+    """Whether there is a planner of that name; they are words, as paths of files seldom are."""
+    return name in OWN or (name.isidentifier() and name in _others())
+
+
 @functools.cache
 def planner(name: str) -> Planner[Any]:
     """Raises UsageError when there is none of that name, or its package does not work."""

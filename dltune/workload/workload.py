@@ -219,8 +219,10 @@ class Workload:
 
     def calibrated(self, overhead: float, scale: float) -> Workload:
         """With this time for the executor and this factor on the ops' own times."""
-        curves = (curve and curve.scaled(scale / self.scale) for curve in self.curves)
-        return dataclasses.replace(self, curves=tuple(curves), overhead=overhead, scale=scale)
+        curves = self.curves
+        if scale != self.scale:
+            curves = tuple(curve and curve.scaled(scale / self.scale) for curve in curves)
+        return dataclasses.replace(self, curves=curves, overhead=overhead, scale=scale)
 
     def _detached(self, index: int) -> FifoWork:
         return FifoWork(self.fixed[index], 0.0, 1)
