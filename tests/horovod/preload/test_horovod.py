@@ -16,6 +16,7 @@ pytestmark = pytest.mark.tensorflow
 BOTH = Sleeps(between_tests=3e-5, agree_every=2)
 # gradients are negotiated by name in the first step; a second later rests begin
 MANY_STEPS = (TRAIN, "--steps", 150, "--blocks", 1, "--intra", 1, "--inter", 1)
+CYCLE = 1e-3  # seconds, Horovod's own setting
 
 
 def test_training_gives_the_same_losses_and_parameters(
@@ -43,37 +44,35 @@ def test_training_gives_the_same_losses_and_parameters(
 
 
 @pytest.fixture(scope="module")
-def every_cycle(
-    preloaded: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Trained, list[counts.Counts]]:
-    """MANY_STEPS with a cycle every millisecond, and what was counted of them."""
+def every_cycle(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """MANY_STEPS with a cycle every millisecond."""
     folder = tmp_path_factory.mktemp("every")
     environment = interposer.variables(preloaded, None, {}, folder)
     with job(folder, "mpi", MANY_STEPS, env=environment) as running:
-        return trained(running), counts.read(folder)
+        return trained(running)
 
 
 @pytest.mark.parametrize("between_tests", [pytest.param(None, marks=pytest.mark.proof), 3e-5])
 def test_training_with_cycles_on_demand(
     ranks: Callable[..., Running],
-    every_cycle: tuple[Trained, list[counts.Counts]],
+    every_cycle: Trained,
     preloaded: Path,
     tmp_path: Path,
     between_tests: float | None,
 ) -> None:
-    every, before = every_cycle
     sleeps = Sleeps(between_tests, None, 0.05)
 
     demand = trained(
         ranks("mpi", MANY_STEPS, env=interposer.variables(preloaded, sleeps, {}, tmp_path))
     )
 
-    for mine, theirs in zip(demand.ranks, every.ranks, strict=True):
+    for mine, theirs in zip(demand.ranks, every_cycle.ranks, strict=True):
         assert mine.losses == theirs.losses
         assert mine.parameters == theirs.parameters
-    for plain, told in zip(before, counts.read(tmp_path), strict=True):
+    for told in counts.read(tmp_path):
         assert told.rests > 20
-        assert told.cycles < plain.cycles
+        # each stands for several cycles; which of two runs has more of them is chance
+        assert told.rested > 5 * CYCLE * told.rests, told
 
 
 @pytest.mark.parametrize(
