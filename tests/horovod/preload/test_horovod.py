@@ -72,7 +72,7 @@ def test_training_with_cycles_on_demand(
     for told in counts.read(tmp_path):
         assert told.rests > 20
         # each stands for several cycles; which of two runs has more of them is chance
-        assert told.rested > 5 * CYCLE * told.rests, told
+        assert told.rested > 2 * CYCLE * told.rests, told
 
 
 @pytest.mark.parametrize(
