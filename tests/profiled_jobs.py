@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from running import MARK, with_mark
+from running import MARK, remaining, with_mark
 from tensorflows import OTHER_PYTHON, ROOT
 
 from dltune.documents import profile as documents
@@ -83,6 +83,6 @@ def profile(
         cwd=cwd,
         env={**os.environ, MARK: mark, **env},
     )
-    assert not with_mark(mark)
+    assert not remaining(with_mark, mark)
     assert not list(output.parent.glob(".*")), "a claim or half a profile is left"
     return Done(done.returncode, done.stdout, done.stderr, output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # a variable of the environment that only one test's processes have
@@ -17,6 +18,15 @@ def with_argument(argument: object) -> list[int]:
 def with_mark(mark: str) -> list[int]:
     """Those with this mark in the environment that they were started with."""
     return [pid for pid, words in _processes("environ") if f"{MARK}={mark}".encode() in words]
+
+
+def remaining(find: Callable[[str], list[int]], by: object) -> list[int]:
+    """Whom `find` finds by it after a moment: what was killed ends when the kernel comes to it, and
+    a busy machine may keep it from that for a while."""
+    until = time.monotonic() + 10
+    while find(str(by)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return find(str(by))
 
 
 def _processes(file: str) -> Iterator[tuple[int, bytes]]:

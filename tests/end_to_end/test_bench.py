@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from profiled_jobs import Done
-from running import with_argument
+from running import remaining, with_argument
 
 from dltune.documents import bench as benches
 from dltune.documents.plan import SCHEMA, Plan
@@ -109,7 +109,7 @@ def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
     assert by_name["1core"].summary
     assert by_name["1core"].summary.efficiency == pytest.approx(1 / len(made.machine.cores))
     assert raw.exists()
-    assert not with_argument(losses)
+    assert not remaining(with_argument, losses)
 
 
 def test_a_gan_s_step_holds_both_graphs(profiled: Callable[[str], Done], tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_ranks_take_their_turns_together_each_on_its_share(tape_plan: Path, tmp_
         assert setting.predicted is None
         assert [len(turn.steps) >= 3 for turn in setting.turns] == [True, True]
     for rank in (0, 1):
-        assert not with_argument(Path(f"{losses}{rank}"))
+        assert not remaining(with_argument, f"{losses}{rank}")
 
 
 @pytest.mark.skipif(len(topology.local().cores) < 2, reason="needs two cores")
@@ -187,7 +187,7 @@ def test_a_job_that_dies_keeps_the_rounds_before(tape_plan: Path, tmp_path: Path
     assert made.partial.startswith("the job under recommended ended (exit code 1) in round")
     assert f"this comparison is partial: {made.partial}" in done.stdout
     assert all(setting.turns for setting in made.settings)
-    assert not with_argument(tmp_path / "losses")
+    assert not remaining(with_argument, tmp_path / "losses")
 
 
 def test_a_job_of_other_graphs_is_refused(tmp_path: Path) -> None:
@@ -220,4 +220,4 @@ def test_an_interrupt_keeps_what_was_measured(tape_plan: Path, tmp_path: Path) -
     made = benches.load(output)
     assert made.partial is not None
     assert made.partial.startswith("interrupted in round")
-    assert not with_argument(losses)
+    assert not remaining(with_argument, losses)

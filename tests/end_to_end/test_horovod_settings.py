@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import with_argument
+from running import remaining, with_argument
 from settings_plans import section, written
 from two_ranks import TRAIN, Controller, environment, missing
 
@@ -107,4 +107,4 @@ def test_ranks(
     assert first.choices == (tried,)
     assert first.verdict not in ("failed", "no effect"), first
     assert first.measured is not None
-    assert with_argument(tmp_path) == []
+    assert not remaining(with_argument, tmp_path)

@@ -24,7 +24,7 @@ from profiled_jobs import (
     command,
     profile,
 )
-from running import MARK, with_mark
+from running import MARK, remaining, with_mark
 from tensorflows import OTHER_PYTHON
 
 from dltune.documents import files
@@ -207,7 +207,7 @@ class TestJobsThatDie:
         running = start(output, mark, "climbing", job)
         (folder / "enough").touch()
         running.wait(timeout=120)
-        assert not with_mark(mark)
+        assert not remaining(with_mark, mark)
         assert not list(folder.glob(".*")), "a claim or half a profile is left"
         return Done(
             running.returncode,
@@ -404,7 +404,7 @@ class TestEnding:
         assert running.returncode == 128 + number
         assert f"ended by {signal.Signals(number).name}" in said
         assert "Traceback" not in said
-        assert not with_mark(mark)
+        assert not remaining(with_mark, mark)
         assert not list(tmp_path.glob(".*"))
         if kept:
             assert documents.load(output).partial == "interrupted"

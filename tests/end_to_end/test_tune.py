@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import with_argument
+from running import remaining, with_argument
 from settings_plans import section
 
 from dltune.documents.sections.settings import Choice, Effect, SettingsPlan
@@ -61,7 +61,7 @@ def test_what_helps_is_chosen_and_what_crashes_or_hangs_costs_its_round(tmp_path
     assert "without news" in hung.why
     assert "chosen: onednn_primitives=kept" in out
     assert made.partial is None
-    assert with_argument(tmp_path) == []
+    assert not remaining(with_argument, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moody.py", "plan.json"]
 
 
@@ -75,7 +75,7 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
             break
     out, err = found.communicate(timeout=120)
     assert found.returncode == 128 + signal.SIGINT, err
-    assert with_argument(tmp_path) == []
+    assert not remaining(with_argument, tmp_path)
     made = section(tmp_path / "plan.json")
     assert made.partial == "interrupted"
     assert made.chosen == (KEPT,)
@@ -111,4 +111,4 @@ def test_a_budget_too_small_for_one_trial(tmp_path: Path) -> None:
     assert "too small for one trial" in err
     assert "--budget" in err
     assert out == ""
-    assert with_argument(tmp_path) == []
+    assert not remaining(with_argument, tmp_path)
