@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from dltune.errors import UsageError
@@ -11,6 +12,8 @@ from dltune.io.report.shown import size
 
 # bytes of a file that may stay, or this share of it: pages under writeback, in other CPUs' lists
 LEFT, LEFT_SHARE = 1 << 20, 0.02
+# seconds: pages that a slow store is still reading ahead go when they have come
+PATIENCE = 2.0
 
 
 def drop(path: Path, descriptor: int) -> bool:
@@ -20,12 +23,17 @@ def drop(path: Path, descriptor: int) -> bool:
     Raises UsageError when they stay: another process has them mapped, or the file lies in memory.
     """
     os.fdatasync(descriptor)  # pages that are not written yet would stay
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    left = cached(descriptor)
-    if left is None:
-        return False
-    if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
-        return True
+    until = time.monotonic() + PATIENCE
+    while True:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        left = cached(descriptor)
+        if left is None:
+            return False
+        if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
+            return True
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
     raise UsageError(
         f"{path} cannot be read cold: {size(left.now)} of it stay in memory",
         remedy="end the processes that have it mapped, or copy it to a disk if it lies in memory",
