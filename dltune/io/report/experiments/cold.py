@@ -12,8 +12,8 @@ from dltune.io.report.shown import size
 
 # bytes of a file that may stay, or this share of it: pages under writeback, in other CPUs' lists
 LEFT, LEFT_SHARE = 1 << 20, 0.02
-# seconds: pages that a slow store is still reading ahead go when they have come
-PATIENCE = 2.0
+# seconds that a slow store is given for what it reads ahead, and looks after which nothing changes
+PATIENCE, LOOKS = 2.0, 3
 
 
 def drop(path: Path, descriptor: int) -> bool:
@@ -24,16 +24,20 @@ def drop(path: Path, descriptor: int) -> bool:
     """
     os.fdatasync(descriptor)  # pages that are not written yet would stay
     until = time.monotonic() + PATIENCE
+    before, same = None, 0
     while True:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         left = cached(descriptor)
         if left is None:
             return False
-        if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
-            return True
-        if time.monotonic() > until:
+        same = same + 1 if left.now == before else 0
+        before = left.now
+        # what is still being read ahead goes when it has come; what stays as it is stays
+        if not left.now or same == LOOKS or time.monotonic() > until:
             break
         time.sleep(0.05)
+    if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
+        return True
     raise UsageError(
         f"{path} cannot be read cold: {size(left.now)} of it stay in memory",
         remedy="end the processes that have it mapped, or copy it to a disk if it lies in memory",
