@@ -61,8 +61,7 @@ class Rank(threading.Thread):
             assert section is not None
             fitted = fit(section, self.part)
             orders = fitted.orders(1, self.plan.signatures)
-            pools = uniform_line(fitted.uniform.intra, fitted.uniform.inter)
-            lines = [*machine_lines(self.part), pools]
+            lines = machine_lines(self.part, fitted.uniform)
         orders.barrier = True
         return [*lines, *orders.lines()]
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dltune.documents.machine import Core, Machine
-from dltune.documents.sections.threads import Candidate
+from dltune.documents.sections.threads import Candidate, Uniform
 
 if TYPE_CHECKING:
     from dltune.machine.perf.events import Event
 
 
-def machine_lines(machine: Machine) -> list[str]:
-    """The cores, once, before anything else."""
+def machine_lines(machine: Machine, pools: Uniform | None = None) -> list[str]:
+    """The cores, once, before anything else, and what TensorFlow's own pools get."""
     lines = [
         f"core\t{core.tile}\t{','.join(map(str, core.cpus))}" for core in _with_dense_tiles(machine)
     ]
-    return [*lines, "cores"]
+    return [*lines, "cores", *([uniform_line(pools.intra, pools.inter)] if pools else [])]
 
 
 def encoded(lines: Iterable[str]) -> bytes:

@@ -144,7 +144,7 @@ def put(
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
     """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
-    if why := _differences(existing, made, own, graphs=True):
+    if why := _differences(existing, made.sections, own, graphs=True):
         raise UsageError(
             f"a job under that plan runs {why}, unlike the job of this profile: their graphs are "
             "not the same",
@@ -155,17 +155,16 @@ def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
 def unlike(existing: Plan, profile: Profile, own: str) -> str:
     """In what a job under `existing` is not run as the job of the profile was, beside the section
     of the planner `own`, in a few words; empty: in nothing."""
-    under = bare(profile.machine, sections={"settings": profile.under})
-    return _differences(existing, under, own, graphs=False)
+    return _differences(existing, {"settings": profile.under}, own, graphs=False)
 
 
-def _differences(existing: Plan, made: Plan, own: str, *, graphs: bool) -> str:
-    found = (
-        planner(name).difference(made.sections.get(name), after, graphs=graphs)
+def _differences(existing: Plan, before: Mapping[str, Any], own: str, *, graphs: bool) -> str:
+    differences = (
+        planner(name).difference(before.get(name), after, graphs=graphs)
         for name, after in existing.sections.items()
         if name != own
     )
-    return " and ".join(filter(None, found))
+    return " and ".join(filter(None, differences))
 
 
 def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:

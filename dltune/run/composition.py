@@ -12,7 +12,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.job import messages
 from dltune.job.launch import Job, Process
-from dltune.job.orders import machine_lines, uniform_line
+from dltune.job.orders import machine_lines
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.plan import in_order, require_sections
@@ -106,8 +106,6 @@ class Composition:
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin: its cores and pools, then what each section orders."""
         machine, rank = self._run.shares.of(process.pid)
-        lines = machine_lines(machine)
-        if self._run.pools is not None:
-            pools = self._run.pools(machine, rank)
-            lines = [*lines, uniform_line(pools.intra, pools.inter)]
-        return [*lines, *(line for one in self._sections.values() for line in one.greet(process))]
+        pools = self._run.pools(machine, rank) if self._run.pools else None
+        orders = (line for one in self._sections.values() for line in one.greet(process))
+        return [*machine_lines(machine, pools), *orders]

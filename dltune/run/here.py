@@ -31,11 +31,10 @@ def apply(path: Path) -> None:
             "a plan is enforced in this process already", remedy="apply one plan, once"
         )
     rank = local_rank(os.environ)
-    several = rank is not None and rank.size > 1
-    part = share(machine, rank) if rank is not None and several else machine
+    part = share(machine, rank) if rank is not None and rank.size > 1 else machine
     actions = [planner(name).apply(section, plan, part) for name, section in in_order(plan)]
-    if several:
+    if part is not machine:
         os.sched_setaffinity(0, [cpu for core in part.cores for cpu in core.cpus])
-    for action in actions:
+    for action in reversed(actions):  # first what can still fail: the framework's
         action()
     _applied = True

@@ -20,7 +20,9 @@ from dltune.documents import opkey
 from dltune.documents import profile as profiles
 from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.sections.io import FilePlan, IoPlan
 from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.io.reader.planned import AHEAD
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders, machine_lines, uniform_line
@@ -438,11 +440,16 @@ def test_apply_from_inside_a_script(tape, machine, plain, tmp_path):
 
 
 def test_apply_after_the_devices_exist_is_refused(tape, machine, tmp_path):
-    plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
+    reading = IoPlan("", (FilePlan("/data.mdb", "strided", None, 4096, "ahead"),), ())
+    plan = plans.with_sections(plan_for(profiles.load(tape), machine, {}), io=reading)
     code = (
-        "import tensorflow as tf; tf.zeros(1); import dltune\n"
+        "import tensorflow as tf; tf.zeros(1); import dltune, pathlib\n"
         "from dltune.errors import UsageError\n"
-        f"try: dltune.apply({str(plan)!r})\nexcept UsageError as e: print(e)\n"
+        "from dltune.io.reader.planned import planned_ahead\n"
+        f"try: dltune.apply({str(write(plan, tmp_path / 'plan.json'))!r})\n"
+        "except UsageError as e: print(e)\n"
+        "print('ahead', planned_ahead(pathlib.Path('/data.mdb')))\n"
     )
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, timeout=120)
     assert "made its devices already" in done.stdout, done.stderr
+    assert f"ahead {AHEAD}" in done.stdout  # nothing else of the plan is in force either

@@ -11,7 +11,7 @@ from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import machine_lines, uniform_line
+from dltune.job.orders import machine_lines
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.plan import for_any_graph
@@ -70,8 +70,7 @@ class Settings:
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin that is there for the settings alone."""
         machine, rank = self._shares().of(process.pid)
-        pools = self.pools(machine, rank)
-        return [*machine_lines(machine), uniform_line(pools.intra, pools.inter)]
+        return machine_lines(machine, self.pools(machine, rank))
 
     def pools(self, machine: Machine, rank: int | None) -> Uniform:
         """TensorFlow's own, where they are among the settings; a rank has no more threads than its

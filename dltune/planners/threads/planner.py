@@ -88,14 +88,13 @@ class ThreadsPlanner(Planner[Threads]):
         return EnforcedThreads(section, run)
 
     def apply(self, section: Threads, plan: Plan, machine: Machine) -> Callable[[], None]:
-        from dltune.job.orders import machine_lines, uniform_line
+        from dltune.job.orders import machine_lines
         from dltune.planners.threads.fitted import fit
         from dltune.tensorflow.apply import obey
 
         fitted = fit(section, machine)
-        pools = uniform_line(fitted.uniform.intra, fitted.uniform.inter)
         orders = fitted.orders(1, plan.signatures)
-        return lambda: obey([*machine_lines(machine), pools, *orders.lines()])
+        return lambda: obey([*machine_lines(machine, fitted.uniform), *orders.lines()])
 
     def show(self, section: Threads, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         from dltune.planners.threads.show import shown
