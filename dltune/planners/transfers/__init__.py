@@ -1,0 +1,1 @@
+"""The order in which parameters travel from servers to workers (TicTac)."""

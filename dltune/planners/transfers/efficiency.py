@@ -1,0 +1,69 @@
+"""How good an order is: its makespan, and where that lies between the bounds (TicTac, section 3.2).
+
+Computing is one resource here, as in the paper: one op after the other, and some op whenever one is
+ready. Then a step's time depends on when each op becomes ready alone: ops never wait for an op that
+becomes ready later than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dltune.graph.csr import Amounts
+from dltune.planners.transfers.partition import Partition
+
+
+def arrivals(partition: Partition, order: Sequence[int]) -> Amounts:
+    """By receive, when it has come, in nanoseconds, where each channel sends in this order."""
+    came = np.zeros(len(partition), np.int64)
+    sequence = np.asarray(order, np.int64)
+    for channel in range(partition.channels):
+        own = sequence[partition.channel[sequence] == channel]
+        came[own] = np.cumsum(partition.transfer[own])
+    return came
+
+
+def makespan(partition: Partition, order: Sequence[int]) -> int:
+    """Nanoseconds from the first transfer to the end of the last op, or of the last transfer.
+
+    The step ends when what is ready from some moment on has been computed: at the latest of these.
+    """
+    came = arrivals(partition, order)
+    ready = np.where(partition.needs, came, 0).max(axis=1, initial=0)
+    by_time = np.argsort(ready)
+    left = np.cumsum(partition.work[by_time][::-1])[::-1]  # from that moment on
+    total = int(partition.work.sum()) + partition.free
+    ends = (ready[by_time] + left).max(initial=0)
+    return max(total, int(ends), int(came.max(initial=0)))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """In nanoseconds, without regard to what depends on what.
+
+    `upper`: nothing overlaps (equation 1). `lower`: the busiest resource is never idle (equation 2).
+    """
+
+    upper: int
+    lower: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> Bounds:
+        computing = int(partition.work.sum()) + partition.free
+        load = partition.load()
+        return cls(computing + int(load.sum()), max(computing, int(load.max(initial=0))))
+
+    def efficiency(self, makespan: float) -> float:
+        """E: 1 for a step as short as can be, 0 for the longest (equation 3). 1 where no order
+        changes anything."""
+        room = self.upper - self.lower
+        return (self.upper - makespan) / room if room else 1.0
+
+    @property
+    def speedup(self) -> float:
+        """S: what the best order may bring over the worst, as a part of the best's time (equation
+        4); 0 where nothing is to be gained."""
+        return (self.upper - self.lower) / self.lower if self.lower else 0.0

@@ -1,0 +1,45 @@
+"""TIC and TAC: the paper's orders of a worker's receives (TicTac, section 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dltune.planners.transfers.partition import Partition
+from dltune.planners.transfers.properties import Outstanding
+
+
+def tic(partition: Partition) -> list[int]:
+    """Timing-independent (Algorithm 2): places of the receives, by how many must have come until
+    one lets an op run together with others (M+ with a time of one for each).
+
+    Of equal ones, in the graph's order; those that no op needs together with others come last.
+    """
+    ones = np.ones(len(partition), np.int64)
+    priority = Outstanding(partition, ones).properties().impending
+    return np.argsort(priority, kind="stable").tolist()
+
+
+def tac(partition: Partition) -> list[int]:
+    """Timing-aware (Algorithm 3): places of the receives, each chosen as the best of those that
+    are left when all before it have come.
+
+    A comes before B when min(P_B, M_A) < min(P_A, M_B), as equation 6 derives it. The listing of
+    Algorithm 3 compares these the other way round, which would send first what overlaps least. Of
+    equal ones the one with the lower M+ comes first. This comparison is not transitive, as the
+    paper has it, so "the minimum" depends on the search: it is a scan in the graph's order.
+    """
+    outstanding = Outstanding(partition)
+    transfer = partition.transfer.tolist()
+    order: list[int] = []
+    while len(outstanding.receives):
+        direct, impending = (values.tolist() for values in outstanding.properties())
+        left = outstanding.receives.tolist()
+        best = 0
+        for other in range(1, len(left)):
+            ours = min(direct[other], transfer[left[best]])
+            theirs = min(direct[best], transfer[left[other]])
+            if ours > theirs or (ours == theirs and impending[other] < impending[best]):
+                best = other
+        order.append(left[best])
+        outstanding.sent(best)
+    return order
