@@ -16,7 +16,8 @@ from dltune.planners.transfers.partition import Partition, partition
 
 @dataclass(frozen=True)
 class Worker:
-    """Receives are the first nodes, `channel` by receive; `before` by node, `time` in nanoseconds."""
+    """Receives are the first nodes, `channel` by receive. By node, those `before`, and `time` in
+    nanoseconds."""
 
     channel: tuple[int, ...]
     before: tuple[tuple[int, ...], ...]
@@ -98,16 +99,18 @@ def printed_tac(worker: Worker) -> list[int]:
     outstanding = set(range(len(worker.channel)))
     order: list[int] = []
     while outstanding:
-        direct, impending = printed_properties(worker, outstanding, worker.time)
-
-        def precedes(a: int, b: int) -> bool:
-            left, right = min(direct[b], worker.time[a]), min(direct[a], worker.time[b])
-            return left < right if left != right else impending[a] < impending[b]
-
+        properties = printed_properties(worker, outstanding, worker.time)
         best = min(outstanding)
         for other in sorted(outstanding):
-            if precedes(other, best):
+            if _precedes(other, best, worker.time, *properties):
                 best = other
         order.append(best)
         outstanding.remove(best)
     return order
+
+
+def _precedes(
+    a: int, b: int, time: Sequence[int], direct: dict[int, int], impending: dict[int, float]
+) -> bool:
+    left, right = min(direct[b], time[a]), min(direct[a], time[b])
+    return left < right if left != right else impending[a] < impending[b]

@@ -44,7 +44,8 @@ def makespan(partition: Partition, order: Sequence[int]) -> int:
 class Bounds:
     """In nanoseconds, without regard to what depends on what.
 
-    `upper`: nothing overlaps (equation 1). `lower`: the busiest resource is never idle (equation 2).
+    `upper`: nothing overlaps (equation 1). `lower`: the busiest resource is never idle (equation
+    2).
     """
 
     upper: int

@@ -1,8 +1,8 @@
 """A worker's part of a step, as the order of its receives sees it.
 
-Only two things about an op matter for that order: how long it takes, and which receives it depends
-on, directly or through others (the paper's *communication dependency*, section 4.1). Ops that depend
-on the same receives become ready together, so they are one row here.
+Two things about an op matter for that order: how long it takes, and which receives it needs,
+itself or through other ops (the paper's *communication dependency*, section 4.1). Ops that need the
+same receives become ready together, so they are one row here.
 """
 
 from __future__ import annotations

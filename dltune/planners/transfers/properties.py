@@ -13,7 +13,7 @@ NEVER = np.iinfo(np.int64).max  # M+ of a receive with which no op needs another
 
 
 class Properties(NamedTuple):
-    """Over the outstanding receives. `direct` (P): nanoseconds of the ops that wait for this receive
+    """Over the outstanding receives. `direct` (P): nanoseconds of the ops that wait for this one
     alone. `impending` (M+): the least transfer time after which an op can run that needs it and
     another; NEVER where there is none."""
 

@@ -16,7 +16,7 @@ def tic(partition: Partition) -> list[int]:
     """
     ones = np.ones(len(partition), np.int64)
     priority = Outstanding(partition, ones).properties().impending
-    return np.argsort(priority, kind="stable").tolist()
+    return [int(place) for place in np.argsort(priority, kind="stable")]
 
 
 def tac(partition: Partition) -> list[int]:
