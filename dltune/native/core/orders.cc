@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "execution.h"
+#include "handover.h"
 
 namespace dltune {
 
@@ -240,6 +241,15 @@ bool Understood(const Fields& field) {
     g_intra = intra;
     g_inter = inter;
     return true;
+  }
+  if (word == "window") {
+    int64_t bytes = 0;
+    return n == 2 && Number<int64_t>(field[1], 0, INT64_MAX, &bytes) && (SetWindow(bytes), true);
+  }
+  if (word == "send") {
+    std::string receiver, tensor;
+    if (n != 3 || !Unescape(field[1], &receiver) || !Unescape(field[2], &tensor)) return false;
+    return AddToOrder(receiver, tensor), true;
   }
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "../../native/core/channel.h"
 #include "../../native/core/child.h"
+#include "../../native/core/handover.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
@@ -166,6 +168,67 @@ std::string Signature(const tensorflow::Graph& graph) {
   return text;
 }
 
+std::string Text(const tensorflow::Node& node, const char* attribute) {
+  const AttrValue* value = node.attrs().Find(attribute);
+  return value ? std::string(value->s()) : std::string();
+}
+
+// "/job:worker/task:0" of a device's whole name.
+std::string TaskOf(const std::string& device) {
+  DeviceNameUtils::ParsedName name;
+  if (!DeviceNameUtils::ParseFullName(device, &name) || !name.has_job) return "";
+  return "/job:" + name.job + "/task:" + std::to_string(name.has_task ? name.task : 0);
+}
+
+// The tensor's name without the number of its edge, "edge_12_weights/read".
+std::string TensorOf(const std::string& rendezvous) {
+  size_t at = rendezvous.rfind("edge_", 0) == 0 ? 5 : 0;
+  while (at && at < rendezvous.size() && isdigit(rendezvous[at])) at++;
+  return at && at < rendezvous.size() && rendezvous[at] == '_' ? rendezvous.substr(at + 1)
+                                                               : rendezvous;
+}
+
+// The nodes that run once in each step, and soon: nothing before them waits for another kernel,
+// another process, or a loop's turn.
+std::set<const tensorflow::Node*> Prompt(const tensorflow::Graph& graph) {
+  std::set<const tensorflow::Node*> prompt;
+  std::vector<tensorflow::Node*> order;
+  GetReversePostOrder(graph, &order);
+  for (const tensorflow::Node* node : order) {
+    if (!node->IsSend() && (node->IsControlFlow() || MayWait(node->type_string()))) continue;
+    bool all = true;
+    for (const Edge* edge : node->in_edges())
+      all = all && (!edge->src()->IsOp() || prompt.count(edge->src()));
+    if (all) prompt.insert(node);
+  }
+  return prompt;
+}
+
+// Numbers what this graph sends to other tasks in the planned order. What cannot come promptly is
+// left out: what comes before it would wait for it, and it perhaps for them.
+void NumberSends(const tensorflow::Graph& graph, const std::unordered_map<int, int>& index,
+                 dltune::Graph* mine) {
+  if (!HasOrders()) return;
+  const std::set<const tensorflow::Node*> prompt = Prompt(graph);
+  std::map<std::string, std::vector<std::pair<int, int>>> ranked;  // rank, index; by receiver
+  for (const tensorflow::Node* node : graph.op_nodes()) {
+    if (node->type_string() != "_Send" || !prompt.count(node)) continue;
+    const std::string receiver = TaskOf(Text(*node, "recv_device"));
+    if (receiver.empty() || receiver == TaskOf(Text(*node, "send_device"))) continue;
+    const int rank = RankOf(receiver, TensorOf(Text(*node, "tensor_name")));
+    if (rank >= 0) ranked[receiver].emplace_back(rank, index.at(node->id()));
+  }
+  for (auto& [receiver, sends] : ranked) {
+    std::sort(sends.begin(), sends.end());
+    for (size_t number = 0; number < sends.size(); number++) {
+      dltune::Node& node = *mine->nodes[sends[number].second];
+      node.receiver = static_cast<int>(mine->sends.size());
+      node.number = static_cast<int>(number);
+    }
+    mine->sends.push_back(static_cast<int>(sends.size()));
+  }
+}
+
 void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
   auto mine = std::make_unique<dltune::Graph>();
   mine->signature = Signature(*graph);
@@ -183,6 +246,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
     index[node->id()] = copy->index;
     mine->nodes.push_back(std::move(copy));
   }
+  NumberSends(*graph, index, mine.get());
   dltune::Graph* kept = AddGraph(std::move(mine));
   if (!kept) return;
   std::string nodes;

@@ -14,4 +14,7 @@ Node* NodeOf(const tensorflow::OpKernel& kernel);
 uint64_t HashInputs(tensorflow::OpKernelContext* context);
 std::string DescribeInputs(tensorflow::OpKernelContext* context);
 
+// Puts a send that waits for its turn in the place of TensorFlow's own, for graphs made from now on.
+void RegisterOrderedSend();
+
 }  // namespace dltune

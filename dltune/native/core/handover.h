@@ -1,0 +1,62 @@
+// What one task sends another in one step, handed to the transport in a planned order, and no more
+// at once than a window of bytes that it has not taken yet. So a late request of an early transfer
+// does not find the line full of later ones.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace dltune {
+
+class Handover {
+ public:
+  // `count` transfers come, each once. The first is handed over whatever its size.
+  Handover(int count, int64_t window) : count_(count), window_(window) {}
+
+  // The transfer of this number, from 0 on, is ready; `hand` gives it to the transport, maybe on
+  // another thread and later, after all of lower numbers.
+  void Arrive(int number, int64_t bytes, std::function<void()> hand);
+  // The transport has taken so many bytes of what was handed to it.
+  void Taken(int64_t bytes);
+  // Nothing waits any more: what is here is handed over now, what comes later at once.
+  void Open();
+  // All have come.
+  bool whole();
+  // Whether something waits and nothing has moved since the last call.
+  bool stuck();
+
+ private:
+  struct Waiting {
+    int64_t bytes;
+    std::function<void()> hand;
+  };
+
+  void Pump();
+  bool Take(Waiting* next);
+
+  const int count_;
+  const int64_t window_;
+  std::mutex mu_;
+  std::map<int, Waiting> waiting_;
+  int came_ = 0, next_ = 0;
+  int64_t under_way_ = 0;
+  uint64_t moves_ = 0, moves_before_ = 0;
+  bool open_ = false, handing_ = false;
+};
+
+// The order of transfers to a task ("/job:worker/task:0"), and the window; from dltune's orders.
+// Ranks follow the order in which tensors are added. -1: the tensor stands in no order.
+void AddToOrder(const std::string& receiver, const std::string& tensor);
+int RankOf(const std::string& receiver, const std::string& tensor);
+bool HasOrders();
+void SetWindow(int64_t bytes);
+
+// The handover of a graph's step to the receiver of this number; `count` as above. One that has
+// waited for ten seconds without a move is opened, and said to be.
+std::shared_ptr<Handover> HandoverOf(int graph, int64_t step, int receiver, int count);
+
+}  // namespace dltune

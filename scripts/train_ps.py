@@ -1,0 +1,169 @@
+"""Trains a model whose parameters live on servers: all tasks on this machine, with one command.
+
+    python scripts/train_ps.py --servers 1 --workers 1 --steps 100
+
+Synthetic data, in-graph replication, synchronous steps. Each task is a process of its own with the
+cluster in TF_CONFIG, as a cluster manager would start it; `--under "dltune run --plan plan.json --"`
+puts a command before each. The first worker runs the session, prints the time of each step, and the
+others end with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+CLASSES = 100
+
+
+def free_ports(count: int) -> list[int]:
+    taken = [socket.socket() for _ in range(count)]
+    for one in taken:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=("branching", "small"), default="branching")
+    parser.add_argument("--servers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--inference", action="store_true", help="read the parameters, no update")
+    parser.add_argument("--losses", help="write each step's loss to this file")
+    parser.add_argument("--under", default="", help="a command to start each task with")
+    return parser.parse_args()
+
+
+@contextmanager
+def started(settings: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
+    """All tasks; the first worker, with the others ended when the block is left."""
+    ports = [f"127.0.0.1:{port}" for port in free_ports(settings.servers + settings.workers)]
+    cluster = {"ps": ports[: settings.servers], "worker": ports[settings.servers :]}
+    tasks = []
+    for name, addresses in cluster.items():
+        for index in range(len(addresses)):
+            told = json.dumps({"cluster": cluster, "task": {"type": name, "index": index}})
+            command = [*shlex.split(settings.under), sys.executable, *sys.argv]
+            tasks.append(subprocess.Popen(command, env={**os.environ, "TF_CONFIG": told}))
+    try:
+        yield tasks[settings.servers]
+    finally:
+        for task in tasks:
+            task.terminate()
+        for task in tasks:
+            task.wait()
+
+
+def branching(parameter: Callable, images):  # type: ignore[no-untyped-def]
+    """Blocks of four branches, as in Inception: unlike in a chain of layers, the order in which
+    parameters come decides which branch can go on."""
+    import tensorflow as tf
+
+    def conv(x, name: str, size: int, channels: int, stride: int = 1):  # type: ignore[no-untyped-def]
+        weights = parameter(f"{name}/weights", (size, size, x.shape[-1], channels))
+        bias = parameter(f"{name}/bias", (channels,))
+        return tf.nn.relu(tf.nn.conv2d(x, weights, stride, "SAME") + bias)
+
+    x = conv(images, "stem", 3, 32, 2)
+    for block, width in enumerate((32, 48, 64, 96)):
+        here = f"block{block}"
+        one = conv(x, f"{here}/one", 1, width)
+        three = conv(conv(x, f"{here}/three_in", 1, width), f"{here}/three", 3, width)
+        five = conv(x, f"{here}/five_in", 1, width // 2)
+        five = conv(conv(five, f"{here}/five_a", 3, width), f"{here}/five_b", 3, width)
+        pooled = conv(tf.nn.max_pool2d(x, 3, 1, "SAME"), f"{here}/pooled", 1, width)
+        x = tf.concat([one, three, five, pooled], 3)
+        if block % 2:
+            x = tf.nn.max_pool2d(x, 2, 2, "SAME")
+    x = tf.reduce_mean(x, [1, 2])
+    return tf.matmul(x, parameter("out", (x.shape[-1], CLASSES)))
+
+
+def small(parameter: Callable, images):  # type: ignore[no-untyped-def]
+    import tensorflow as tf
+
+    x = tf.reshape(images, [images.shape[0], -1])
+    for layer in range(4):
+        x = tf.nn.relu(tf.matmul(x, parameter(f"layer{layer}", (x.shape[-1], 64))))
+    return tf.matmul(x, parameter("out", (64, CLASSES)))
+
+
+def train(settings: argparse.Namespace, cluster: dict[str, list[str]], target: str) -> None:
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    v1.set_random_seed(1)
+    model, side = (branching, 64) if settings.model == "branching" else (small, 16)
+    variables: dict[str, tf.Variable] = {}
+    load = [0] * len(cluster["ps"])
+
+    def parameter(name: str, shape: tuple[int, ...]) -> tf.Variable:
+        if name not in variables:
+            server = load.index(min(load))
+            load[server] += int(tf.TensorShape(shape).num_elements() or 0)
+            with tf.device(f"/job:ps/task:{server}"):
+                start = v1.truncated_normal_initializer(stddev=0.05, seed=len(variables))
+                variables[name] = v1.get_variable(name, shape, initializer=start)
+        return variables[name]
+
+    losses, gradients = [], []
+    for worker in range(len(cluster["worker"])):
+        with tf.device(f"/job:worker/task:{worker}"), v1.name_scope(f"tower{worker}"):
+            images = v1.random_normal((settings.batch, side, side, 3), seed=worker)
+            labels = v1.random_uniform((settings.batch,), 0, CLASSES, tf.int32, seed=worker)
+            logits = model(parameter, images)
+            loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+            losses.append(loss)
+            if not settings.inference:
+                gradients.append(v1.gradients(loss, list(variables.values())))
+    loss = tf.add_n(losses) / len(losses)
+    updates = []
+    for number, variable in enumerate(variables.values() if gradients else ()):
+        with tf.device(variable.device):
+            mean = tf.add_n([one[number] for one in gradients]) / len(gradients)
+            updates.append(v1.assign_sub(variable, 0.01 * mean))
+    step = tf.group(*updates)
+    written = open(settings.losses, "w") if settings.losses else None
+    with v1.Session(target) as session:
+        session.run(v1.global_variables_initializer())
+        for number in range(settings.steps):
+            began = time.perf_counter()
+            value, _ = session.run((loss, step))
+            print(f"step {number} {time.perf_counter() - began:.6f} s", flush=True)
+            if written:
+                print(float(value).hex(), file=written, flush=True)
+
+
+def main() -> None:
+    settings = parsed()
+    if "TF_CONFIG" not in os.environ:
+        with started(settings) as first:
+            sys.exit(first.wait())
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    tf.compat.v1.disable_eager_execution()
+    told = json.loads(os.environ["TF_CONFIG"])
+    task = told["task"]
+    server = tf.distribute.Server(told["cluster"], task["type"], task["index"])
+    if task == {"type": "worker", "index": 0}:
+        train(settings, told["cluster"], server.target)
+    else:
+        server.join()
+
+
+if __name__ == "__main__":
+    main()
