@@ -3,7 +3,7 @@
     python scripts/train_ps.py --servers 1 --workers 1 --steps 100
 
 Synthetic data, in-graph replication, synchronous steps. Each task is a process of its own with the
-cluster in TF_CONFIG, as a cluster manager would start it; `--under "dltune run --plan plan.json --"`
+cluster in TF_CONFIG, as a cluster manager would start it; `--under "dltune run --plan p.json --"`
 puts a command before each. The first worker runs the session, prints the time of each step, and the
 others end with it.
 """
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 CLASSES = 100
 
@@ -136,15 +137,16 @@ def train(settings: argparse.Namespace, cluster: dict[str, list[str]], target: s
             mean = tf.add_n([one[number] for one in gradients]) / len(gradients)
             updates.append(v1.assign_sub(variable, 0.01 * mean))
     step = tf.group(*updates)
-    written = open(settings.losses, "w") if settings.losses else None
+    values = []
     with v1.Session(target) as session:
         session.run(v1.global_variables_initializer())
         for number in range(settings.steps):
             began = time.perf_counter()
             value, _ = session.run((loss, step))
             print(f"step {number} {time.perf_counter() - began:.6f} s", flush=True)
-            if written:
-                print(float(value).hex(), file=written, flush=True)
+            values.append(float(value).hex())
+    if settings.losses:
+        Path(settings.losses).write_text("".join(f"{value}\n" for value in values))
 
 
 def main() -> None:

@@ -131,6 +131,13 @@ def test_a_child_that_is_forked_at_any_time_ends():
     assert "from a child" not in said
 
 
+@pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])
+def test_transfers_are_handed_over_in_order_and_never_kept_back(sanitizer):
+    """1,000 steps, every fourth of them given up while its transfers come."""
+    _, errors = run("handovers", sanitizer, 1000)
+    assert "1000 steps, 0 out of order, 0 kept back" in errors
+
+
 def test_what_was_seen_of_ops_outlives_their_snapshot():
     """x and y disturb each other; z is not x for standing in its place. Of three snapshots the
     second alone admits onto second hardware threads."""
