@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace dltune::ranks {
@@ -84,37 +85,24 @@ class Simulation {
       : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), shown_(drawn),
         compute_cores_(job.cores - method.reserved - method.input_cores), ranks_(job.ranks),
         pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
-        bin_tensors_(method.bins), bin_sent_(method.bins), in_phase_(job.phases + 1),
-        common_(job.phases) {
-    for (int t = 0; t < job_.tensors; ++t) {
-      last_phase_ = std::max(last_phase_, job_.ready[t]);
-      ++in_phase_[job_.ready[t] + 1];
-      if (!method_.bins) continue;
+        bin_tensors_(method.bins), bin_sent_(method.bins),
+        last_phase_(*std::max_element(job.ready, job.ready + job.tensors)), common_(job.phases) {
+    for (int t = 0; t < job_.tensors && method_.bins; ++t) {
       const int b = method_.bin[t];
       bin_bytes_[b] += job_.bytes[t];
       bin_phase_[b] = std::max(bin_phase_[b], job_.ready[t]);
       ++bin_tensors_[b];
     }
-    for (int k = 0; k < job_.phases; ++k) in_phase_[k + 1] += in_phase_[k];
-    submitted_ = in_phase_;
-    if (method_.bins) {
-      std::fill(submitted_.begin(), submitted_.end(), 0);
-      for (int b = 0; b < method_.bins; ++b) ++submitted_[bin_phase_[b] + 1];
-      for (int k = 0; k < job_.phases; ++k) submitted_[k + 1] += submitted_[k];
-    }
-    for (int r = 0; r < job_.ranks; ++r)
+    in_phase_ = before_phases(job_.ready, job_.tensors);
+    submitted_ = method_.bins ? before_phases(bin_phase_.data(), method_.bins) : in_phase_;
+    for (int r = 0; r < job_.ranks; ++r) {
       ranks_[r].key = mix(seed + static_cast<std::uint64_t>(r + 1) * 0x9e3779b97f4a7c15ull);
+      ranks_[r].phase = job_.phases;
+      ranks_[r].wake = job_.cycle_time;
+    }
   }
 
   void run() {
-    for (Rank& r : ranks_) {
-      r.phase = job_.phases;
-      r.begin = 0;
-      r.release = 0;
-      r.wake = job_.cycle_time;
-      r.stage = kRelease;
-      r.at = 0;
-    }
     while (step_ < last_step_) {
       for (std::size_t p = 0; p < pools_.size(); ++p) arrive(pools_[p], p);
       if (method_.synchronized)
@@ -136,8 +124,8 @@ class Simulation {
   enum Stage : std::int32_t { kAgree, kRelease, kTimer, kRest, kBin, kStart, kArrived };
 
   struct Rank {
-    double at;         // when the background thread's next event is
-    double agreed, release;
+    double at = 0;     // when the background thread's next event is
+    double agreed, release = 0;
     double wake;       // when it is to wake up
     double cycle;      // when that began
     double started;    // waiting for the others
@@ -146,11 +134,11 @@ class Simulation {
     double left = 0;   // of its phase
     double input_left = 0;
     double factor = 1;
-    double begin;      // of the next step's computing
+    double begin = 0;  // of the next step's computing
     double began = 0;
     double ready = 0;  // its last tensor
     std::uint64_t key, draws = 0;
-    std::int32_t stage, phase;
+    std::int32_t stage = kRelease, phase;
     std::int32_t step = -1;
     std::int32_t popped = 0, popped_before = 0;
     std::int32_t taken = -1;  // what it has popped already
@@ -160,6 +148,14 @@ class Simulation {
     double now = 0;
     bool busy = false;
   };
+
+  // By phase how many of those that become ready at the ends of `phases` are there before it.
+  std::vector<std::int32_t> before_phases(const std::int32_t* phases, int count) const {
+    std::vector<std::int32_t> before(job_.phases + 1);
+    for (int i = 0; i < count; ++i) ++before[phases[i] + 1];
+    std::partial_sum(before.begin(), before.end(), before.begin());
+    return before;
+  }
 
   double draw(Rank& r, const Quantiles& q) { return chance(q, r.key, ++r.draws); }
 
@@ -196,12 +192,9 @@ class Simulation {
         for (int i = first; i < last; ++i) come(ranks_[i]);
         return;
       }
-      const double rate = wanted > compute_cores_ ? compute_cores_ / wanted : 1;
-      const double input = !reads_apart                      ? rate
-                           : reading > method_.input_cores ? method_.input_cores / reading
-                                                           : 1;
-      const double own =
-          !apart ? rate : background > method_.reserved ? method_.reserved / background : 1;
+      const double rate = advance_on(compute_cores_, wanted);
+      const double input = reads_apart ? advance_on(method_.input_cores, reading) : rate;
+      const double own = apart ? advance_on(method_.reserved, background) : rate;
 
       double next = kNever;
       for (int i = first; i < last; ++i) {
@@ -237,6 +230,11 @@ class Simulation {
       }
       pool.now = next;
     }
+  }
+
+  // How fast threads advance that together want so much of these cores.
+  static double advance_on(double cores, double wanted) {
+    return wanted > cores ? cores / wanted : 1;
   }
 
   double speed(const Rank& r, double rate) const { return job_.threads[r.phase] > 0 ? rate : 1; }
@@ -520,7 +518,8 @@ class Simulation {
   std::vector<Pool> pools_;
   std::vector<double> bin_bytes_;
   std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_, submitted_;
-  int last_phase_ = 0, step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
+  const int last_phase_;
+  int step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
   std::int32_t common_;
   std::int64_t requests_ = 0;
   bool alike_ = false;  // all go on at agreed_, then released_
