@@ -42,9 +42,9 @@ AdmissionOp admission(const CWork& w) {
   return out;
 }
 
-struct CGraph {
-  std::int32_t tasks;
-  const std::int32_t *offsets, *edges, *op;
+// Of each task, in addition: the index of its op, and how often it runs it.
+struct CGraph : Graph {
+  const std::int32_t* op;
   const double* runs;
 };
 
@@ -52,12 +52,6 @@ struct CCores {
   std::int32_t count;
   const std::int32_t *tile, *hardware;
   double smt_throughput;  // 0: not stated
-};
-
-struct CFifo {
-  const FifoOp* ops;
-  std::int32_t cores, inter;
-  double overhead, oversubscription, crowding;
 };
 
 struct CCorun {
@@ -71,14 +65,9 @@ struct CCorun {
 struct CResources {
   const std::int32_t* where;             // per task: its resource
   const double *bytes, *priority;        // per task, of those on links
-  const CFifo* cores;
+  const FifoAbout* cores;
   const LinkAbout* links;
   std::int32_t core_sets, link_count;
-};
-
-struct CTimeline {
-  double *start, *end;  // of each task
-  double makespan, corunning;
 };
 
 // Unless `held` is null: each task's cores as a bit set of `words`, and whether it ran on a second
@@ -89,52 +78,38 @@ struct CPlaces {
   std::uint8_t* second;
 };
 
-Fifo fifo(const CGraph& graph, const CFifo& about) {
-  return {graph.op,       graph.runs,             about.ops,     about.cores, about.inter,
-          about.overhead, about.oversubscription, about.crowding};
-}
-
-int replay(const CGraph& graph, Policy& policy, CTimeline* out) {
-  Timeline timeline{out->start, out->end};
-  run({graph.tasks, graph.offsets, graph.edges}, policy, &timeline);
-  out->makespan = timeline.makespan;
-  out->corunning = timeline.corunning;
-  return timeline.done;
-}
-
 }  // namespace
 
 DLTUNE_MIRRORED(Work, CWork)
 DLTUNE_MIRRORED(FifoOp, FifoOp)
 DLTUNE_MIRRORED(Graph, CGraph)
 DLTUNE_MIRRORED(Cores, CCores)
-DLTUNE_MIRRORED(Fifo, CFifo)
+DLTUNE_MIRRORED(Fifo, FifoAbout)
 DLTUNE_MIRRORED(Corun, CCorun)
 DLTUNE_MIRRORED(Link, LinkAbout)
 DLTUNE_MIRRORED(Resources, CResources)
-DLTUNE_MIRRORED(Timeline, CTimeline)
+DLTUNE_MIRRORED(Timeline, Timeline)
 DLTUNE_MIRRORED(Places, CPlaces)
 
-// Each returns how many tasks ended; fewer than there are means that the graph has a cycle.
-EXPORT int dltune_fifo(const CGraph* graph, const CFifo* about, CTimeline* out) {
-  Fifo policy = fifo(*graph, *about);
-  return replay(*graph, policy, out);
+EXPORT void dltune_fifo(const CGraph* graph, const FifoAbout* about, Timeline* out) {
+  Fifo policy(*about, graph->op, graph->runs);
+  run(*graph, policy, out);
 }
 
-EXPORT int dltune_resources(const CGraph* graph, const CResources* about, CTimeline* out) {
+EXPORT void dltune_resources(const CGraph* graph, const CResources* about, Timeline* out) {
   std::deque<Fifo> cores;
   std::deque<Link> links;
   std::vector<Policy*> each;
   for (int i = 0; i < about->core_sets; ++i)
-    each.push_back(&cores.emplace_back(fifo(*graph, about->cores[i])));
+    each.push_back(&cores.emplace_back(about->cores[i], graph->op, graph->runs));
   for (int i = 0; i < about->link_count; ++i)
     each.push_back(&links.emplace_back(about->links[i], about->bytes, about->priority));
   Resources policy(about->where, each);
-  return replay(*graph, policy, out);
+  run(*graph, policy, out);
 }
 
-EXPORT int dltune_corun(const CGraph* graph, const CCores* cores, const CCorun* about,
-                        CPlaces* places, CTimeline* out) {
+EXPORT void dltune_corun(const CGraph* graph, const CCores* cores, const CCorun* about,
+                         CPlaces* places, Timeline* out) {
   std::vector<AdmissionOp> ops(about->count);
   std::transform(about->ops, about->ops + about->count, ops.begin(), admission);
   Options options;
@@ -143,11 +118,10 @@ EXPORT int dltune_corun(const CGraph* graph, const CCores* cores, const CCorun* 
   if (cores->smt_throughput > 0) options.smt_throughput = cores->smt_throughput;
   Admitted policy(graph->op, graph->runs, ops.data(), cores->tile, cores->hardware, cores->count,
                   about->inter, about->overhead, about->crowding, options, graph->tasks);
-  const int done = replay(*graph, policy, out);
+  run(*graph, policy, out);
   for (int t = 0; t < graph->tasks && places->held; ++t) {
     std::uint64_t* held = places->held + static_cast<std::size_t>(t) * places->words;
     for (int core : policy.places(t)) held[core / 64] |= std::uint64_t{1} << (core % 64);
     places->second[t] = policy.second(t);
   }
-  return done;
 }

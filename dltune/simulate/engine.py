@@ -163,8 +163,8 @@ class Graph:
     def _replay(self, function: str, *about: ctypes.Structure) -> Timeline:
         room = max(1, self.tasks)
         made = binding.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
-        done = getattr(binding.load(), function)(self._native, *about, made)
-        if done < self.tasks:
-            raise ValueError(f"{self.tasks - done} tasks wait for each other in a cycle")
+        getattr(binding.load(), function)(self._native, *about, made)
+        if made.done < self.tasks:
+            raise ValueError(f"{self.tasks - made.done} tasks wait for each other in a cycle")
         start, end = made.start[: self.tasks], made.end[: self.tasks]
         return Timeline(start, end, made.makespan, made.corunning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterator
-from ctypes import POINTER, c_double, c_int, c_int32, c_uint8, c_uint64
+from ctypes import POINTER, c_double, c_int32, c_uint8, c_uint64
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,11 @@ class Resources(ctypes.Structure):
 
 
 class Timeline(ctypes.Structure):
-    _fields_ = (*of(DOUBLES, "start", "end"), *of(c_double, "makespan", "corunning"))
+    _fields_ = (
+        *of(DOUBLES, "start", "end"),
+        *of(c_double, "makespan", "corunning"),
+        ("done", c_int32),
+    )
 
 
 class Places(ctypes.Structure):
@@ -103,9 +107,9 @@ def load() -> ctypes.CDLL:
         [Path(__file__).with_name("engine.cc")],
         "the simulator",
         {
-            "dltune_fifo": (c_int, graph, POINTER(Fifo), timeline),
-            "dltune_resources": (c_int, graph, POINTER(Resources), timeline),
-            "dltune_corun": (c_int, graph, cores, POINTER(Corun), POINTER(Places), timeline),
+            "dltune_fifo": (None, graph, POINTER(Fifo), timeline),
+            "dltune_resources": (None, graph, POINTER(Resources), timeline),
+            "dltune_corun": (None, graph, cores, POINTER(Corun), POINTER(Places), timeline),
         },
         *(Work, FifoOp, Graph, Cores, Fifo, Corun, Link, Resources, Timeline, Places),
         remedy="profiles can be taken without it; planning needs a C++17 compiler",

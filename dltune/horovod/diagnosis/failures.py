@@ -19,7 +19,7 @@ def ended(report: Horovod) -> Iterator[Finding]:
     if not failed:
         return
     # an exception that Horovod raises because another rank is gone is not the cause
-    own = [rank for rank in failed if not _of_horovod(rank)]
+    own = [rank for rank in failed if not (rank.error and lost.tells_of_another(rank.error))]
     first = (own or failed)[0]
     rest = [rank for rank in failed if rank is not first]
     how = f"rank {first.rank} (pid {first.pid} on {first.host}) {_how(first)}"
@@ -34,10 +34,6 @@ def ended(report: Horovod) -> Iterator[Finding]:
         f"look for the cause in rank {first.rank}'s output"
         + (": what the others say is about its absence" if rest else ""),
     )
-
-
-def _of_horovod(rank: Rank) -> bool:
-    return rank.error is not None and lost.tells_of_another(rank.error)
 
 
 def _how(rank: Rank) -> str:
@@ -66,13 +62,12 @@ def stuck(report: Horovod) -> Iterator[Finding]:
 
 
 def versions(report: Horovod) -> Iterator[Finding]:
-    for what in ("horovod", "mpi"):
+    for what, name in (("horovod", "Horovod"), ("mpi", "MPI")):
         found: dict[str, list[Rank]] = {}
         for rank in report.ranks:
             if version := getattr(rank, what):
                 found.setdefault(version, []).append(rank)
         if len(found) > 1:
-            name = "Horovod" if what == "horovod" else "MPI"
             yield Finding(
                 f"ranks run different versions of {name}",
                 "; ".join(f"{version}: {names(of)}" for version, of in found.items()),
@@ -81,9 +76,7 @@ def versions(report: Horovod) -> Iterator[Finding]:
 
 
 def absent(report: Horovod) -> Iterator[Finding]:
-    if not report.ranks:
-        return
-    size = max(rank.size for rank in report.ranks)
+    size = max((rank.size for rank in report.ranks), default=0)
     missing = sorted(set(range(size)) - {rank.rank for rank in report.ranks})
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")

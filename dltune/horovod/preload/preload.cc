@@ -22,6 +22,11 @@ thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
 Settings settings;
 pthread_key_t at_exit;
 
+struct Inside {
+  Inside() { ++inside; }
+  ~Inside() { --inside; }
+};
+
 // A setting from the environment: 0 where it is unset, or no such number.
 double number(const char* name, double most) {
   const char* text = getenv(name);
@@ -89,30 +94,23 @@ Background* synchronising(const Pmpi& mpi, MPI_Comm comm, void* caller) {
 
 // A collective of Horovod's background thread, by the form of it that does not block where that is
 // wanted; any other is as it was.
-template <class Block, class Start, class... Arguments>
-int collective(Block block, Start start, Arguments... arguments) {
-  if (!mine || inside) return block(arguments...);
-  ++inside;
+template <auto Block, auto Start, class... Arguments>
+int collective(void* caller, Arguments... arguments) {
+  const Pmpi& mpi = pmpi(caller);
+  if (!mine || inside) return (mpi.*Block)(arguments...);
+  const Inside here;
   mine->count();
-  int error;
-  if (mine->nonblocking()) {
-    MPI_Request request;
-    error = start(arguments..., &request);
-    if (error == MPI_SUCCESS) error = mine->wait(&request);
-  } else {
-    error = block(arguments...);
-  }
-  --inside;
-  return error;
+  if (!mine->nonblocking()) return (mpi.*Block)(arguments...);
+  MPI_Request request;
+  const int error = (mpi.*Start)(arguments..., &request);
+  return error == MPI_SUCCESS ? mine->wait(&request) : error;
 }
 
 // Whether this was the sleep of a cycle, and was slept.
 bool slept(const timespec& asked) {
   if (!mine || inside) return false;
-  ++inside;
-  const bool done = mine->sleep(seconds(asked));
-  --inside;
-  return done;
+  const Inside here;
+  return mine->sleep(seconds(asked));
 }
 
 // The function that ours stands before.
@@ -141,89 +139,79 @@ EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatyp
   const Pmpi& mpi = pmpi(CALLER);
   Background* cycle = nullptr;
   if (op == mpi.band && type == mpi.long_long && !inside) {
-    ++inside;
+    const Inside here;
     cycle = synchronising(mpi, comm, CALLER);
-    const void* const words = send == MPI_IN_PLACE ? receive : send;
-    const int error =
-        cycle ? cycle->before_synchronisation(static_cast<const long long*>(words), count)
-              : MPI_SUCCESS;
-    --inside;
+    const auto* const words = static_cast<const long long*>(send == MPI_IN_PLACE ? receive : send);
+    const int error = cycle ? cycle->before_synchronisation(words, count) : MPI_SUCCESS;
     if (error != MPI_SUCCESS) return error;
   }
-  const int error = collective(mpi.Allreduce, mpi.Iallreduce, send, receive, count, type, op, comm);
+  const int error = collective<&Pmpi::Allreduce, &Pmpi::Iallreduce>(
+      CALLER, send, receive, count, type, op, comm);
   if (cycle && error == MPI_SUCCESS)
     cycle->after_synchronisation(static_cast<const long long*>(receive), count);
   return error;
 }
 
 EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Bcast, mpi.Ibcast, buffer, count, type, root, comm);
+  return collective<&Pmpi::Bcast, &Pmpi::Ibcast>(CALLER, buffer, count, type, root, comm);
 }
 
 EXPORT int MPI_Barrier(MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Barrier, mpi.Ibarrier, comm);
+  return collective<&Pmpi::Barrier, &Pmpi::Ibarrier>(CALLER, comm);
 }
 
 EXPORT int MPI_Gather(const void* send, int sends, MPI_Datatype send_type, void* receive,
                       int receives, MPI_Datatype receive_type, int root, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Gather, mpi.Igather, send, sends, send_type, receive, receives,
-                    receive_type, root, comm);
+  return collective<&Pmpi::Gather, &Pmpi::Igather>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, root, comm);
 }
 
 EXPORT int MPI_Gatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
                        const int* receives, const int* places, MPI_Datatype receive_type, int root,
                        MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Gatherv, mpi.Igatherv, send, sends, send_type, receive, receives, places,
-                    receive_type, root, comm);
+  return collective<&Pmpi::Gatherv, &Pmpi::Igatherv>(
+      CALLER, send, sends, send_type, receive, receives, places, receive_type, root, comm);
 }
 
 EXPORT int MPI_Allgather(const void* send, int sends, MPI_Datatype send_type, void* receive,
                          int receives, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Allgather, mpi.Iallgather, send, sends, send_type, receive, receives,
-                    receive_type, comm);
+  return collective<&Pmpi::Allgather, &Pmpi::Iallgather>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, comm);
 }
 
 EXPORT int MPI_Allgatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
                           const int* receives, const int* places, MPI_Datatype receive_type,
                           MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Allgatherv, mpi.Iallgatherv, send, sends, send_type, receive, receives,
-                    places, receive_type, comm);
+  return collective<&Pmpi::Allgatherv, &Pmpi::Iallgatherv>(
+      CALLER, send, sends, send_type, receive, receives, places, receive_type, comm);
 }
 
 EXPORT int MPI_Alltoall(const void* send, int sends, MPI_Datatype send_type, void* receive,
                         int receives, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Alltoall, mpi.Ialltoall, send, sends, send_type, receive, receives,
-                    receive_type, comm);
+  return collective<&Pmpi::Alltoall, &Pmpi::Ialltoall>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, comm);
 }
 
 EXPORT int MPI_Alltoallv(const void* send, const int* sends, const int* send_places,
                          MPI_Datatype send_type, void* receive, const int* receives,
                          const int* receive_places, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Alltoallv, mpi.Ialltoallv, send, sends, send_places, send_type, receive,
-                    receives, receive_places, receive_type, comm);
+  return collective<&Pmpi::Alltoallv, &Pmpi::Ialltoallv>(
+      CALLER, send, sends, send_places, send_type, receive, receives, receive_places, receive_type,
+      comm);
 }
 
 EXPORT int MPI_Reduce_scatter(const void* send, void* receive, const int* counts,
                               MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(mpi.Reduce_scatter, mpi.Ireduce_scatter, send, receive, counts, type, op, comm);
+  return collective<&Pmpi::Reduce_scatter, &Pmpi::Ireduce_scatter>(
+      CALLER, send, receive, counts, type, op, comm);
 }
 
 // Horovod frees the communicator of its cycles when it shuts down.
 EXPORT int MPI_Comm_free(MPI_Comm* comm) {
   const Pmpi& mpi = pmpi(CALLER);
   if (mine && !inside && mine->synchronises(*comm)) {
-    ++inside;
+    const Inside here;
     forget(true);
-    --inside;
   }
   return mpi.Comm_free(comm);
 }

@@ -15,7 +15,7 @@ FLAGS = ("-ffp-contract=off",)
 
 
 class Slice(ctypes.Structure):
-    """As in engine.h, like those below."""
+    """As in engine.cc, like those below."""
 
     _fields_ = (*of(c_int32, "rank", "doing"), *of(c_double, "start", "end"))
 

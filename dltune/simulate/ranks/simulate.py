@@ -1,4 +1,4 @@
-"""Simulate the steps of a job under a method (the hot loop is engine.h)."""
+"""Simulate the steps of a job under a method (the hot loop is engine.cc)."""
 
 from __future__ import annotations
 
