@@ -6,15 +6,12 @@ import ctypes
 import itertools
 from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int32
-from typing import TypeVar
 
 from dltune.simulate.ranks import ranks_binding as binding
 from dltune.simulate.ranks.job import Job
 from dltune.simulate.ranks.method import Method
 from dltune.simulate.ranks.outcome import DOINGS, Outcome, Slice
 from dltune.simulate.ranks.quantiles import Quantiles
-
-Number = TypeVar("Number", c_double, c_int32)
 
 
 def simulate(
@@ -81,9 +78,9 @@ def _job(job: Job) -> binding.Job:
         cores=job.pool.cores,
         tensors=len(job.tensors),
         phases=len(job.phases),
-        bytes=_array(c_double, job.tensors),
-        seconds=_array(c_double, [phase.seconds for phase in job.phases]),
-        threads=_array(c_double, [phase.threads for phase in job.phases]),
+        bytes=_doubles(job.tensors),
+        seconds=_doubles([phase.seconds for phase in job.phases]),
+        threads=_doubles([phase.threads for phase in job.phases]),
         ready=_in_order(phase_of),
         start=network.start(job.ranks),
         per_byte=network.per_byte(job.ranks),
@@ -127,13 +124,12 @@ def _method(method: Method) -> binding.Method:
 
 def _quantiles(quantiles: Quantiles) -> binding.Quantiles:
     shares, values = zip(*quantiles.points, strict=True)
-    return binding.Quantiles(len(shares), _array(c_double, shares), _array(c_double, values))
+    return binding.Quantiles(len(shares), _doubles(shares), _doubles(values))
 
 
 def _in_order(of_tensor: Mapping[int, int]) -> ctypes.Array[c_int32]:
-    return _array(c_int32, [of_tensor[tensor] for tensor in sorted(of_tensor)])
+    return (c_int32 * len(of_tensor))(*(of_tensor[tensor] for tensor in sorted(of_tensor)))
 
 
-def _array(type_: type[Number], values: Sequence[float]) -> ctypes.Array[Number]:
-    """Kept by the struct that points to it."""
-    return (type_ * len(values))(*values)
+def _doubles(values: Sequence[float]) -> ctypes.Array[c_double]:
+    return (c_double * len(values))(*values)
