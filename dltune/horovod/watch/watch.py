@@ -81,11 +81,6 @@ class Watch:
             rank.ending.close()
 
     @property
-    def looks(self) -> int:
-        """At the members and at the counts of their threads."""
-        return self._members.looks + self._counts.looks
-
-    @property
     def shut_out(self) -> bool:
         """Nothing of the job may be looked into."""
         return bool(self.denied) and len(self.denied) == len(self.looked)
@@ -166,7 +161,7 @@ class Watch:
                 self._note_tensorflow(pid, mapped)
                 return
             environ = process.environment(pid)
-            ending = Ending(pid, may_look=True)
+            ending = Ending(pid)
         except PermissionError:
             self.denied[pid] = process.owner(pid)
             return
@@ -215,8 +210,8 @@ class Watch:
                 continue
             key = (tid, counts.stat.started)
             alive.add(key)
-            if key in rank.threads:
-                rank.threads[key].look(now, counts)
+            if seen := rank.threads.get(key):
+                seen.last, seen.until = counts, now
             else:
                 first = None if rank.threads and counts.stat.started > self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)

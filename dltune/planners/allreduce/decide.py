@@ -23,7 +23,7 @@ from dltune.planners.allreduce.knobs import tuned
 from dltune.planners.allreduce.model import Model, Setting
 from dltune.planners.allreduce.order import ordered
 from dltune.planners.allreduce.partition import partition
-from dltune.simulate.ranks.method import ORIGINAL, Method, topo
+from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 
 METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
@@ -164,8 +164,7 @@ class Planner:
         )
 
         def under(bins: tuple[tuple[int, ...], ...]) -> Method:
-            chained = topo(bins, synchronized=True)
-            return dataclasses.replace(state.method, bins=chained.bins, synchronized=True)
+            return dataclasses.replace(state.method, bins=bins, synchronized=True)
 
         found = ordered(
             self._model,

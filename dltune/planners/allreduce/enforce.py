@@ -189,7 +189,7 @@ class Ranks(Enforcement):
         if any(rank.where == where for rank in self._ranks.values()):
             return  # what a rank starts has its variables too
         with contextlib.suppress(OSError):  # it has ended already
-            rank = _Rank(python.pid, where, Ending(python.pid, may_look=True))
+            rank = _Rank(python.pid, where, Ending(python.pid))
             job.watch(rank.ending, lambda: self._ended(rank))
             self._ranks[python.pid] = rank
 
