@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.report.charts.bars import bar
+from dltune.report.charts.marks import bar
 from dltune.report.markup import Markup, rendered, short, tag
 from dltune.tables import Bar, Cell, Drawn, Figure, Key, Prose, Table
 

@@ -8,7 +8,7 @@ from dltune.documents.gate import Result, load
 from dltune.gate import figures
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.section import Context, Loaded, Section, Shown
@@ -72,24 +72,15 @@ def _ratios(result: Result) -> Markup | None:
     axis = Axis(min(1.0, *ends) * 0.98, max(1.0, *ends) * 1.02)
     rows = []
     for verdict, low, median, high in found:
-        told = f"{short(verdict.metric)}: {low:.3f} to {high:.3f}, limit {verdict.limit:.3f}"
-        plot = Plot(axis, Axis(0.0, 1.0), 20, told)
-        one, limit = (f"{100 * axis.at(value):.2f}%" for value in (1.0, verdict.limit))
-        x1, x2 = (f"{100 * axis.at(value):.2f}%" for value in (low, high))
-        drawn = tag(
-            "svg",
-            tag("line", x1=one, x2=one, y1="0", y2="20", class_="live"),
-            tag("line", x1=limit, x2=limit, y1="0", y2="20", class_="recommended"),
-            tag("line", x1=x1, x2=x2, y1="10", y2="10", class_="line spread"),
-            plot.dot(median, 0.5, "dot spread", told, radius=4),
-            width="100%",
-            height=20,
-            class_="beside",
-            role="img",
-            aria_label=told,
-        )
-        name = tag("span", short(verdict.metric), class_="name")
-        rows.append(tag("div", name, drawn, class_="row"))
+        said = f"{short(verdict.metric)}: {low:.3f} to {high:.3f}, limit {verdict.limit:.3f}"
+        plot = Plot(axis, Axis(0.0, 1.0), 20, said)
+        marks = [
+            plot.upright(1.0, "live"),
+            plot.upright(verdict.limit, "recommended"),
+            plot.reach(low, high, "line spread"),
+            plot.dot(median, 0.5, "dot spread", said, radius=4),
+        ]
+        rows.append(row(short(verdict.metric), marks, plot.height, said))
     names = [
         ("line spread", "ratio to the base"),
         ("live", "no change"),
@@ -126,7 +117,7 @@ def _rounds(result: Result) -> Markup:
         for index, found in enumerate(series.values()):
             points = [(n + 1.0, value) for n, value in enumerate(found)]
             marks.append(plot.line(points, f"line stroke{index % 8}"))
-        drawn.append(tag("figure", tag("figcaption", short(metric)), plot.draw(*marks)))
+        drawn.append(captioned(short(metric), plot.draw(*marks)))
     if not drawn:
         return tag("p", "Every metric is exact: one value tells all.")
     names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(sides)]

@@ -19,7 +19,6 @@ from dltune.report.sections.advice import advice
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.report.sections.types import types
 from dltune.workload.calibration import Calibration
 
 __all__ = ["load", "show"]
@@ -38,7 +37,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             "the plan's" if plan and plan.of(Threads) else "the fastest measured, without a plan"
         )
         sections += [
-            Section(f"{at}-types", "Time by op type", types(analysis, at)),
+            Section(f"{at}-types", "Time by op type", ops.types(analysis, at)),
             Section(
                 f"{at}-scaling",
                 "Thread scaling",
@@ -77,7 +76,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
 
 
 def _curves_legend(point: str) -> Markup:
-    from dltune.report.charts.bars import legend
+    from dltune.report.charts.marks import legend
 
     names = [
         ("line spread", "threads spread over tiles"),

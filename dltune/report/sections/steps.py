@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dltune.analysis.why import attack
 from dltune.documents.profile import Profile
-from dltune.report.charts.bars import divided
+from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import html
 from dltune.tables import Table, columns
