@@ -8,6 +8,7 @@ from dltune.bench import tables
 from dltune.bench.tables import measured
 from dltune.documents import files
 from dltune.documents.bench import Bench, load
+from dltune.documents.plan import Plan
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import legend, row, tick
@@ -38,7 +39,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     if not measured(bench):
         remarks.append("No setting was measured.")
     plan = plan_behind(bench, context)
-    if plan is None and context.of("dltune.plan"):
+    if plan is None and context.of(Plan):
         remarks.append("This comparison was of another plan than those on this page.")
     if plan and files.digest(plan) != bench.plan:
         remarks.append("This comparison was made before settings were put into the plan.")

@@ -7,9 +7,8 @@ from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
-from dltune.report.execution import Execution
+from dltune.report.execution import Execution, live_bytes
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.memory import live_bytes
 
 MIB = 2**20
 
