@@ -9,7 +9,6 @@ import collections
 import graphlib
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -79,11 +78,6 @@ class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ops: tuple[Op, ...] = ()
 
 
-def load(path: Path) -> Graph:
-    """The graph in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Graph, SCHEMA, check)
-
-
 def check(graph: Graph) -> list[str]:
     """All that cannot be true of a graph, one sentence each, the field's path first."""
     faults = [
@@ -92,6 +86,9 @@ def check(graph: Graph) -> list[str]:
         *_tensor_faults(graph),
     ]
     return faults or [*_cycle(graph)]
+
+
+load = files.reader(Graph, SCHEMA, check)
 
 
 def _op_faults(graph: Graph) -> Iterator[str]:
