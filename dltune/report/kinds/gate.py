@@ -92,33 +92,29 @@ def _ratios(result: Result) -> Markup | None:
 def _rounds(result: Result) -> Markup:
     """Each metric that varies, over the rounds, on both sides."""
     drawn = []
-    sides = list(result.measured)
-    metrics = {m.metric: m for side in sides for m in result.measured[side] if not m.exact}
-    for metric, one in metrics.items():
-        series = {
-            side: list(next((m.values for m in result.measured[side] if m.metric == metric), ()))
-            for side in sides
-        }
-        scale, unit = UNITS[one.unit]
-        series = {side: [value / scale for value in found] for side, found in series.items()}
-        values = [value for found in series.values() for value in found]
+    measured = result.measured.values()
+    metrics = {m.metric: UNITS[m.unit] for side in measured for m in side if not m.exact}
+    for metric, (scale, unit) in metrics.items():
+        raw = [next((m.values for m in side if m.metric == metric), ()) for side in measured]
+        series = [[value / scale for value in found] for found in raw]
+        values = [value for found in series for value in found]
         if len(values) < 3:
             continue
         low, high = min(values), max(values)
         room = (high - low) * 0.1 or abs(high) * 0.1 or 1.0
         plot = Plot(
-            x=Axis(0.5, max(map(len, series.values())) + 0.5, whole=True),
+            x=Axis(0.5, max(map(len, series)) + 0.5, whole=True),
             y=Axis(max(0.0, low - room), high + room, unit=unit),
             height=120,
             label=f"{short(metric)} over rounds",
             y_ticks=4,
         )
-        marks = []
-        for index, found in enumerate(series.values()):
-            points = [(n + 1.0, value) for n, value in enumerate(found)]
-            marks.append(plot.line(points, f"line stroke{index % 8}"))
+        marks = [
+            plot.line(list(enumerate(found, start=1)), f"line stroke{index % 8}")
+            for index, found in enumerate(series)
+        ]
         drawn.append(captioned(short(metric), plot.draw(*marks)))
     if not drawn:
         return tag("p", "Every metric is exact: one value tells all.")
-    names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(sides)]
+    names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(result.measured)]
     return joined([legend(names), *drawn])
