@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dltune.planners.shown import Finding
-from dltune.report.markup import Markup
+from dltune.report.markup import Markup, tag
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -65,3 +65,22 @@ class Kind(Protocol):
 
     load: Callable[[Path], msgspec.Struct]
     show: Callable[[Loaded, Context], Shown]
+
+
+def findings(found: Sequence[tuple[str, str, str | None]]) -> Markup:
+    """Each: what is said, the evidence for it, and what to do, if anything is."""
+    if not found:
+        return tag("p", "Nothing was found to be wrong.")
+    items = [
+        tag(
+            "li",
+            tag("p", tag("b", sentence(said)), " ", sentence(evidence)),
+            tag("p", sentence(advice)) if advice else None,
+        )
+        for said, evidence, advice in found
+    ]
+    return tag("ol", *items)
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -9,8 +9,7 @@ from dltune.horovod import tables
 from dltune.planners.shown import Finding
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.sections.findings import findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
 from dltune.report.table import html
 
 __all__ = ["load", "show"]
