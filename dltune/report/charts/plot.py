@@ -35,18 +35,13 @@ class Plot:
             return Markup("")
         return self._path("M" + "L".join(self._point(x, y) for x, y in points), style)
 
-    def steps(
-        self, points: Sequence[tuple[float, float]], style: str, *, closed: bool = False
-    ) -> Markup:
-        """Each value holds until the next point. `closed`: filled down to the axis."""
+    def area(self, points: Sequence[tuple[float, float]], style: str) -> Markup:
+        """Each value holds until the next point; filled down to the axis."""
         if not points:
             return Markup("")
-        parts = [f"M{self._x(points[0][0])},{self._y(points[0][1]):.1f}"]
-        for x, y in points[1:]:
-            parts.append(f"H{self._x(x)}V{self._y(y):.1f}")
-        if closed:
-            parts.append(f"V{self.height}H{self._x(points[0][0])}Z")
-        return self._path("".join(parts), style)
+        steps = (f"H{self._x(x)}V{self._y(y):.1f}" for x, y in points[1:])
+        end = f"V{self.height}H{self._x(points[0][0])}Z"
+        return self._path(f"M{self._point(*points[0])}{''.join(steps)}{end}", style)
 
     def band(self, points: Sequence[tuple[float, float, float]], style: str) -> Markup:
         """Between the second and the third value at each x."""

@@ -110,7 +110,6 @@ def _rounds(bench: Bench) -> Markup:
         y=Axis(0.0, up_to(times), unit=" ms"),
         height=200,
         label=f"Median step of each turn over {last} rounds",
-        x_ticks=10,
     )
     marks = []
     names = []

@@ -46,7 +46,7 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
             label=f"{timeline.title}: at most {peaks[timeline.title]:.0f} MiB",
             y_ticks=3,
         )
-        marks = [plot.steps([(x, most) for x, _, most in band], "area", closed=True)]
+        marks = [plot.area([(x, most) for x, _, most in band], "area")]
         marks += [plot.level(size, style) for style, size, _ in levels]
         caption = f": at most {peaks[timeline.title]:.0f} MiB by the graph"
         figures.append(captioned([tag("b", timeline.title), caption], plot.draw(*marks)))

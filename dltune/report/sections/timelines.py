@@ -161,11 +161,10 @@ def _longest(execution: Execution, identifier: str) -> Markup:
         for piece in timeline.slices
     ]
     found.sort(key=lambda entry: (-entry[0], entry[2].start))
-    nodes = execution.step.nodes
-    rows = [
-        (title, nodes[piece.node].name, nodes[piece.node].type, f"{piece.start / 1e6:.3f}",
-         f"{duration / 1e6:.3f}", ", ".join(map(str, piece.cores)))
-        for duration, title, piece in found[:LONGEST]
-    ]  # fmt: skip
+    rows = []
+    for duration, title, piece in found[:LONGEST]:
+        node = execution.step.nodes[piece.node]
+        times = (f"{piece.start / 1e6:.3f}", f"{duration / 1e6:.3f}")
+        rows.append((title, node.name, node.type, *times, ", ".join(map(str, piece.cores))))
     heads = columns("timeline", "name", "type", ">start ms", ">ms", "cores")
     return html(Table("the longest ops of the timelines", heads, rows, sorted_by=4), identifier)
