@@ -50,6 +50,16 @@ def read(
     return decode(content(path), kind, schema, check, str(path), older)
 
 
+def reader(
+    kind: type[T],
+    schema: str,
+    check: Callable[[T], list[str]],
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> Callable[[Path], T]:
+    """`read` of this kind: the document in a file. Raises UsageError, which lists every fault."""
+    return lambda path: read(path, kind, schema, check, older)
+
+
 def decode(
     data: bytes,
     kind: type[T],
