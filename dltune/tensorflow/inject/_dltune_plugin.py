@@ -82,10 +82,3 @@ def library(folder: Path, on_build: Callable[[], object] | None = None) -> Path:
     sources, flags, salt = arguments(folder)
     path: Path = build_module().library("plugin", sources, flags, salt, on_build)
     return path
-
-
-def library_path_for(folder: Path) -> Path:
-    """Where that library is, or will be; builds nothing. Raises as `library`."""
-    sources, flags, salt = arguments(folder)
-    path: Path = build_module().library_path("plugin", sources, flags, salt)
-    return path
