@@ -28,18 +28,9 @@ class PythonLines:
     process; a look that finds its stack in change is lost.
     """
 
-    def __init__(
-        self,
-        pid: int,
-        between: float,
-        *,
-        thread: int | None = None,
-        looks: int = LOOKS,
-    ) -> None:
-        """`between`: mean seconds from one look to the next. `thread`: the kernel's number of the
-        thread to look at, by default the main one."""
-        self._pid = pid
-        self._thread = pid if thread is None else thread
+    def __init__(self, pid: int, between: float, *, looks: int = LOOKS) -> None:
+        """`between`: mean seconds from one look to the next."""
+        self._pid = pid  # the kernel's number of the main thread, too
         self._looks = looks
         self._pause = between
         self._found: Counter[str | None] = Counter()  # None: no line of the job's
@@ -103,7 +94,7 @@ class PythonLines:
         except NoStack as error:
             self._failure = str(error)
             return
-        stack = next((t.frames for t in threads if t.os_thread_id == self._thread), None)
+        stack = next((t.frames for t in threads if t.os_thread_id == self._pid), None)
         if stack is None:
             self._failure = "py-spy did not find the main thread's Python stack"
         elif runs_graph(stack):

@@ -13,6 +13,7 @@ import pytest
 from dltune.job import stacks
 from dltune.job.stacks import Frame, own_line
 from dltune.machine.checks.py_spy import py_spy
+from dltune.profile import python_lines
 from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
 
 SITE = "/venv/lib/python3.11/site-packages"
@@ -165,8 +166,12 @@ def test_stopping_ends_the_looks(job):
 
 
 @needs_py_spy
-def test_a_thread_without_python(job):
-    looking = PythonLines(job.pid, 0.01, thread=1, looks=2)
+def test_a_main_thread_without_python(job, monkeypatch):
+    def others(command: str, pid: int) -> list[stacks.Thread]:
+        return [found for found in stacks.stacks(command, pid) if found.os_thread_id != pid]
+
+    monkeypatch.setattr(python_lines, "stacks", others)
+    looking = PythonLines(job.pid, 0.01, looks=2)
     looking.start()
     assert finished(looking).why == "py-spy did not find the main thread's Python stack"
 

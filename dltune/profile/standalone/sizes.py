@@ -34,7 +34,8 @@ def value(
     measured. Raises ValueError when that does not tell.
     """
     maker = _MAKERS.get((kind, argument))
-    made = maker(op, original, out, batches) if maker else None
+    is_nhwc = op.attributes.get("data_format", "NHWC") == "NHWC"
+    made = maker(op, original, out, batches) if maker and is_nhwc else None
     if made is None:
         raise ValueError(f"its input {argument} is a value that its key does not tell")
     return made
@@ -42,21 +43,12 @@ def value(
 
 def _input_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
     """The image that a convolution's gradient is for: [examples, height, width, channels]."""
-    if not _is_nhwc(op):
-        return None
-    filters, gradient = original.inputs[1], original.inputs[2]
-    channels = filters.shape[2]
-    area = _quotient(out, SIZES[filters.dtype] * gradient.shape[0] * channels)
-    for size in _rectangles(area):
-        if _out(op, size, filters.shape[:2]) == gradient.shape[1:3]:
-            return (op.inputs[2].shape[0], *size, channels)
-    return None
+    filters = original.inputs[1].shape
+    return _image(op, original, out, 2, filters[2], filters[:2])
 
 
 def _filter_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
     """The filter: [height, width, channels in, channels out]."""
-    if not _is_nhwc(op):
-        return None
     image, gradient = original.inputs[0], original.inputs[2]
     before, after = image.shape[3], gradient.shape[3]
     bias = after if op.type.endswith("WithBias") else 0
@@ -71,15 +63,7 @@ def _filter_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | N
 
 def _pooled_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
     """The image that an average pooling's gradient is for."""
-    if not _is_nhwc(op):
-        return None
-    gradient = original.inputs[1]
-    channels = gradient.shape[3]
-    area = _quotient(out, SIZES[gradient.dtype] * gradient.shape[0] * channels)
-    for size in _rectangles(area):
-        if _out(op, size, op.integers("ksize")[1:3]) == gradient.shape[1:3]:
-            return (op.inputs[1].shape[0], *size, channels)
-    return None
+    return _image(op, original, out, 1, original.inputs[1].shape[3], op.integers("ksize")[1:3])
 
 
 def _axes(_op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
@@ -147,8 +131,16 @@ _MAKERS: Mapping[tuple[str, str], Callable[[OpKey, OpKey, int, Batches], Value |
 }
 
 
-def _is_nhwc(op: OpKey) -> bool:
-    return op.attributes.get("data_format", "NHWC") == "NHWC"
+def _image(
+    op: OpKey, original: OpKey, out: int, place: int, channels: int, window: tuple[int, ...]
+) -> Value | None:
+    """The image over which `window` gives the gradient that is the input at `place`."""
+    gradient = original.inputs[place]
+    area = _quotient(out, SIZES[gradient.dtype] * gradient.shape[0] * channels)
+    for size in _rectangles(area):
+        if _out(op, size, window) == gradient.shape[1:3]:
+            return (op.inputs[place].shape[0], *size, channels)
+    return None
 
 
 def _quotient(a: int, b: int) -> int:
