@@ -178,7 +178,10 @@ def _step(
         ran[event[0]].append(at)
     nodes = []
     for number, node in enumerate(told.nodes):
-        outputs = tuple(map(_tensor, record.outputs.get((graph, number), ())))
+        outputs = tuple(
+            doc.Tensor(o.dtype, o.bytes, None if o.alias < 0 else o.alias)
+            for o in record.outputs.get((graph, number), ())
+        )
         mine = [sampled.events[at] for at in ran[number]]
         op, repeats, output = None, 0.0, 0
         if number in keys:
@@ -216,10 +219,6 @@ def _step(
         lines=lines,
         device=told.device,
     )
-
-
-def _tensor(told: messages.Output) -> doc.Tensor:
-    return doc.Tensor(told.dtype, told.bytes, None if told.alias < 0 else told.alias)
 
 
 def python_matters(step: doc.Step) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -36,7 +37,6 @@ class PythonLines:
         self._found: Counter[str | None] = Counter()  # None: no line of the job's
         self._inside = 0
         self._failure: str | None = None
-        self._stopped = threading.Event()
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
@@ -52,10 +52,6 @@ class PythonLines:
     def poll(self) -> bool:
         """Whether no more looks will come."""
         return self._worker is None or not self._worker.is_alive()
-
-    def stop(self) -> None:
-        """No more looks but one that is under way. Returns at once."""
-        self._stopped.set()
 
     def lines(self) -> tuple[Line, ...]:
         """Where the thread stood in the looks so far that found it outside a graph's execution,
@@ -81,8 +77,7 @@ class PythonLines:
 
     def _work(self, command: str) -> None:
         for _ in range(self._looks):
-            if self._stopped.wait(random.uniform(0.5, 1.5) * self._pause):
-                return
+            time.sleep(random.uniform(0.5, 1.5) * self._pause)
             self._look(command)
             if not exists(self._pid):
                 self._failure = "the job's process ended before py-spy could look at it"

@@ -155,13 +155,9 @@ def test_a_process_that_is_no_python():
         other.kill()
 
 
-@needs_py_spy
-def test_stopping_ends_the_looks(job):
-    looking = PythonLines(job.pid, 1000, looks=1000)
-    looking.start()
-    assert not looking.poll()
-    looking.stop()
-    assert finished(looking).lines() == ()
+def test_before_the_first_look(job):
+    looking = PythonLines(job.pid, 1000)
+    assert looking.lines() == ()
     assert looking.why == "py-spy has not looked at the job yet"
 
 

@@ -27,6 +27,8 @@ import _dltune_plugin
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]
+# what to do with why it could not run
+_Failed = Callable[[BaseException], None]
 _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
@@ -118,9 +120,7 @@ class _Watch(importlib.abc.MetaPathFinder):
     """Lets modules be imported as ever, calls the `hooks` of each once it has run, in their order,
     and what of `failed` is for it when it could not."""
 
-    def __init__(
-        self, hooks: Sequence[tuple[str, _Hook]], failed: dict[str, Callable[[BaseException], None]]
-    ) -> None:
+    def __init__(self, hooks: Sequence[tuple[str, _Hook]], failed: dict[str, _Failed]) -> None:
         self._hooks = hooks
         self._failed = failed
         self._awaited = {*failed, *(module for module, _ in hooks)}
@@ -137,7 +137,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         if not self._awaited:
             sys.meta_path.remove(self)
         hooks = [hook for module, hook in self._hooks if module == name]
-        failed = self._failed.get(name, lambda _: None)
+        failed: _Failed = self._failed.get(name, lambda _: None)
         for finder in list(sys.meta_path):
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 if spec.loader is not None:
@@ -149,10 +149,7 @@ class _Watch(importlib.abc.MetaPathFinder):
 
 class _Loader(importlib.abc.Loader):
     def __init__(
-        self,
-        inner: importlib.abc.Loader,
-        hooks: Sequence[_Hook],
-        failed: Callable[[BaseException], None],
+        self, inner: importlib.abc.Loader, hooks: Sequence[_Hook], failed: _Failed
     ) -> None:
         self._inner = inner
         self._hooks = hooks
