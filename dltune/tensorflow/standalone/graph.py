@@ -83,13 +83,10 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
     if handles := [tensor.dtype for tensor in key.inputs if tensor.dtype in _HANDLES]:
         raise ValueError(f"it takes a {handles[0]}")
     op = _Op(key, plain(key))
-    batches = sizes.Batches(wanted.measured, wanted.batch)
     end = 0
     for index, (name, tensor) in enumerate(zip(_names(op), key.inputs, strict=False)):
         if _VALUES.fullmatch(name):
-            op.values[index] = sizes.value(
-                op.plain.type, name, key, original, wanted.output_bytes, batches
-            )
+            op.values[index] = sizes.value(op.plain.type, name, key, original, wanted)
         else:
             op.views[index], end = views.place(tensor, end)
     if not op.views:
