@@ -78,13 +78,15 @@ class Rank:
         if make is None:
             version = sys.modules["horovod"].__version__
             why = f"Horovod {version} does not reduce them as 0.28 does"
-            self._told(shapes=[], dtypes=[], bins=None, why=why)
+            self._tell_of_reduction(shapes=[], dtypes=[], bins=None, why=why)
             return
 
         @functools.wraps(make)
         def wrapped(*arguments: Any, **options: Any) -> Any:
             asked = inspect.signature(make).bind(*arguments, **options).arguments
-            return _reduction(hvd, make(*arguments, **options), orders, self._told, asked)
+            return _reduction(
+                hvd, make(*arguments, **options), orders, self._tell_of_reduction, asked
+            )
 
         hvd._make_allreduce_grads_fn = wrapped
 
@@ -159,7 +161,7 @@ class Rank:
             }
         )
 
-    def _told(self, **what: Any) -> None:
+    def _tell_of_reduction(self, **what: Any) -> None:
         self._tell({"type": "reduction", "pid": os.getpid(), **what})
 
     def _tell_of_errors(self) -> None:
