@@ -46,10 +46,9 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
     # with few inter-op threads the step would wait with it
     apart = tf.data.Options()
     apart.threading.private_threadpool_size = len(os.sched_getaffinity(0))
-    made = made.with_options(apart)
-    if arguments.get("iterations") is None:
-        return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-    return made.apply(tf.data.experimental.assert_cardinality(arguments["iterations"]))
+    iterations = arguments.get("iterations")
+    length = tf.data.INFINITE_CARDINALITY if iterations is None else iterations
+    return made.with_options(apart).apply(tf.data.experimental.assert_cardinality(length))
 
 
 def _let_memory_stay() -> None:
