@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -165,7 +165,7 @@ class Reader:
         return Filling(
             database,
             order,
-            [Share(rank, share.size, share.batch, share.run) for rank in ranks],
+            [replace(share, rank=rank) for rank in ranks],
             options,
             tokens,
             memory.address,
@@ -174,10 +174,7 @@ class Reader:
         )
 
     def _read(self, member: node.Member) -> Iterator[list[Record]]:
-        for _ in itertools.count():
-            filled = member.take()
-            if filled is None:
-                return
+        while (filled := member.take()) is not None:
             rows = _rows(member, filled, self.share.batch)
             for iteration in rows:
                 yield [

@@ -13,6 +13,11 @@ from dltune.proc.mounts import Mount, mounts
 _UNCOUNTED = re.compile(r"^(fuse|nfs|cifs|smb|ceph|lustre|gpfs|9p|virtiofs|afs|tmpfs|ramfs)")
 
 
+def hint_step(place: Storage) -> int:
+    """Bytes of one read-ahead hint: the kernel silently reads no more of it than it reads ahead."""
+    return place.read_ahead or 128 << 10
+
+
 def device_of(number: int) -> str:
     """ "major:minor" of a device number such as st_dev."""
     return f"{os.major(number)}:{os.minor(number)}"

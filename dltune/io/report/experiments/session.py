@@ -24,7 +24,7 @@ from dltune.io.report.experiments.readers import Readers, Refused, Task
 from dltune.io.report.experiments.records import Records, records
 from dltune.io.report.experiments.ways import CEILINGS, Kind, Way, ways
 from dltune.io.report.shown import size
-from dltune.io.report.storage import storage
+from dltune.io.report.storage import hint_step, storage
 
 REPEATS = 3
 MIB = 1 << 20
@@ -63,7 +63,7 @@ def experiment(
             span = session.calibrate(min(1.0, seconds / 20), size_)
             tell("where the records lie")
             found = records(path, descriptor, kind, span)
-            step = place.read_ahead or 128 << 10
+            step = hint_step(place)
             plan = _plan(found, readers, seconds, span, step, kind == "lmdb", session.direct)
             window = sum(plan.records.sizes)
             say(
