@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "../../native/mirrored.h"
-#include "free_list.h"
+#include "database.h"
 
 namespace dltune {
 namespace {

@@ -64,40 +64,20 @@ class Index:
         self._key_size = entries.key_size
         self._flags = entries.flags
 
-    @classmethod
-    def open(cls, path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
+    @staticmethod
+    def open(path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
         """The index of `path` (an LMDB folder or its data file), from beside it or made now.
 
         `tell` is called with pages done and pages in all while it is made. Raises UsageError when
         the file is missing, damaged, of another format, has no such database, or is written faster
         than it can be read.
         """
-        return cls._open(path, tell, lambda names: [_position(names, database, path)])[0]
+        return _open(path, tell, lambda names: [_position(names, database, path)])[0]
 
-    @classmethod
-    def all(cls, path: Path, *, tell: Tell | None = None) -> list[Index]:
+    @staticmethod
+    def all(path: Path, *, tell: Tell | None = None) -> list[Index]:
         """As `open`, for every database of the file, the main one first."""
-        return cls._open(path, tell, lambda names: list(range(len(names))))
-
-    @classmethod
-    def _open(cls, path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
-        with opened(path) as data:
-            if (kept := _kept(cls, data, choose)) is not None:
-                return kept
-        for _ in range(ATTEMPTS):
-            with opened(path) as data:
-                try:
-                    databases = scan(data, tell)
-                except UsageError:
-                    if data.holds():  # then what was read is what the file holds
-                        raise
-                    continue
-                if data.holds():
-                    return _save(cls, data, databases, choose)
-        raise UsageError(
-            f"{data_path(path)} was written to while it was read, {ATTEMPTS} times",
-            remedy="index it when the writer rests",
-        )
+        return _open(path, tell, lambda names: list(range(len(names))))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -184,7 +164,27 @@ class Index:
             return False
 
 
-def _kept(cls: type[Index], data: DataFile, choose: Choose) -> list[Index] | None:
+def _open(path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
+    with opened(path) as data:
+        if (kept := _kept(data, choose)) is not None:
+            return kept
+    for _ in range(ATTEMPTS):
+        with opened(path) as data:
+            try:
+                databases = scan(data, tell)
+            except UsageError:
+                if data.holds():  # then what was read is what the file holds
+                    raise
+                continue
+            if data.holds():
+                return _save(data, databases, choose)
+    raise UsageError(
+        f"{data_path(path)} was written to while it was read, {ATTEMPTS} times",
+        remedy="index it when the writer rests",
+    )
+
+
+def _kept(data: DataFile, choose: Choose) -> list[Index] | None:
     reader = Reader(beside(data.path))
     if reader.header is None or reader.header.identity != data.identity:
         return None
@@ -196,13 +196,11 @@ def _kept(cls: type[Index], data: DataFile, choose: Choose) -> list[Index] | Non
         if arrays is None:
             return None
         entries = Entries(names[at], databases[at].flags, databases[at].key_size, arrays)
-        kept.append(cls(data.path, data.identity, names, entries, unsaved=None))
+        kept.append(Index(data.path, data.identity, names, entries, unsaved=None))
     return kept
 
 
-def _save(
-    cls: type[Index], data: DataFile, databases: list[Entries], choose: Choose
-) -> list[Index]:
+def _save(data: DataFile, databases: list[Entries], choose: Choose) -> list[Index]:
     names = [database.name for database in databases]
     chosen = [databases[at] for at in choose(names)]
     unsaved = None
@@ -210,7 +208,7 @@ def _save(
         write(beside(data.path), data.identity, databases)
     except UsageError as error:
         unsaved = str(error)
-    return [cls(data.path, data.identity, names, database, unsaved) for database in chosen]
+    return [Index(data.path, data.identity, names, database, unsaved) for database in chosen]
 
 
 def _position(names: list[bytes | None], name: bytes | None, path: Path) -> int:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from ctypes import (
-    POINTER,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_uint8,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-)
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from dltune.errors import UsageError
@@ -60,13 +51,7 @@ class Records(ctypes.Structure):
 class Counts(ctypes.Structure):
     """As verify.cc's Counts."""
 
-    _fields_ = (
-        ("databases", c_uint64),
-        ("records", c_uint64),
-        ("used", c_uint64),
-        ("free", c_uint64),
-        ("faults", c_uint64),
-    )
+    _fields_ = tuple((n, c_uint64) for n in ("databases", "records", "used", "free", "faults"))
 
 
 @functools.cache

@@ -110,22 +110,17 @@ def _header_size(head: bytes, source: str) -> int:
     if not head:
         raise UsageError(f"{source} is empty", remedy=NO_LMDB)
 
-    def magic_at(order: str, *offsets: int) -> bool:
-        return any(
-            len(head) >= at + 4 and struct.unpack_from(f"{order}I", head, at)[0] == MAGIC
-            for at in offsets
-        )
-
-    if magic_at("<", 16):
+    little, big = MAGIC.to_bytes(4, "little"), MAGIC.to_bytes(4, "big")
+    if head.startswith(little, 16):
         # a 32-bit LMDB 1.0 has its magic here too, but says version 3
-        if len(head) >= 24 and struct.unpack_from("<I", head, 20)[0] == 3:
+        if head.startswith(b"\3\0\0\0", 20):
             raise _foreign(source, "a 32-bit machine")
         return 16
-    if magic_at("<", 24):
+    if head.startswith(little, 24):
         return 24
-    if magic_at("<", 12):
+    if head.startswith(little, 12):
         raise _foreign(source, "a 32-bit machine")
-    if magic_at(">", 12, 16, 24):
+    if any(head.startswith(big, at) for at in (12, 16, 24)):
         raise _foreign(source, "a big-endian machine")
     raise UsageError(f"{source} is not an LMDB data file (no magic number)", remedy=NO_LMDB)
 
