@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from dltune.errors import UsageError
 from dltune.io.reader.database import Database
 from dltune.io.reader.options import PAGE, Options
-from dltune.io.reader.order import Order
+from dltune.io.reader.order import Order, Share
 from dltune.io.reader.pieces import Layout, layout
-from dltune.io.reader.share import Share
 from dltune.io.reader.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -37,32 +36,26 @@ class Filled:
     table: int
 
 
+@dataclass
 class Filling:
-    """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node."""
+    """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node.
 
-    def __init__(
-        self,
-        database: Database,
-        order: Order,
-        shares: list[Share],
-        options: Options,
-        tokens: Tokens | None,
-        memory: int,
-        first: int,
-        last: int | None,
-    ) -> None:
-        """Iterations from `first` up to `last` (None: without end)."""
-        self.database = database
-        self.order = order
-        self.shares = shares
-        self.options = options
-        self.tokens = tokens
-        self.memory = memory
-        self.next = first
-        self.last = last
-        self._slot_bytes = options.memory // SLOTS // PAGE * PAGE
-        together = sum(share.batch for share in shares)
-        self._most = -(-options.parallel // together)
+    Iterations from `next` up to `last` (None: without end).
+    """
+
+    database: Database
+    order: Order
+    shares: list[Share]
+    options: Options
+    tokens: Tokens | None
+    memory: int
+    next: int
+    last: int | None
+
+    def __post_init__(self) -> None:
+        self._slot_bytes = self.options.memory // SLOTS // PAGE * PAGE
+        together = sum(share.batch for share in self.shares)
+        self._most = -(-self.options.parallel // together)
 
     def close(self) -> None:
         self.database.close()

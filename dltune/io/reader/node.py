@@ -82,7 +82,8 @@ class Memory:
         self.map = mmap.mmap(descriptor, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         if new:
-            fetch_binding.populate(self.address, size)
+            # gives pages to the memory
+            fetch_binding.load().dltune_populate(self.address, size)
 
 
 @dataclass(frozen=True)
@@ -202,8 +203,11 @@ def lead(
 
 
 def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
-    found: dict[int, socket.socket] = {}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+    connections: dict[int, socket.socket] = {}
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        contextlib.ExitStack() as failing,
+    ):
         try:
             listener.bind(name)
         except OSError:
@@ -213,33 +217,31 @@ def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
             ) from None
         listener.listen(size)
         until = time.monotonic() + WAIT_SECONDS
-        while len(found) < size - 1:
+        while missing := size - 1 - len(connections):
             listener.settimeout(max(0.01, until - time.monotonic()))
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                missing = size - 1 - len(found)
-                for connection in found.values():
-                    connection.close()
                 raise UsageError(
                     f"{missing} of this node's {size} ranks did not open the reader within "
                     f"{WAIT_SECONDS:g} s",
                     remedy="all of them must, or pass node=False",
                 ) from None
+            failing.callback(connection.close)
             _require_own(connection)
             message = receive(connection)
             if message is None:  # came and went
                 connection.close()
                 continue
             other: int = message["rank"]
-            if other == rank or other in found:
-                connection.close()
+            if other == rank or other in connections:
                 raise UsageError(
                     f"two ranks of this node call themselves rank {other}",
                     remedy="give each its own rank",
                 )
-            found[other] = connection
-    return found
+            connections[other] = connection
+        failing.pop_all()
+    return connections
 
 
 def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -> None:
@@ -325,5 +327,4 @@ def _require_own(connection: socket.socket) -> None:
     )
     _, user, _ = struct.unpack("3i", credentials)
     if user not in (os.getuid(), 0):
-        connection.close()
         raise UsageError("another user's process answers in place of this node's reader")

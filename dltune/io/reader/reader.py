@@ -16,9 +16,8 @@ from dltune.io.reader import node
 from dltune.io.reader.database import Database
 from dltune.io.reader.filling import ENTRY, Filled, Filling
 from dltune.io.reader.options import Options
-from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.order import Order, Sequential, Share, Shuffled
 from dltune.io.reader.planned import planned
-from dltune.io.reader.share import Share
 from dltune.io.reader.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Reader:
     """Batches of a rank: `for records in reader` gives lists of `batch` records, without end.
 
     All ranks together go through the database as one circular sequence, each taking its share of
-    every iteration (`share.Share`), so that a batch is always full. `shuffle`: the seed of a random
+    every iteration (`order.Share`), so that a batch is always full. `shuffle`: the seed of a random
     order, new in each epoch and the same on all ranks; None for the order of keys.
 
         with Reader("train.lmdb", batch=32, shuffle=1) as reader:
