@@ -161,8 +161,7 @@ def _blocks(experiment: Experiment) -> Iterator[Graded]:
         2.5,
         f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
         f"{size(small.block)}",
-        f"{best.method}: {rate(best.throughput.median)} against "
-        f"{rate(small.throughput.median)}; a mapping gives {rate(mapped)} "
-        "at its best, whatever the block",
+        f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}; "
+        f"a mapping gives {rate(mapped)} at its best, whatever the block",
         f"read {size(best.block)} at a time: join neighbouring records into one read",
     )
