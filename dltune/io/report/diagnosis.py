@@ -44,7 +44,7 @@ def diagnose(watch: Watch, storage: Sequence[Storage]) -> tuple[Finding, ...]:
     """The gravest first."""
     places = {place.device: place for place in storage}
     graded = [each for f in watch.files for each in _of_file(f, watch, places[f.device])]
-    graded += _of_waits(watch)
+    graded += [*_of_waits(watch), *_of_switches(watch)]
     if not any(each.gravity >= 1 for each in graded):
         graded.append(_not_the_reading(watch))
     return by_gravity([*graded, *_of_queues(watch), *_of_memory(watch)])
@@ -139,15 +139,13 @@ def _of_waits(watch: Watch) -> Iterator[Graded]:
         yield Graded(
             6.0 if waits >= GRAVE else 1.0,
             f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
-            f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
-            f"{thread.seconds:.1f} s{asleep}; "
-            f"{thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
+            f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
+            f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
             "read ahead of the need: the findings on its files say how; dltune io-report "
             "--file tells what the storage could give"
             if waits >= GRAVE
             else None,
         )
-    yield from _switches(watch.processes, readers, watch.files)
 
 
 def _of_queues(watch: Watch) -> Iterator[Graded]:
@@ -167,11 +165,9 @@ def _of_queues(watch: Watch) -> Iterator[Graded]:
         )
 
 
-def _switches(
-    seen: Sequence[Process], readers: Sequence[tuple[Process, Thread]], files: Sequence[DataFile]
-) -> Iterator[Graded]:
-    asked = sum(file.asked or 0 for file in files)
-    reading = [(p, t) for p, t in readers if t.sleep_share is not None]
+def _of_switches(watch: Watch) -> Iterator[Graded]:
+    asked = sum(file.asked or 0 for file in watch.files)
+    reading = [(p, t) for p, t in _threads(watch) if t.sleep_share is not None]
     switches = sum(thread.voluntary for _, thread in reading)
     if asked >= MIB and switches / (asked / MIB) >= MANY_SWITCHES:
         pids = {process.pid for process, _ in reading}
@@ -180,7 +176,7 @@ def _switches(
             f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
             "MiB that they use",
             f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
-            f"{len(seen)} processes, {size(asked)} used",
+            f"{len(watch.processes)} processes, {size(asked)} used",
             "ask for more at a time: larger reads, or hints some batches ahead",
         )
 
