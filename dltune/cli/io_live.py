@@ -12,7 +12,6 @@ from dltune.io.report.shown import count, file_name, share, size
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dltune.io.report.data_files import Known
     from dltune.io.report.watch import Watch
 
 ROWS = 8
@@ -39,15 +38,12 @@ def _files(watch: Watch) -> Table:
     table = Table(title="data files", title_justify="left")
     for head in ("file", "format", "size", "in the page cache", "came from storage"):
         table.add_column(head, overflow="ellipsis", no_wrap=True)
-    known = sorted(watch.files.known.values(), key=lambda file: -_came(file))
+    known = sorted(watch.files.known.values(), key=lambda file: -(file.came or 0))
     for file in known[:ROWS]:
         cached = "?" if file.last is None else share(file.last.now / max(1, file.size))
-        table.add_row(file_name(file.path), file.format, size(file.size), cached, size(_came(file)))
+        came = size(file.came or 0)
+        table.add_row(file_name(file.path), file.format, size(file.size), cached, came)
     return table
-
-
-def _came(file: Known) -> int:
-    return max(0, file.last.seen - file.first.seen) if file.last and file.first else 0
 
 
 def _threads(watch: Watch) -> Table:

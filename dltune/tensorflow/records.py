@@ -11,10 +11,9 @@ import keras
 import tensorflow as tf
 
 from dltune.errors import UsageError
-from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.order import Order, Sequential, Share, Shuffled
 from dltune.io.reader.reader import Reader
 from dltune.io.reader.records import Records
-from dltune.io.reader.share import Share
 
 # mallopt's names for them, of malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
