@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.results import print_json
+from dltune.cli.tables import show
 from dltune.tables import Key, Table, columns
 from dltune.visible import visible
 
@@ -36,9 +38,7 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
     found = compared(a, b)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     _circumstances(found.circumstances)
     if isinstance(found, benches.Comparison):
@@ -48,8 +48,6 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
 
 def _circumstances(found: Sequence[Difference]) -> None:
-    from dltune.cli.tables import show
-
     if not found:
         click.echo("same machine, versions, settings and command")
         return
@@ -58,8 +56,6 @@ def _circumstances(found: Sequence[Difference]) -> None:
 
 
 def _profiles(found: profiles.Comparison, top: int) -> None:
-    from dltune.cli.tables import show
-
     if not found.same_graph:
         click.echo("\nthe two steps are different graphs; ops are matched by their keys")
     steps = [
@@ -108,8 +104,6 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
 
 
 def _benches(found: benches.Comparison) -> None:
-    from dltune.cli.tables import show
-
     rows = [
         (
             s.name,

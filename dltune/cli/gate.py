@@ -59,25 +59,20 @@ class _Outputs:
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     """The options that tell where a result goes, gathered in `outputs`."""
 
+    @click.option("-o", "--output", type=_PATH, help="Write the result as JSON.")
+    @click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit.")
+    @click.option("--markdown", type=_PATH, help="Write a comment for a pull request.")
+    @click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab.")
+    @click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions.")
+    @click.option("--history", type=_PATH, help="Append the result to this file.")
+    @click.option("--trend", type=_PATH, help="Draw the history as SVG.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    @_OVERWRITE
     @functools.wraps(function)  # click keeps the parameters below in an attribute
     def gathered(**given: Any) -> None:
         mine = {name: given.pop(name) for name in _Outputs.__dataclass_fields__}
         function(outputs=_Outputs(**mine), **given)
 
-    for option in reversed(
-        (
-            click.option("-o", "--output", type=_PATH, help="Write the result as JSON."),
-            click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit."),
-            click.option("--markdown", type=_PATH, help="Write a comment for a pull request."),
-            click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab."),
-            click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions."),
-            click.option("--history", type=_PATH, help="Append the result to this file."),
-            click.option("--trend", type=_PATH, help="Draw the history as SVG."),
-            click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-            _OVERWRITE,
-        )
-    ):
-        gathered = option(gathered)
     return gathered
 
 
@@ -147,11 +142,12 @@ def record_command(
     """Measure a command here, as a baseline for `dltune gate check` on this machine."""
     from dltune.bench.pyperf_file import require_pyperf
     from dltune.gate import result
+    from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.machine import topology
 
     here = Path.cwd()
-    config = _config(here, config_path)
+    config = configuration(here, config_path)
     if pyperf:
         require_pyperf()
     machine = topology.local()
@@ -202,12 +198,13 @@ def check_command(
     """
     from dltune.documents.gate import Revision
     from dltune.gate import against, result
+    from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.gate.verdict import limits_for
     from dltune.machine import topology
 
     here = Path.cwd()
-    config = _config(here, config_path)
+    config = configuration(here, config_path)
     _require_history(outputs)
     machine = topology.local()
     before = against.load(baseline)
@@ -259,18 +256,6 @@ def check_command(
         )
         _write(found, outputs, files, config)
     _tell(found, outputs)
-
-
-def _config(here: Path, path: Path | None) -> Config:
-    from dltune.gate.ab import configuration
-    from dltune.gate.config import PYPROJECT, load
-
-    try:
-        return configuration(here, path)
-    except UsageError:
-        if path is None and not (here / PYPROJECT).exists():
-            return load(here, None)  # outside of a repository there is only this folder
-        raise
 
 
 def _here(here: Path, job: Sequence[str]) -> Side:
@@ -338,7 +323,7 @@ def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: C
     if "markdown" in files:
         files["markdown"].write_bytes(markdown.render(found).encode())
     if "gitlab" in files:
-        source = Path(config.source).name if not config.unlimited else "pyproject.toml"
+        source = Path(config.source).name if config.limits else "pyproject.toml"
         files["gitlab"].write_bytes(annotations.gitlab(found, source))
     if outputs.history:
         history.append(outputs.history, history.entry(found))
@@ -355,18 +340,13 @@ def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> 
 
 
 def _tell(found: Result, outputs: _Outputs) -> None:
+    from dltune.cli import results
+
     if outputs.github:
         from dltune.gate import annotations
 
         click.echo(annotations.github(found), nl=False, err=True)
-    if outputs.as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found).decode())
-    else:
-        _show(found)
-    for path in outputs.written():
-        click.echo(f"written to {path}", err=outputs.as_json)
+    results.tell(found, _show, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
     from dltune.gate import figures

@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dltune.documents import files
 from dltune.documents.faults import Bound, one_of, refuse
 from dltune.errors import UsageError
 from dltune.gate import metrics
@@ -61,9 +62,8 @@ class Config:
     rounds_per_launch: int = 10
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"
-    unlimited: bool = field(default=True)  # no metric was configured: the default one is judged
 
 
 def load(folder: Path, path: Path | None) -> Config:
@@ -75,30 +75,23 @@ def load(folder: Path, path: Path | None) -> Config:
     if path is None and not where.exists():
         return Config()
     try:
-        text = where.read_bytes().decode()
-    except OSError as error:
-        raise UsageError(f"cannot read {where}: {error.strerror}") from None
+        data = tomllib.loads(files.content(where).decode())
     except UnicodeDecodeError:
         raise UsageError(f"{where} is not UTF-8 text") from None
-    try:
-        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is not TOML: {error}") from None
-    tool = data.get("tool")
-    nested = tool.get("dltune") if isinstance(tool, dict) else None
-    found = nested.get("gate") if isinstance(nested, dict) else None
-    if found is None:
-        if where.name == PYPROJECT:
-            if path is not None:
-                raise UsageError(f"{where} has no [tool.dltune.gate]")
-            return Config()
-        found = data  # a file of its own has the keys at its top
-        prefix = ""
-    else:
-        prefix = "tool.dltune.gate."
-    if not isinstance(found, dict):
+    found: object = data
+    for key in ("tool", "dltune", "gate"):
+        found = found.get(key) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return parse(found, str(where), "tool.dltune.gate.")
+    if found is not None:
         raise UsageError(f"{where}: tool.dltune.gate must be a table, got {visible(repr(found))}")
-    return parse(found, str(where), prefix)
+    if where.name != PYPROJECT:
+        return parse(data, str(where))  # a file of its own has the keys at its top
+    if path is not None:
+        raise UsageError(f"{where} has no [tool.dltune.gate]")
+    return Config()
 
 
 def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
@@ -116,7 +109,7 @@ def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
         else:
             values[key] = float(value) if key in _FLOATS else value  # type: ignore[arg-type]
     refuse(source, faults)
-    return Config(**values, source=source, unlimited=not values.get("limits"))  # type: ignore[arg-type]
+    return Config(**values, source=source)  # type: ignore[arg-type]
 
 
 def _limits(table: object, here: str, faults: list[str]) -> tuple[Limit, ...]:

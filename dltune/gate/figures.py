@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.gate import Result, Unit, Verdict
+from dltune.gate.history import Point
 from dltune.tables import Key, Prose, Table, columns
 
 NONE = "-"
@@ -22,7 +23,7 @@ def quantity(value: float | None, unit: Unit) -> str:
     return f"{value:.4g}{' s' if unit == 's' else ' B' if unit == 'bytes' else ''}"
 
 
-def over(verdict: Verdict, value: float | None) -> str:
+def over(verdict: Verdict | Point, value: float | None) -> str:
     """A figure of the verdict's own scale: a ratio, or a value with its unit."""
     if value is None:
         return NONE

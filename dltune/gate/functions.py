@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from dltune.documents.gate import Verdict
 from dltune.gate.config import Config, Limit
-from dltune.gate.verdict import Sample, judge
+from dltune.gate.verdict import Sample, judge, next_look
 
 # calls of one turn take about so long together, so that the clock and a call's own noise are small
 TURN_SECONDS = 0.005
-LOOK_AGAIN = 1.03
 # of the budget, for one limit of one test
 MOST_SECONDS = 10.0
 
@@ -47,14 +46,14 @@ def _decide(
     limit: Limit, sample: Sample, take: Callable[[Sample], None], config: Config
 ) -> Verdict:
     until = time.monotonic() + min(config.budget, MOST_SECONDS)
-    next_look = 1
+    look = 1
     while True:
         take(sample)
         rounds = len(sample.head)
         spent = time.monotonic() >= until
-        if rounds < next_look and not spent:
+        if rounds < look and not spent:
             continue
-        next_look = max(rounds + 1, math.ceil(rounds * LOOK_AGAIN))
+        look = next_look(rounds)
         (verdict,) = judge(limit, sample, config.confidence)
         if verdict.outcome != "undecided" or spent:
             return verdict

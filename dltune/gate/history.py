@@ -50,10 +50,7 @@ def entry(result: Result) -> Entry:
         base=result.base.commit or result.base.name,
         head=result.head.commit or result.head.name,
         outcome=result.outcome,
-        points=tuple(
-            Point(v.metric, v.unit, v.over, v.limit, v.outcome, v.median, v.low, v.high, v.head)
-            for v in result.verdicts
-        ),
+        points=msgspec.convert(result.verdicts, tuple[Point, ...], from_attributes=True),
     )
 
 

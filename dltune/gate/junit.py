@@ -13,20 +13,23 @@ def render(result: Result) -> bytes:
     """UTF-8 XML. A limit that fails is a failure; one that is undecided is skipped, or a failure
     where that is what undecided means. Text is escaped; what XML cannot hold is written out."""
     strict = not result.passed and result.outcome == "undecided"
-    failed = sum(v.outcome == "fail" or (strict and v.outcome == "undecided")
-                 for v in result.verdicts)  # fmt: skip
-    skipped = sum(v.outcome == "undecided" for v in result.verdicts) * (not strict)
+    tags = {
+        "pass": "system-out",
+        "fail": "failure",
+        "undecided": "failure" if strict else "skipped",
+    }
+    told = [tags[verdict.outcome] for verdict in result.verdicts]
     counts = {
         "tests": str(len(result.verdicts)),
-        "failures": str(failed),
+        "failures": str(told.count("failure")),
         "errors": "0",
-        "skipped": str(skipped),
+        "skipped": str(told.count("skipped")),
         "time": f"{result.seconds:.3f}",
     }
     root = ET.Element("testsuites", counts)
     suite = ET.SubElement(root, "testsuite", {"name": "dltune gate", **counts,
                                               "timestamp": result.created})  # fmt: skip
-    for verdict in result.verdicts:
+    for verdict, tag in zip(result.verdicts, told, strict=True):
         case = ET.SubElement(
             suite,
             "testcase",
@@ -37,12 +40,12 @@ def render(result: Result) -> bytes:
             },
         )
         text = visible(figures.sentence(verdict), 1000)
-        if verdict.outcome == "fail" or (strict and verdict.outcome == "undecided"):
-            ET.SubElement(case, "failure", {"message": text, "type": verdict.outcome}).text = text
-        elif verdict.outcome == "undecided":
-            ET.SubElement(case, "skipped", {"message": text})
+        if tag == "failure":
+            ET.SubElement(case, tag, {"message": text, "type": verdict.outcome}).text = text
+        elif tag == "skipped":
+            ET.SubElement(case, tag, {"message": text})
         else:
-            ET.SubElement(case, "system-out").text = text
+            ET.SubElement(case, tag).text = text
     ET.indent(root)
     rendered: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return rendered + b"\n"

@@ -24,7 +24,7 @@ from dltune.bench.settings import Setting
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError
-from dltune.gate.side import Side, blame, last_lines
+from dltune.gate.side import Side, blame
 from dltune.job import messages
 from dltune.job.launch import Job
 from dltune.job.orders import Orders
@@ -88,17 +88,18 @@ def launch(
         tell=lambda told: tell(_phase(told, rounds)),
         keep=after_round,
     )
-    with _running(observers) as logs:
+    with _running(observers):
         try:
             contest.run()
         except JobEndedError:
-            raise _ended(observers, logs) from None
+            raise _ended(observers) from None
         except DltuneError as error:
             if any(observer.runner.ended for observer in observers):
-                raise _ended(observers, logs) from None
-            raise blame(_culprit(observers), str(error), _log(observers, logs)) from None
+                raise _ended(observers) from None
+            culprit = _culprit(observers)
+            raise blame(culprit.side, str(error), culprit.log) from None
         if contest.culprit:
-            raise _ended(observers, logs)
+            raise _ended(observers)
     return _gathered(contest, observers)
 
 
@@ -112,6 +113,7 @@ class _Observer:
         self._signatures = signatures
         self._wanted = wanted
         self.began = 0
+        self.log: Path | None = None
         self.startup: float | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
@@ -197,17 +199,16 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
 
 
 @contextlib.contextmanager
-def _running(observers: Sequence[_Observer]) -> Iterator[dict[str, Path]]:
+def _running(observers: Sequence[_Observer]) -> Iterator[None]:
+    temporary = observers[0].side.temporary
     with contextlib.ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(
-            prefix="dltune-gate-log-", dir=observers[0].side.temporary
-        )
+        made = tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=temporary)
         folder = Path(stack.enter_context(made))
-        logs = {o.side.name: folder / f"{number}.log" for number, o in enumerate(observers)}
-        for observer in observers:
+        for number, observer in enumerate(observers):
             side = observer.side
             observer.began = time.monotonic_ns()
-            with open(logs[side.name], "wb") as log:
+            observer.log = folder / f"{number}.log"
+            with open(observer.log, "wb") as log:
                 job = Job(
                     side.command,
                     answer=observer.runner.answer,
@@ -220,26 +221,21 @@ def _running(observers: Sequence[_Observer]) -> Iterator[dict[str, Path]]:
             stack.enter_context(job)
             stack.callback(observer.runner.release)
             observer.runner.begin(job)
-        yield logs
+        yield
 
 
-def _culprit(observers: Sequence[_Observer]) -> Side:
+def _culprit(observers: Sequence[_Observer]) -> _Observer:
     """Who ended, else who never stood, else the first."""
     ended = [o for o in observers if o.runner.ended]
     late = [o for o in observers if not o.runner.standing]
-    return (ended or late or list(observers))[0].side
+    return (ended or late or list(observers))[0]
 
 
-def _log(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> str:
-    return last_lines(logs[_culprit(observers).name])
-
-
-def _ended(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> UsageError:
-    side = _culprit(observers)
-    runner = next(o.runner for o in observers if o.side is side)
-    what = f"the job ended with exit code {runner.exit_code} before its turns were over"
-    remedy = None if runner.exit_code else SHORT
-    return blame(side, what, last_lines(logs[side.name]), remedy=remedy)
+def _ended(observers: Sequence[_Observer]) -> UsageError:
+    culprit = _culprit(observers)
+    code = culprit.runner.exit_code
+    what = f"the job ended with exit code {code} before its turns were over"
+    return blame(culprit.side, what, culprit.log, remedy=None if code else SHORT)
 
 
 def _phase(told: Progress, rounds: int) -> str:
