@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dltune.errors import GateFailed, UsageError
+from dltune.visible import visible
 
 if TYPE_CHECKING:
     from dltune.documents.files import Output
@@ -164,7 +165,6 @@ def record_command(
     import statistics
 
     from dltune.gate import figures
-    from dltune.visible import visible
 
     for one in baseline.measured:
         middle = figures.quantity(statistics.median(one.values), one.unit)
@@ -197,7 +197,7 @@ def check_command(
     ab` is the one to trust.
     """
     from dltune.documents.gate import Revision
-    from dltune.gate import against, result
+    from dltune.gate import against, metrics, result
     from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.gate.verdict import limits_for
@@ -239,8 +239,8 @@ def check_command(
             made = measure([side], machine, config, tell=tell, before=before.values)
             if made.kind != before.kind:
                 raise UsageError(
-                    f"{baseline} timed the command {against.TIMED[before.kind]}, now it is timed "
-                    f"{against.TIMED[made.kind]}",
+                    f"{baseline} timed the command {metrics.TIMED[before.kind]}, now it is timed "
+                    f"{metrics.TIMED[made.kind]}",
                     remedy="record the baseline again",
                 )
             head = Revision("this checkout", _commit(here))
@@ -314,17 +314,17 @@ def _claimed(
 
 
 def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: Config) -> None:
-    from dltune.gate import annotations, history, junit, markdown, trend
+    from dltune.gate import formats, history, trend
 
     if "output" in files:
         files["output"].write(found)
     if "junit" in files:
-        files["junit"].write_bytes(junit.render(found))
+        files["junit"].write_bytes(formats.junit(found))
     if "markdown" in files:
-        files["markdown"].write_bytes(markdown.render(found).encode())
+        files["markdown"].write_bytes(formats.markdown(found).encode())
     if "gitlab" in files:
         source = Path(config.source).name if config.limits else "pyproject.toml"
-        files["gitlab"].write_bytes(annotations.gitlab(found, source))
+        files["gitlab"].write_bytes(formats.gitlab(found, source))
     if outputs.history:
         history.append(outputs.history, history.entry(found))
         if "trend" in files:
@@ -343,14 +343,13 @@ def _tell(found: Result, outputs: _Outputs) -> None:
     from dltune.cli import results
 
     if outputs.github:
-        from dltune.gate import annotations
+        from dltune.gate import formats
 
-        click.echo(annotations.github(found), nl=False, err=True)
+        click.echo(formats.github(found), nl=False, err=True)
     results.tell(found, _show, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
     from dltune.gate import figures
-    from dltune.visible import visible
 
     bad = [v for v in found.verdicts if v.outcome == found.outcome]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
@@ -359,7 +358,6 @@ def _tell(found: Result, outputs: _Outputs) -> None:
 def _show(found: Result) -> None:
     from dltune.cli import tables
     from dltune.gate import figures
-    from dltune.visible import visible
 
     tables.show(figures.table(found), gap=False)
     for verdict in found.verdicts:

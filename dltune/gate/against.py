@@ -16,8 +16,6 @@ from dltune.gate.measure import Measurement
 from dltune.gate.verdict import Sample
 from dltune.visible import visible
 
-TIMED: Mapping[doc.Kind, str] = {"steps": "by its steps", "whole": "whole"}
-
 
 @dataclass(frozen=True)
 class Before:
@@ -81,7 +79,8 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
     """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
     if before.kind != now.kind:
         raise UsageError(
-            f"{before.title} timed its command {TIMED[before.kind]}, {now.title} {TIMED[now.kind]}",
+            f"{before.title} timed its command {metrics.TIMED[before.kind]}, {now.title} "
+            f"{metrics.TIMED[now.kind]}",
             remedy="record both of one command, under one configuration",
         )
     limits = _limits(before, now, config)
@@ -97,7 +96,6 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
                 sample.missing = side.missing.get(name, f"{side.title} does not have it")
     made = Measurement(now.kind, limits, samples)
     made.judge(config.confidence)
-    made.rounds = max(len(sample.head) for sample in samples.values())
     return made
 
 

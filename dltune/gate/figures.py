@@ -8,7 +8,6 @@ from dltune.tables import Key, Prose, Table, columns
 
 NONE = "-"
 COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")
-SIGNS = {"pass": "ok", "fail": "FAIL", "undecided": "?"}
 _STEPS = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
           "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))}  # fmt: skip
 

@@ -83,21 +83,18 @@ def append(path: Path, added: Entry) -> None:
     """Add a line, whole or not at all, also when several gates end at once. Raises UsageError."""
     line = msgspec.json.encode(added) + b"\n"
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            size = os.fstat(handle).st_size
+        with open(path, "ab", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            size = os.fstat(file.fileno()).st_size
             try:
-                if os.write(handle, line) < len(line):
+                if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
+                os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):  # what is no file has nothing to be cut
-                    os.ftruncate(handle, size)
+                    file.truncate(size)
                 if size == 0 and path.is_file() and not path.is_symlink():
                     path.unlink()
                 raise
-        finally:
-            os.close(handle)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +42,6 @@ def why_no_counter() -> str | None:
     """Why the processor's counter cannot be used here; None when it can."""
     refused = probe.available().hardware
     return refused.reason if refused else None
-
-
-def why_no_callgrind() -> str | None:
-    """Why callgrind cannot be used here; None when it can."""
-    return None if shutil.which("valgrind") else "valgrind is not installed"
 
 
 def callgrind(side: Side, *, timeout: float) -> float:

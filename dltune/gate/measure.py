@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def _steps(config: Config) -> bool | None:
             if known and known.kinds and needs not in known.kinds:
                 raise UsageError(
                     f"{config.source}: {limit.metric} is not shown by a command timed "
-                    f"{'by its steps' if needs == 'steps' else 'whole'}",
+                    f"{metrics.TIMED[needs]}",
                     remedy="change `timed`, or leave the metric out",
                 )
         return needs == "steps"
@@ -143,8 +144,8 @@ def _samples(
             sample.missing = "it is read from a pyperf file, and none is given"
         elif limit.metric == "instructions" and (why := instructions.why_no_counter()):
             sample.exact = True
-            if none := instructions.why_no_callgrind():
-                sample.missing = f"{why}, and {none}"
+            if shutil.which("valgrind") is None:
+                sample.missing = f"{why}, and valgrind is not installed"
                 continue
             tell("counting instructions under callgrind, which takes a while")
             for side in sides:

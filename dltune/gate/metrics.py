@@ -24,6 +24,7 @@ class Metric:
 
 
 BOTH: tuple[Kind, ...] = ("steps", "whole")
+TIMED: dict[Kind, str] = {"steps": "by its steps", "whole": "whole"}
 METRICS = {
     metric.name: metric
     for metric in (

@@ -40,11 +40,6 @@ class Checkout:
     temporary: Path  # for temporary files of what runs there, removed with the checkout
 
 
-def environment() -> dict[str, str]:
-    """This process's environment without what git hands to its hooks."""
-    return {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
-
-
 def repository(folder: Path) -> Repository:
     """The repository that `folder` is in. Raises UsageError when there is none."""
     if shutil.which("git") is None:
@@ -187,12 +182,13 @@ def _sweep(repo: Repository) -> None:
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
     return subprocess.run(
         ["git", "-C", str(folder), *arguments],
         capture_output=True,
         text=True,
         errors="replace",
-        env={**environment(), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        env={**inherited, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
         check=False,
     )
 
