@@ -39,7 +39,7 @@ def main() -> None:
             rounds=config.rounds_per_launch,
             seconds=config.seconds_per_turn,
             patience=60.0,
-            wanted=training.Wanted(),
+            wanted=(),
             tell=lambda _: None,
         )
         launches.append(

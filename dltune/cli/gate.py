@@ -31,6 +31,7 @@ _CONFIG = click.option(
     help="A TOML file with the limits; otherwise [tool.dltune.gate] of pyproject.toml.",
 )
 _JOB = click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+_FILES = ("output", "junit", "markdown", "gitlab", "trend")
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
 
 
@@ -38,23 +39,15 @@ _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output file
 class _Outputs:
     """Where a result goes beside the terminal."""
 
-    output: Path | None
-    junit: Path | None
-    markdown: Path | None
-    gitlab: Path | None
-    trend: Path | None
+    files: dict[str, Path]  # by the names of their options
     history: Path | None
     github: bool
     as_json: bool
     overwrite: bool
 
-    def files(self) -> dict[str, Path]:
-        named = ("output", "junit", "markdown", "gitlab", "trend")
-        return {name: path for name in named if (path := getattr(self, name)) is not None}
-
     def written(self) -> list[Path]:
-        """These and the history, which is appended to."""
-        return [*self.files().values(), *([self.history] if self.history else [])]
+        """The files and the history, which is appended to."""
+        return [*self.files.values(), *([self.history] if self.history else [])]
 
 
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
@@ -71,8 +64,10 @@ def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     @_OVERWRITE
     @functools.wraps(function)  # click keeps the parameters below in an attribute
     def gathered(**given: Any) -> None:
-        mine = {name: given.pop(name) for name in _Outputs.__dataclass_fields__}
-        function(outputs=_Outputs(**mine), **given)
+        named = {name: given.pop(name) for name in _FILES}
+        mine = {name: given.pop(name) for name in ("history", "github", "as_json", "overwrite")}
+        files = {name: path for name, path in named.items() if path is not None}
+        function(outputs=_Outputs(files, **mine), **given)
 
     return gathered
 
@@ -117,7 +112,7 @@ def ab_command(
         require_pyperf()
     machine = topology.local()
     raw = dict(zip(("base", "head"), pyperf, strict=True)) if pyperf else {}
-    with _claimed(outputs.files() | raw, outputs.overwrite) as (files, tell):
+    with _claimed(outputs.files | raw, outputs.overwrite) as (files, tell):
         found, made = ab(here, base, job, config, machine, tell=tell)
         for name in raw:
             files[name].write_bytes(_raw(made, name, machine, job))
@@ -214,7 +209,7 @@ def check_command(
         if path.resolve() in {file.resolve() for file in outputs.written()}:
             raise UsageError(f"{path} is both read and written", remedy="choose another output")
     began = time.monotonic()
-    with _claimed(outputs.files(), outputs.overwrite) as (files, tell):
+    with _claimed(outputs.files, outputs.overwrite) as (files, tell):
         if measured:
             now = against.load(measured)
             at = now.machine or machine
@@ -282,12 +277,12 @@ def _require_history(outputs: _Outputs) -> None:
     from dltune.gate import history
 
     if outputs.history:
-        if outputs.history.resolve() in {path.resolve() for path in outputs.files().values()}:
+        if outputs.history.resolve() in {path.resolve() for path in outputs.files.values()}:
             raise UsageError(
                 f"{outputs.history} is named for two outputs", remedy="give them two names"
             )
         history.load(outputs.history)
-    elif outputs.trend:
+    elif "trend" in outputs.files:
         raise UsageError("--trend draws the history", remedy="give it too: --history FILE")
 
 

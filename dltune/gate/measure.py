@@ -166,10 +166,6 @@ def _sampler(
 ) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
     """What takes a round: metric -> side -> value."""
     if kind == "steps":
-        wanted = training.Wanted(
-            peak="peak_bytes" in made.samples,
-            ops=tuple(m.removeprefix(metrics.OPS) for m in made.samples if metrics.OPS in m),
-        )
 
         def launch() -> dict[str, dict[str, float]]:
             done = training.launch(
@@ -179,7 +175,7 @@ def _sampler(
                 rounds=config.rounds_per_launch,
                 seconds=config.seconds_per_turn,
                 patience=PATIENCE,
-                wanted=wanted,
+                wanted=made.samples,
                 tell=tell,
             )
             for name, rounds in done.steps.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from dltune.documents.machine import Machine
 from dltune.gate.side import Side, blame
 from dltune.job.diagnosis import Sightings, hopeless, why_no_step
-from dltune.job.launch import Job, Process
+from dltune.job.launch import Process
 from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
@@ -46,16 +46,7 @@ def look(
     began = looked = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
-        with open(log, "wb") as file:
-            job = Job(
-                side.command,
-                greet=greet,
-                environment=dict(side.environment),
-                stdout=file.fileno(),
-                stderr=file.fileno(),
-                folder=side.folder,
-            )
-        with job:
+        with side.start(log, greet=greet) as job:
             tell(f"a first run in {side.title}")
             for event in job.events(min(0.5, timeout)):
                 if event is not None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.errors import UsageError
 from dltune.gate import worktrees
 from dltune.gate.worktrees import Checkout, Repository
+from dltune.job import messages
 from dltune.job.last_words import last_lines
+from dltune.job.launch import Job, Process
 from dltune.visible import visible
 
 # a project's packages stand in its top folder or here
@@ -33,6 +35,25 @@ class Side:
     def temporary(self) -> str | None:
         """Where its temporary files go, which are removed with its checkout; None: the usual."""
         return self.environment.get("TMPDIR")
+
+    def start(
+        self,
+        log: Path,
+        *,
+        greet: Callable[[Process], list[str]],
+        answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
+    ) -> Job:
+        """The command as a job that writes to `log`. Raises as `Job`."""
+        with open(log, "wb") as file:
+            return Job(
+                self.command,
+                answer=answer,
+                greet=greet,
+                environment=dict(self.environment),
+                stdout=file.fileno(),
+                stderr=file.fileno(),
+                folder=self.folder,
+            )
 
 
 def require_own_files(repo: Repository, command: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,9 +24,9 @@ from dltune.bench.settings import Setting
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError
+from dltune.gate.metrics import OPS
 from dltune.gate.side import Side, blame
 from dltune.job import messages
-from dltune.job.launch import Job
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.planners import plan as plan_document
@@ -36,14 +36,6 @@ from dltune.stats.samples import quantiles
 RECORDED = 4
 PLAIN, RECORDING = 1, 2
 SHORT = "let it train for more steps, or set fewer rounds_per_launch or seconds_per_turn"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to look for beside the step's time. `ops`: patterns of op keys, as of a shell."""
-
-    peak: bool = False
-    ops: tuple[str, ...] = ()
 
 
 @dataclass
@@ -63,20 +55,25 @@ def launch(
     rounds: int,
     seconds: float,
     patience: float,
-    wanted: Wanted,
+    wanted: Collection[str],
     tell: Callable[[str], None],
 ) -> Launch:
     """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
 
     `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
-    has not come to a step may tell nothing, in seconds.
+    has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; some are not
+    looked for unless they are.
     Raises UsageError, which names the side, when a job ends too early.
     """
-    observers = [_Observer(side, signatures[side.name], machine, wanted) for side in sides]
+    patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]
+    observers = [
+        _Observer(side, signatures[side.name], machine, "peak_bytes" in wanted, patterns)
+        for side in sides
+    ]
     runners = [observer.runner for observer in observers]
 
     def after_round() -> None:
-        if wanted.ops and contest.turns[sides[0].name]:
+        if patterns and contest.turns[sides[0].name]:
             for observer in observers:
                 observer.record_ops()
 
@@ -107,18 +104,23 @@ class _Observer:
     """One side's job, and what was seen of it beside its steps."""
 
     def __init__(
-        self, side: Side, signatures: tuple[str, ...], machine: Machine, wanted: Wanted
+        self,
+        side: Side,
+        signatures: tuple[str, ...],
+        machine: Machine,
+        peak: bool,
+        patterns: Sequence[str],
     ) -> None:
         self.side = side
         self._signatures = signatures
-        self._wanted = wanted
+        self._patterns = patterns
         self.began = 0
         self.log: Path | None = None
         self.startup: float | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
         orders = Orders(PLAIN, targets=signatures, barrier=True)
-        kind = _Counting if wanted.peak else Setting
+        kind = _Counting if peak else Setting
         self.runner = Runner(
             kind(side.name, None, orders),
             machine,
@@ -134,7 +136,7 @@ class _Observer:
         signature = record.graphs[execution.graph].signature
         if execution.version != RECORDING or signature != self._signatures[0]:
             return
-        for pattern in self._wanted.ops:
+        for pattern in self._patterns:
             self.ops[pattern].append(
                 sum(
                     (end - start) * NANOSECOND
@@ -190,7 +192,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
             "page_faults": [turn.faults for turn in turns if turn.faults is not None],
             "startup": [observer.startup] if observer.startup is not None else [],
             "peak_bytes": [float(observer.peak)] if observer.peak else [],
-            **{f"ops:{pattern}": seconds for pattern, seconds in observer.ops.items()},
+            **{OPS + pattern: seconds for pattern, seconds in observer.ops.items()},
         }
         for metric, found in values.items():
             if found:
@@ -205,22 +207,13 @@ def _running(observers: Sequence[_Observer]) -> Iterator[None]:
         made = tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=temporary)
         folder = Path(stack.enter_context(made))
         for number, observer in enumerate(observers):
-            side = observer.side
+            runner = observer.runner
             observer.began = time.monotonic_ns()
             observer.log = folder / f"{number}.log"
-            with open(observer.log, "wb") as log:
-                job = Job(
-                    side.command,
-                    answer=observer.runner.answer,
-                    greet=observer.runner.greet,
-                    environment=dict(side.environment),
-                    stdout=log.fileno(),
-                    stderr=log.fileno(),
-                    folder=side.folder,
-                )
+            job = observer.side.start(observer.log, greet=runner.greet, answer=runner.answer)
             stack.enter_context(job)
-            stack.callback(observer.runner.release)
-            observer.runner.begin(job)
+            stack.callback(runner.release)
+            runner.begin(job)
         yield
 
 
