@@ -29,7 +29,10 @@ def command(as_json: bool, selftest: bool) -> None:
     """
     checks = examine()
     if selftest:
-        checks += _selftest()
+        from dltune.machine.checks import events
+        from dltune.machine.perf.selftest import run
+
+        checks += [events.counted(outcome) for outcome in run()]
     if as_json:
         click.echo(document(checks))
     elif sys.stdout.isatty():
@@ -62,13 +65,6 @@ def examine() -> list[Check]:
         _plugin(found),
         py_spy.py_spy(),
     ]
-
-
-def _selftest() -> list[Check]:
-    from dltune.machine.checks import events
-    from dltune.machine.perf import selftest
-
-    return [events.counted(outcome) for outcome in selftest.run()]
 
 
 def _plugin(found: Installed | None) -> Check:

@@ -48,13 +48,10 @@ def command(
         claimed = [(p, stack.enter_context(claim(p, overwrite=overwrite))) for p in written]
         for path, file in claimed:
             if path is perfetto:
-                from dltune.report.perfetto import trace
-
-                content = trace(context)
+                from dltune.report.perfetto import trace as rendered
             else:
-                from dltune.report.page import page
-
-                content = page(context)
+                from dltune.report.page import page as rendered
+            content = rendered(context)
             file.write_bytes(content)
             click.echo(f"written to {path}: {_size(len(content))}")
 

@@ -44,7 +44,7 @@ def result(
         measured={
             name: tuple(found)
             for name in ("base", "head")
-            if (found := [_measured(s, name) for s in made.samples.values() if _values(s, name)])
+            if (found := [_measured(s, name) for s in made.samples.values() if s.of(name)])
         },
         notes=tuple(made.notes),
     )
@@ -67,12 +67,8 @@ def baseline(
     )
 
 
-def _values(sample: Sample, side: str) -> list[float]:
-    return sample.base if side == "base" else sample.head
-
-
 def _measured(sample: Sample, side: str) -> doc.Measured:
-    return doc.Measured(sample.metric, sample.unit, tuple(_values(sample, side)), sample.exact)
+    return doc.Measured(sample.metric, sample.unit, tuple(sample.of(side)), sample.exact)
 
 
 def _now() -> str:
