@@ -32,7 +32,7 @@ LOST, THROTTLE, UNTHROTTLE, SAMPLE, LOST_SAMPLES = 2, 5, 6, 9, 13
 
 # in the shared memory's first page, in units of 8 bytes
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
-_HEADER = struct.Struct("=IHH")
+HEADER = struct.Struct("=IHH")
 _SAMPLE = struct.Struct("=QIIQQII")
 _SET_OUTPUT = 0x2405  # ioctl
 
@@ -84,8 +84,8 @@ def decode(data: bytes, period: int = 1) -> Record:
     """One record, header and all, of an event sampled with `period`.
 
     Raises DltuneError when it is shorter than its type needs."""
-    kind, _, _ = _HEADER.unpack_from(data)
-    body = data[_HEADER.size :]
+    kind, _, _ = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
     try:
         if kind == SAMPLE:
             ip, pid, tid, time, address, cpu, _ = _SAMPLE.unpack_from(body)
@@ -107,20 +107,47 @@ def records(ring: memoryview, tail: int, head: int) -> Iterator[bytes]:
     Positions count bytes since the beginning and wrap around the ring, as do records. Raises
     DltuneError for a record that is not whole between them, which a kernel never leaves.
     """
-    size = len(ring)
+    start, size = tail % len(ring), head - tail
+    data = bytes(ring[start : start + size])
+    data += bytes(ring[: size - len(data)])
+    position = 0
+    while left := size - position:
+        length = HEADER.unpack_from(data, position)[2] if left >= HEADER.size else 0
+        if not HEADER.size <= length <= left:
+            raise DltuneError(f"the perf ring is damaged {left} bytes before its head")
+        yield data[position : position + length]
+        position += length
 
-    def piece(at: int, length: int) -> bytes:
-        start = at % size
-        return bytes(ring[start : start + length]) + bytes(ring[: max(0, start + length - size)])
 
-    while tail < head:
-        if head - tail >= _HEADER.size:
-            length = _HEADER.unpack(piece(tail, _HEADER.size))[2]
-            if _HEADER.size <= length <= head - tail:
-                yield piece(tail, length)
-                tail += length
-                continue
-        raise DltuneError(f"the perf ring is damaged {head - tail} bytes before its head")
+class Memory:
+    """What the kernel shares of a descriptor's ring: its first page and `pages` of data.
+
+    Raises OSError when so much may not be locked.
+    """
+
+    def __init__(self, handle: int, pages: int) -> None:
+        self._map = mmap.mmap(handle, mmap.PAGESIZE * (1 + pages))
+        self._view = memoryview(self._map)
+        self._positions = self._view[: mmap.PAGESIZE].cast("Q")
+        self._data = self._view[mmap.PAGESIZE :]
+        self._lock = threading.Lock()
+
+    def drain(self) -> list[bytes]:
+        """The records that have come since the last call; makes room for more."""
+        # a lock given and taken again between two accesses keeps their order on any processor
+        with self._lock:
+            head = self._positions[_HEAD]
+        with self._lock:
+            tail = self._positions[_TAIL]
+            found = list(records(self._data, tail, head))
+        with self._lock:
+            self._positions[_TAIL] = head
+        return found
+
+    def close(self) -> None:
+        for view in (self._positions, self._data, self._view):
+            view.release()
+        self._map.close()
 
 
 class Ring:
@@ -150,20 +177,15 @@ class Ring:
             raise ValueError("what inherits is sampled on one CPU at a time: see follow")
         self._handles = [_sampling(event, period, tid, cpu, inherit)]
         self._event, self._period = event, period
-        self._lock = threading.Lock()
-        size = mmap.PAGESIZE * (1 + pages)
         try:
-            self._map = mmap.mmap(self._handles[0], size)
+            self._memory = Memory(self._handles[0], pages)
         except OSError as error:
             self.close()
             raise UsageError(
                 f"{event.name} cannot be sampled: {os.strerror(error.errno or 0)} for "
-                f"{size} bytes of locked memory ({_locked_limit()})",
+                f"{mmap.PAGESIZE * (1 + pages)} bytes of locked memory ({_locked_limit()})",
                 remedy="take a smaller ring, or as root: raise kernel.perf_event_mlock_kb",
             ) from None
-        self._view = memoryview(self._map)
-        self._positions = self._view[: mmap.PAGESIZE].cast("Q")
-        self._data = self._view[mmap.PAGESIZE :]
 
     def also(self, *, tid: int, cpu: int, inherit: bool) -> None:
         """Samples of another thread on the same CPU, into this ring."""
@@ -181,15 +203,7 @@ class Ring:
 
     def drain(self) -> list[Record]:
         """What has come since the last call, in the ring's order; makes room for more."""
-        # a lock given and taken again between two accesses keeps their order on any processor
-        with self._lock:
-            head = self._positions[_HEAD]
-        with self._lock:
-            tail = self._positions[_TAIL]
-            found = [decode(data, self._period) for data in records(self._data, tail, head)]
-        with self._lock:
-            self._positions[_TAIL] = head
-        return found
+        return [decode(data, self._period) for data in self._memory.drain()]
 
     def counted(self) -> int:
         """Events until now, sampled or not. The kernel tells of a loss with the next record that
@@ -197,10 +211,8 @@ class Ring:
         return sum(int.from_bytes(os.read(handle, 8), sys.byteorder) for handle in self._handles)
 
     def close(self) -> None:
-        if hasattr(self, "_map"):
-            for view in (self._positions, self._data, self._view):
-                view.release()
-            self._map.close()
+        if hasattr(self, "_memory"):
+            self._memory.close()
         while self._handles:
             os.close(self._handles.pop())
 
