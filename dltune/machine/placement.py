@@ -9,6 +9,7 @@ tiles in turn.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -119,8 +120,4 @@ def _dealt(tiles: list[_Tile], threads: int) -> list[int]:
 
 
 def _shape(machine: Machine, cores: tuple[int, ...]) -> list[int]:
-    counts: dict[int, int] = {}
-    for core in cores:
-        tile = machine.cores[core].tile
-        counts[tile] = counts.get(tile, 0) + 1
-    return sorted(counts.values())
+    return sorted(Counter(machine.cores[core].tile for core in cores).values())

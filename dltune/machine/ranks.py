@@ -1,10 +1,12 @@
-"""Several ranks of one job on a node: which of them this is, and its part of the node's cores."""
+"""Several ranks of one job: which of them this is, of all and of those on its node, as launchers
+tell it, and its part of the node's cores."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -13,8 +15,17 @@ from dltune.errors import UsageError
 from dltune.machine import cpulist
 from dltune.machine.topology import Survey
 
-# what launchers tell each rank: its number among the node's ranks, and how many these are
-VARIABLES = (
+# what launchers tell each rank: its number among all ranks, and how many these are
+WORLD_VARIABLES = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),  # Intel MPI, MPICH
+    ("RANK", "WORLD_SIZE"),  # torchrun
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+# the same among the node's ranks
+LOCAL_VARIABLES = (
     ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # Intel MPI, MPICH
@@ -25,43 +36,53 @@ VARIABLES = (
 
 
 @dataclass(frozen=True)
-class LocalRank:
-    """`rank` of `size` ranks on this node; `variables`: where that was read."""
+class Rank:
+    """`rank` of `size` ranks, all or those on this node; `variables`: where that was read."""
 
     rank: int
     size: int
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] = field(default=(), compare=False)
 
 
-def local_rank(environ: Mapping[str, str]) -> LocalRank | None:
-    """This process's rank on its node; None when no launcher has set one.
+def world(environ: Mapping[str, str]) -> Rank:
+    """This process's rank among all ranks of its job; rank 0 of 1 when no launcher has set one.
 
-    A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
     Raises UsageError when a rank lacks its size, is no number or out of range, or when two
     launchers disagree.
     """
+    found = []
+    for rank, size in WORLD_VARIABLES:
+        if not environ.get(rank) or (rank.startswith("SLURM") and not environ.get(size)):
+            continue
+        told = f"{rank}={environ[rank]}, {size}={environ.get(size, '')}"
+        try:
+            one = Rank(int(environ[rank]), int(environ[size]), (rank, size))
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"this process's rank is not known from {told}", remedy=f"set {rank} and {size}"
+            ) from None
+        if not 0 <= one.rank < one.size:
+            raise UsageError(f"{told}: there is no such rank")
+        found.append(one)
+    return _agreed(found, environ) or Rank(0, 1)
+
+
+def local_rank(environ: Mapping[str, str]) -> Rank | None:
+    """This process's rank on its node; None when no launcher has set one.
+
+    Raises UsageError as `world`.
+    """
     found = [
         _pair(environ, rank, size)
-        for rank, size in VARIABLES
+        for rank, size in LOCAL_VARIABLES
         if environ.get(rank) or environ.get(size)
     ]
     if slurm := _slurm(environ):
         found.append(slurm)
-    found = [one for one in found if one.size > 1] or found
-    if not found:
-        return None
-    first = found[0]
-    for other in found[1:]:
-        if (other.rank, other.size) != (first.rank, first.size):
-            raise UsageError(
-                f"the environment names two ranks: {_told(first, environ)} "
-                f"but {_told(other, environ)}",
-                remedy="unset the variables of the launcher that did not start this process",
-            )
-    return first
+    return _agreed(found, environ)
 
 
-def share(machine: Machine, rank: LocalRank) -> Machine:
+def share(machine: Machine, rank: Rank) -> Machine:
     """That rank's part of the machine, so that the ranks' parts together are the machine.
 
     Neighbouring cores in tile order, with as many borders between ranks on borders of tiles as
@@ -82,7 +103,7 @@ def share(machine: Machine, rank: LocalRank) -> Machine:
     )
 
 
-def binding(survey: Survey, rank: LocalRank) -> str | None:
+def binding(survey: Survey, rank: Rank) -> str | None:
     """What to tell when a launcher seems to have bound this rank already; None when it has not.
 
     Open MPI binds two ranks to a core each, more to sockets, unless told otherwise; what `share`
@@ -103,11 +124,8 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
 
     `best[k]` after i parts, k of them large: the most borders on edges, and the borders so far.
     """
-    edges, total = {0}, 0
-    for size in tiles:
-        total += size
-        edges.add(total)
-    small, large = divmod(total, parts)
+    edges = set(itertools.accumulate(tiles, initial=0))
+    small, large = divmod(sum(tiles), parts)
     best: dict[int, tuple[int, list[int]]] = {0: (0, [0])}
     for _ in range(parts):
         following: dict[int, tuple[int, list[int]]] = {}
@@ -123,7 +141,21 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
     return best[large][1]
 
 
-def _pair(environ: Mapping[str, str], rank: str, size: str) -> LocalRank:
+def _agreed(found: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
+    """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
+    Raises UsageError when two launchers disagree."""
+    larger = [one for one in found if one.size > 1] or found
+    for other in larger[1:]:
+        if other != larger[0]:
+            raise UsageError(
+                f"the environment names two ranks: {_told(larger[0], environ)} "
+                f"but {_told(other, environ)}",
+                remedy="unset the variables of the launcher that did not start this process",
+            )
+    return larger[0] if larger else None
+
+
+def _pair(environ: Mapping[str, str], rank: str, size: str) -> Rank:
     for name, other in ((rank, size), (size, rank)):
         if not environ.get(name):
             raise UsageError(
@@ -133,7 +165,7 @@ def _pair(environ: Mapping[str, str], rank: str, size: str) -> LocalRank:
     return _checked(environ, rank, _number(environ, rank), _number(environ, size), (rank, size))
 
 
-def _slurm(environ: Mapping[str, str]) -> LocalRank | None:
+def _slurm(environ: Mapping[str, str]) -> Rank | None:
     """The task of a Slurm step. A batch script has SLURM_LOCALID too, but is alone on its node."""
     in_step = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_STEP_ID")
     if not environ.get("SLURM_LOCALID") or not in_step:
@@ -180,8 +212,8 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 def _checked(
     environ: Mapping[str, str], name: str, rank: int, size: int, variables: tuple[str, ...]
-) -> LocalRank:
-    found = LocalRank(rank, size, variables)
+) -> Rank:
+    found = Rank(rank, size, variables)
     if not 0 <= rank < size:
         raise UsageError(
             f"{name}={rank} is not one of {size} ranks on this node ({_told(found, environ)})"
@@ -189,5 +221,5 @@ def _checked(
     return found
 
 
-def _told(rank: LocalRank, environ: Mapping[str, str]) -> str:
+def _told(rank: Rank, environ: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={environ[name]}" for name in rank.variables)

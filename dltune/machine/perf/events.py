@@ -218,16 +218,14 @@ def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: st
         raise UsageError(f"{wanted}: {field}={value} is not a number") from None
     if field in configs:
         layout = f"{field}:0-63"
+    elif field in _names(unit / "format"):
+        layout = (unit / "format" / field).read_text().strip()
     else:
-        if field in _names(unit / "format"):
-            layout = (unit / "format" / field).read_text().strip()
-        else:
-            known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
-            raise UsageError(
-                f"{wanted}: unit {unit.name!r} has no field or event {field!r}"
-                f"{_nearest(field, known)}",
-                remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
-            )
+        known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
+        raise UsageError(
+            f"{wanted}: unit {unit.name!r} has no field or event {field!r}{_nearest(field, known)}",
+            remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
+        )
     word, _, ranges = layout.partition(":")
     if word not in configs:
         raise UsageError(f"{wanted}: field {field} is part of {word}, which dltune cannot set")

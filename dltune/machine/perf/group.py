@@ -102,12 +102,7 @@ class Group:
             try:
                 self._handles.append(
                     open_event(
-                        event,
-                        tid=tid,
-                        cpu=cpu,
-                        leader=leader,
-                        flags=flags,
-                        read_format=READ_FORMAT,
+                        event, tid=tid, cpu=cpu, leader=leader, flags=flags, read_format=READ_FORMAT
                     )
                 )
             except OSError as error:

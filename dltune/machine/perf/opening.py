@@ -18,18 +18,8 @@ from dltune.machine.perf.refusal import (
 )
 
 
-def open_event(
-    event: Event,
-    *,
-    tid: int = 0,
-    cpu: int = -1,
-    leader: int = -1,
-    flags: int = 0,
-    read_format: int = 0,
-    period: int = 0,
-    sample_type: int = 0,
-) -> int:
-    """The event's descriptor, as syscall.perf_event_open. Raises OSError."""
+def open_event(event: Event, *, flags: int = 0, **more: int) -> int:
+    """The event's descriptor; `more` as syscall.perf_event_open takes it. Raises OSError."""
     if event.exclude_kernel:
         flags |= syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
     return syscall.perf_event_open(
@@ -38,12 +28,7 @@ def open_event(
         config1=event.config1,
         config2=event.config2,
         flags=flags,
-        read_format=read_format,
-        period=period,
-        sample_type=sample_type,
-        tid=tid,
-        cpu=cpu,
-        leader=leader,
+        **more,
     )
 
 

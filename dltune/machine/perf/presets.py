@@ -8,26 +8,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.machine import cpuinfo
 from dltune.machine.perf import events as names
 from dltune.machine.perf import knl, probe, syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import check
 from dltune.machine.perf.refusal import KERNEL_LEVEL, paranoid_level
 
+# section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
+# instructions. No event counts hits everywhere: they are loads less load misses
+_PAPER = (
+    "cycles",
+    "instructions",
+    "cache-misses",
+    "cache-references",
+    "L1-dcache-loads",
+    "L1-dcache-load-misses",
+)
 # the first of each preset's lists that this CPU counts
 PRESETS: dict[str, tuple[tuple[str, ...], ...]] = {
-    # section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
-    # instructions. No event counts hits everywhere: they are loads less load misses
-    "paper": (
-        (
-            "cycles",
-            "instructions",
-            "cache-misses",
-            "cache-references",
-            "L1-dcache-loads",
-            "L1-dcache-load-misses",
-        ),
-    ),
+    "paper": (_PAPER,),
     # where issue slots go: Intel since Ice Lake; Intel before; others by stalled cycles
     "topdown": (
         ("slots", "topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound"),
@@ -46,19 +46,7 @@ PRESETS: dict[str, tuple[tuple[str, ...], ...]] = {
             "branch-misses",
         ),
     ),
-    "memory": (
-        (
-            "cycles",
-            "instructions",
-            "cache-misses",
-            "cache-references",
-            "L1-dcache-loads",
-            "L1-dcache-load-misses",
-            "dTLB-load-misses",
-            "minor-faults",
-            "major-faults",
-        ),
-    ),
+    "memory": ((*_PAPER, "dTLB-load-misses", "minor-faults", "major-faults"),),
     "software": (
         ("task-clock", "minor-faults", "major-faults", "context-switches", "cpu-migrations"),
     ),
@@ -91,10 +79,8 @@ def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
     if hardware is None:
         try:
             found = _preset("paper", root)
-            return (
-                found,
-                f"the paper's events, as the CPU's counters can be read: {_told(found, root)}",
-            )
+            why = "the paper's events, as the CPU's counters can be read"
+            return found, f"{why}: {_told(found, root)}"
         except UsageError as error:
             why = str(error)
     else:
@@ -121,11 +107,7 @@ def _preset(name: str, root: Path) -> tuple[Event, ...]:
             reason = error
         else:
             return found
-    raise UsageError(f"preset {name}: {reason}", remedy=_remedy(reason))
-
-
-def _remedy(error: UsageError | None) -> str | None:
-    return error.remedy if error else None
+    raise UsageError(f"preset {name}: {reason}", remedy=reason.remedy if reason else None)
 
 
 def _knl(root: Path) -> tuple[Event, ...]:
@@ -174,21 +156,12 @@ def _parse(name: str, root: Path) -> Event:
 
 
 def _is_knl(root: Path) -> bool:
-    found = _cpuinfo(root)
+    cpu = cpuinfo.first(root)
     return (
-        found.get("vendor_id") == "GenuineIntel"
-        and found.get("cpu family") == "6"
-        and found.get("model") in [str(model) for model in knl.MODELS]
+        cpu.get("vendor_id") == "GenuineIntel"
+        and cpu.get("cpu family") == "6"
+        and cpu.get("model") in [str(model) for model in knl.MODELS]
     )
-
-
-def _cpuinfo(root: Path) -> dict[str, str]:
-    try:
-        first, _, _ = (root / "proc/cpuinfo").read_text().partition("\n\n")
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _check(found: Sequence[Event]) -> None:
@@ -204,7 +177,7 @@ def _told(found: Sequence[Event], root: Path) -> str:
     """The events, what of the kernel they leave out, and which cache they mean."""
     listed = ", ".join(event.name for event in found)
     of_caches = any(event.name in ("cache-misses", "cache-references") for event in found)
-    if of_caches and _cpuinfo(root).get("vendor_id") == "AuthenticAMD":
+    if of_caches and cpuinfo.first(root).get("vendor_id") == "AuthenticAMD":
         listed += " (the cache events are of the L2: AMD counts the L3 for all its cores together)"
     faults = [event for event in found if event.name.endswith("-faults")]
     if not any(event.exclude_kernel for event in faults):

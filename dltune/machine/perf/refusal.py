@@ -8,6 +8,8 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
+from dltune.proc.entry import text
+
 # the highest levels of kernel.perf_event_paranoid at which a user without privilege may count in
 # its own user space, and what the kernel does for it, and a whole CPU
 USER_LEVEL, KERNEL_LEVEL, CPU_LEVEL = 2, 1, 0
@@ -26,8 +28,8 @@ class Refused:
 def paranoid_level(root: Path = Path("/")) -> int | None:
     """kernel.perf_event_paranoid; None when the kernel has no perf events."""
     try:
-        return int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
-    except (OSError, ValueError):
+        return int(text(root / "proc/sys/kernel/perf_event_paranoid"))
+    except ValueError:
         return None
 
 

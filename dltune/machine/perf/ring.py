@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.errors import DltuneError, UsageError
+from dltune.machine import cpulist
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import DISABLE, ENABLE
 from dltune.machine.perf.opening import open_event, refused
+from dltune.proc.entry import text
 from dltune.proc.threads import threads
 
 # what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
@@ -253,9 +255,7 @@ def _threads(pid: int) -> list[int]:
 
 
 def _online() -> list[int]:
-    from dltune.machine import cpulist
-
-    return sorted(cpulist.parse(Path("/sys/devices/system/cpu/online").read_text()))
+    return sorted(cpulist.read(Path("/sys/devices/system/cpu/online")))
 
 
 def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> int:
@@ -267,8 +267,5 @@ def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> i
 
 
 def _locked_limit() -> str:
-    try:
-        limit = Path("/proc/sys/kernel/perf_event_mlock_kb").read_text().strip()
-    except OSError:
-        return "the limit is not known"
-    return f"kernel.perf_event_mlock_kb is {limit}"
+    limit = text(Path("/proc/sys/kernel/perf_event_mlock_kb"))
+    return f"kernel.perf_event_mlock_kb is {limit}" if limit else "the limit is not known"
