@@ -6,14 +6,14 @@ import contextlib
 import os
 
 from dltune.errors import UsageError
-from dltune.proc import memory
+from dltune.proc import process
 from dltune.proc.tree import Tree
 
 
 def used_bytes(pid: int) -> int:
     """Resident memory of a process and all that it has started."""
     with contextlib.suppress(UsageError):
-        return sum(map(memory.resident, Tree(pid).refresh()))
+        return sum(map(process.resident, Tree(pid).refresh()))
     return 0  # it has ended
 
 

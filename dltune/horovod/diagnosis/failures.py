@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dltune.documents.horovod import Finding, Horovod, Rank
 from dltune.horovod.diagnosis.ranks import names
-from dltune.job import lost
+from dltune.job.last_words import tells_of_another
 
 
 def findings(report: Horovod) -> Iterator[tuple[float, Finding]]:
@@ -49,7 +49,7 @@ def _ended(report: Horovod) -> Iterator[tuple[float, Finding]]:
 
 
 def _of_horovod(rank: Rank) -> bool:
-    return rank.error is not None and lost.tells_of_another(rank.error)
+    return rank.error is not None and tells_of_another(rank.error)
 
 
 def _how(rank: Rank) -> str:

@@ -20,7 +20,7 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc import descriptors, process, stat, threads
 from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.process import Reads
 from dltune.proc.stat import TICK, Stat
@@ -231,7 +231,7 @@ class Watch:
         seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
         if reads is not None:
             seen.last_reads = reads
-        seen.rss_file = memory.resident_files(pid) or seen.rss_file
+        seen.rss_file = process.resident_files(pid) or seen.rss_file
         known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
         for tid in threads.threads(pid):
@@ -336,7 +336,7 @@ class Watch:
             found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
             if found is None:
                 continue
-            seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
+            seen.rss_file = seen.rss_surveyed = process.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
             for key, part in found:
                 resident[key] += part.bytes

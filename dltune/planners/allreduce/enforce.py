@@ -189,7 +189,7 @@ class Ranks(Enforcement):
             return  # what a rank starts has its variables too
         with contextlib.suppress(OSError):  # it has ended already
             rank = _Rank(python.pid, where, Ending(python.pid, may_look=True))
-            job.watch(rank.ending, lambda: self._ended(rank))
+            job.watch(rank.ending.fileno(), lambda: self._ended(rank))
             self._ranks[python.pid] = rank
 
     def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
