@@ -110,11 +110,6 @@ class StepBarrier:
         assert self._lead is not None
         return self.sightings.records[self._lead].process.version
 
-    @property
-    def stands_since(self) -> int | None:
-        """CLOCK_MONOTONIC nanoseconds since when the process that leads stands; None: it runs."""
-        return self._waiting.get(self._lead) if self._lead is not None else None
-
     def order(self, lines: Sequence[str]) -> None:
         """Orders for every process with step graphs, obeyed from the next execution on."""
         for process in self._steppers.values():
@@ -122,8 +117,7 @@ class StepBarrier:
 
     def release(self) -> None:
         """Let the job go on, so that it can hear the signal that ends it."""
-        for process in self._steppers.values():
-            process.order([grant_line(1 << 40)])
+        self.order([grant_line(1 << 40)])
 
     def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
         """Hear what the job tells, until `until` or nothing has come for `tick` seconds."""
@@ -156,8 +150,7 @@ class StepBarrier:
         opened = time.monotonic_ns()
         self._granted = executions
         self._waiting.clear()
-        for process in self._steppers.values():
-            process.order([grant_line(executions)])
+        self.order([grant_line(executions)])
         while not self.standing:
             self.listen(TICK, until=lambda: self.standing)
             if self.ended or not self._lead_lives():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Self
 
 from dltune.errors import UsageError
 from dltune.machine.perf import probe, syscall
@@ -18,18 +19,36 @@ from dltune.machine.perf.refusal import (
 )
 
 
-def open_event(event: Event, *, flags: int = 0, **more: int) -> int:
-    """The event's descriptor; `more` as syscall.perf_event_open takes it. Raises OSError."""
+class Opened:
+    """What is open until it is closed; as a context, at its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_event(event: Event, *, tid: int = 0, leader: int = -1, flags: int = 0, **more: int) -> int:
+    """The event's descriptor, as syscall.perf_event_open. Raises UsageError, which tells why."""
     if event.exclude_kernel:
         flags |= syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
-    return syscall.perf_event_open(
-        event.type,
-        event.config,
-        config1=event.config1,
-        config2=event.config2,
-        flags=flags,
-        **more,
-    )
+    try:
+        return syscall.perf_event_open(
+            event.type,
+            event.config,
+            config1=event.config1,
+            config2=event.config2,
+            flags=flags,
+            tid=tid,
+            leader=leader,
+            **more,
+        )
+    except OSError as error:
+        raise refused(event, error.errno or 0, tid=tid, leader=leader) from None
 
 
 def refused(event: Event, code: int, *, tid: int = 0, leader: int = -1) -> UsageError:

@@ -21,7 +21,7 @@ from dltune.machine import cpulist
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import DISABLE, ENABLE
-from dltune.machine.perf.opening import open_event, refused
+from dltune.machine.perf.opening import Opened, open_event
 from dltune.proc.entry import text
 from dltune.proc.threads import threads
 
@@ -152,7 +152,7 @@ class Memory:
         self._map.close()
 
 
-class Ring:
+class Ring(Opened):
     """Samples of one event in one thread, or of one CPU; opened and not yet sampling.
 
     `period`: a sample each so many events, or so many nanoseconds of a clock. `tid`: the thread, 0
@@ -218,12 +218,6 @@ class Ring:
         while self._handles:
             os.close(self._handles.pop())
 
-    def __enter__(self) -> Ring:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[Ring]:
     """Rings that sample every thread of a process, and all that they start: one for each CPU.
@@ -260,10 +254,7 @@ def _online() -> list[int]:
 
 def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> int:
     flags = syscall.DISABLED | (syscall.INHERIT if inherit else 0)
-    try:
-        return open_event(event, tid=tid, cpu=cpu, flags=flags, period=period, sample_type=SAMPLED)
-    except OSError as error:
-        raise refused(event, error.errno or 0, tid=tid) from None
+    return open_event(event, tid=tid, cpu=cpu, flags=flags, period=period, sample_type=SAMPLED)
 
 
 def _locked_limit() -> str:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from dltune.errors import UsageError
 from dltune.machine.perf import syscall
-from dltune.machine.perf.events import SOFTWARE, Event
+from dltune.machine.perf.events import parse
 from dltune.machine.perf.group import DISABLE, ENABLE
-from dltune.machine.perf.opening import refused
+from dltune.machine.perf.opening import Opened, open_event
 from dltune.machine.perf.ring import HEADER, LOST, SAMPLE, Memory
 
 # PERF_SAMPLE_TIME, REGS_USER, STACK_USER
@@ -36,7 +36,7 @@ _PREEMPTED = 1 << 14
 _FORM = struct.Struct("=QQ")  # time, the registers' format
 _USER = struct.Struct("=QQQQQ")  # and dx, sp, the size of the stack that follows
 
-EVENT = Event("context-switches", syscall.TYPE_SOFTWARE, SOFTWARE["context-switches"])
+EVENT = parse("context-switches")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Off:
         return seconds + nanoseconds / 1e9 if seconds >= 0 and 0 <= nanoseconds < 1e9 else None
 
 
-class Switches:
+class Switches(Opened):
     """Switches of the thread `tid`; opened and not yet recording. Use as a context manager.
 
     Raises UsageError when the kernel or this architecture does not allow it.
@@ -73,19 +73,15 @@ class Switches:
         if platform.machine() != "x86_64":
             raise UsageError(f"switches are recorded on x86-64 alone, this is {platform.machine()}")
         flags = syscall.DISABLED | syscall.SAMPLE_ID_ALL | _CONTEXT_SWITCH | syscall.EXCLUDE_HV
-        try:
-            self._handle = syscall.perf_event_open(
-                EVENT.type,
-                EVENT.config,
-                flags=flags,
-                period=1,
-                sample_type=_SAMPLED,
-                registers=_REGISTERS,
-                stack=_STACK,
-                tid=tid,
-            )
-        except OSError as error:
-            raise refused(EVENT, error.errno or 0, tid=tid) from None
+        self._handle = open_event(
+            EVENT,
+            tid=tid,
+            flags=flags,
+            period=1,
+            sample_type=_SAMPLED,
+            registers=_REGISTERS,
+            stack=_STACK,
+        )
         try:
             self._memory = Memory(self._handle, _PAGES)
         except OSError as error:
@@ -95,12 +91,6 @@ class Switches:
                 remedy="as root: raise kernel.perf_event_mlock_kb",
             ) from None
         self.lost = 0
-
-    def __enter__(self) -> Switches:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._memory.close()
