@@ -52,8 +52,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of this process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")
     for line in text(root / "proc/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        number, controllers, path = line.split(":", 2)
         unified = number == "0" and not controllers
         if not unified and controller not in controllers.split(","):
             continue

@@ -148,8 +148,8 @@ def _agreed(found: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
     for other in larger[1:]:
         if other != larger[0]:
             raise UsageError(
-                f"the environment names two ranks: {_told(larger[0], environ)} "
-                f"but {_told(other, environ)}",
+                f"the environment names two ranks: {_assignments(larger[0], environ)} "
+                f"but {_assignments(other, environ)}",
                 remedy="unset the variables of the launcher that did not start this process",
             )
     return larger[0] if larger else None
@@ -162,7 +162,7 @@ def _pair(environ: Mapping[str, str], rank: str, size: str) -> Rank:
                 f"{other} is set but {name} is not, so this rank's part of the node is not known",
                 remedy=f"set {name}, or unset {other}",
             )
-    return _checked(environ, rank, _number(environ, rank), _number(environ, size), (rank, size))
+    return _local(environ, (rank, size), _number(environ, size))
 
 
 def _slurm(environ: Mapping[str, str]) -> Rank | None:
@@ -170,7 +170,6 @@ def _slurm(environ: Mapping[str, str]) -> Rank | None:
     in_step = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_STEP_ID")
     if not environ.get("SLURM_LOCALID") or not in_step:
         return None
-    rank = _number(environ, "SLURM_LOCALID")
     if tasks := environ.get("SLURM_STEP_TASKS_PER_NODE"):
         counts = _tasks(tasks)
         node = _number(environ, "SLURM_NODEID") if environ.get("SLURM_NODEID") else 0
@@ -181,11 +180,10 @@ def _slurm(environ: Mapping[str, str]) -> Rank | None:
             )
         if node >= len(counts):
             raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={tasks}")
-        names = ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
-        return _checked(environ, names[0], rank, counts[node], names)
+        return _local(environ, ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"), counts[node])
     if environ.get("SLURM_NTASKS_PER_NODE"):
-        names = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
-        return _checked(environ, names[0], rank, _number(environ, names[1]), names)
+        size = _number(environ, "SLURM_NTASKS_PER_NODE")
+        return _local(environ, ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"), size)
     raise UsageError(
         "SLURM_LOCALID is set but neither SLURM_STEP_TASKS_PER_NODE nor SLURM_NTASKS_PER_NODE is",
         remedy="start the job with srun --ntasks-per-node=N, or unset SLURM_LOCALID",
@@ -210,16 +208,15 @@ def _number(environ: Mapping[str, str], name: str) -> int:
         raise UsageError(f"{name}={environ[name]!r} is not a number") from None
 
 
-def _checked(
-    environ: Mapping[str, str], name: str, rank: int, size: int, variables: tuple[str, ...]
-) -> Rank:
-    found = Rank(rank, size, variables)
-    if not 0 <= rank < size:
+def _local(environ: Mapping[str, str], variables: tuple[str, str], size: int) -> Rank:
+    rank = Rank(_number(environ, variables[0]), size, variables)
+    if not 0 <= rank.rank < size:
         raise UsageError(
-            f"{name}={rank} is not one of {size} ranks on this node ({_told(found, environ)})"
+            f"{variables[0]}={rank.rank} is not one of {size} ranks on this node "
+            f"({_assignments(rank, environ)})"
         )
-    return found
+    return rank
 
 
-def _told(rank: Rank, environ: Mapping[str, str]) -> str:
+def _assignments(rank: Rank, environ: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={environ[name]}" for name in rank.variables)

@@ -134,11 +134,9 @@ def _shared_cache(
 ) -> int | None:
     """Bytes of the cache of that level (else of the last) that serves a whole tile, the smallest
     where tiles differ; None when no cache does."""
-    tiles: dict[Hashable, list[_Cpus]] = {}
-    for core, tile in tile_of.items():
-        tiles.setdefault(tile, []).append(core)
     sizes = []
-    for cores in tiles.values():
+    for tile in set(tile_of.values()):
+        cores = [core for core in tile_of if tile_of[core] == tile]
         found = caches[cores[0]]
         wanted = level or max((cache.level for cache in found), default=0)
         sizes += [
@@ -205,9 +203,9 @@ def _caches(root: Path, cpu: int) -> list[_Cache]:
 
 
 def _memory(root: Path, limit: int | None) -> int | None:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", text(root / "proc/meminfo"), re.M)
-    total = int(match[1]) * 1024 if match else None
-    return min((size for size in (total, limit) if size is not None), default=None)
+    total = re.findall(r"^MemTotal:\s*(\d+) kB", text(root / "proc/meminfo"), re.M)
+    sizes = [int(kib) * 1024 for kib in total] + ([limit] if limit is not None else [])
+    return min(sizes, default=None)
 
 
 def _cpu(root: Path, cpu: int) -> Path:

@@ -78,8 +78,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
 
 def _machine(profile: Profile, plan: Plan) -> Machine | None:
     """The machine that the plan is for."""
-    known = (make() for make in KNOWN.values())
-    for machine in (profile.machine, *known):
+    for machine in (profile.machine, *KNOWN.values()):
         if machine.fingerprint == plan.machine:
             return machine
     return None

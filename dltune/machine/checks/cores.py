@@ -63,8 +63,6 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
     if several:
         threads = max(len(core.cpus) for core in several)
         found = f"{threads} hardware threads a core on {_count(len(several), 'core')}"
-        if not denied:
-            return Check("SMT", "ok", found)
     else:
         found = "one hardware thread a core"
     if denied:
@@ -75,6 +73,8 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
             "other work",
             f"allow CPU {cpulist.show(denied)} too",
         )
+    if several:
+        return Check("SMT", "ok", found)
     if text(root / "sys/devices/system/cpu/smt/control") == "off":
         return Check(
             "SMT",

@@ -66,27 +66,24 @@ def choose(asked: str, root: Path = Path("/")) -> tuple[tuple[Event, ...], str]:
     process may not count it.
     """
     if asked == "auto":
-        return _auto(root)
-    if asked in PRESETS:
-        found = _preset(asked, root)
-        return found, f"preset {asked} as asked: {_told(found, root)}"
-    found = _listed(asked, root)
-    return found, f"as asked: {_told(found, root)}"
+        events, why = _auto(root)
+    elif asked in PRESETS:
+        events, why = _preset(asked, root), f"preset {asked} as asked"
+    else:
+        events, why = _listed(asked, root), "as asked"
+    return events, f"{why}: {_described(events, root)}"
 
 
 def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
     hardware = probe.available().hardware
     if hardware is None:
         try:
-            found = _preset("paper", root)
-            why = "the paper's events, as the CPU's counters can be read"
-            return found, f"{why}: {_told(found, root)}"
+            return _preset("paper", root), "the paper's events, as the CPU's counters can be read"
         except UsageError as error:
             why = str(error)
     else:
         why = hardware.reason
-    found = _preset("software", root)
-    return found, f"software events, because {why}: {_told(found, root)}"
+    return _preset("software", root), f"software events, because {why}"
 
 
 def _preset(name: str, root: Path) -> tuple[Event, ...]:
@@ -173,17 +170,17 @@ def _check(found: Sequence[Event]) -> None:
         check([event])
 
 
-def _told(found: Sequence[Event], root: Path) -> str:
+def _described(events: Sequence[Event], root: Path) -> str:
     """The events, what of the kernel they leave out, and which cache they mean."""
-    listed = ", ".join(event.name for event in found)
-    of_caches = any(event.name in ("cache-misses", "cache-references") for event in found)
+    listed = ", ".join(event.name for event in events)
+    of_caches = any(event.name in ("cache-misses", "cache-references") for event in events)
     if of_caches and cpuinfo.first(root).get("vendor_id") == "AuthenticAMD":
         listed += " (the cache events are of the L2: AMD counts the L3 for all its cores together)"
-    faults = [event for event in found if event.name.endswith("-faults")]
+    faults = [event for event in events if event.name.endswith("-faults")]
     if not any(event.exclude_kernel for event in faults):
         return listed
     left_out = ""
-    if not any(event.name in _KERNEL_ONLY for event in found):
+    if not any(event.name in _KERNEL_ONLY for event in events):
         left_out = ", and no context switches or migrations"
     return (
         f"{listed} (page faults of user space alone{left_out}: users without privilege may not "

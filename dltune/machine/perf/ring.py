@@ -7,6 +7,7 @@ the tail. When the reader is slow, records are lost, and the kernel says how man
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import struct
@@ -226,30 +227,21 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
     has ended.
     """
     rings: dict[int, Ring] = {}
+    tids = threads(pid)
+    if not tids:
+        raise UsageError(f"there is no process {pid}", remedy="name one that runs")
+    online = cpulist.read(Path("/sys/devices/system/cpu/online"))
     try:
-        for tid in _threads(pid):
-            for cpu in _online():
-                if cpu in rings:
-                    rings[cpu].also(tid=tid, cpu=cpu, inherit=True)
-                else:
-                    rings[cpu] = Ring(
-                        event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages
-                    )
+        for tid, cpu in itertools.product(sorted(tids), sorted(online)):
+            if cpu in rings:
+                rings[cpu].also(tid=tid, cpu=cpu, inherit=True)
+            else:
+                rings[cpu] = Ring(event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages)
     except UsageError:
         for ring in rings.values():
             ring.close()
         raise
     return list(rings.values())
-
-
-def _threads(pid: int) -> list[int]:
-    if found := threads(pid):
-        return sorted(found)
-    raise UsageError(f"there is no process {pid}", remedy="name one that runs")
-
-
-def _online() -> list[int]:
-    return sorted(cpulist.read(Path("/sys/devices/system/cpu/online")))
 
 
 def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> int:

@@ -41,11 +41,6 @@ ATTR_SIZE = 96
 CLOCK_MONOTONIC = 1
 
 
-def known() -> bool:
-    """Whether the number of the call is known for this architecture."""
-    return platform.machine() in NUMBERS
-
-
 def perf_event_open(
     kind: int,
     config: int,
