@@ -16,7 +16,7 @@ def first(root: Path = Path("/")) -> dict[str, str]:
 
 
 @functools.lru_cache
-def flags(root: Path = Path("/")) -> frozenset[str]:
+def flags() -> frozenset[str]:
     """What the first CPU can do; empty where the kernel tells nothing."""
-    cpu = first(root)
+    cpu = first()
     return frozenset((cpu.get("flags") or cpu.get("Features", "")).split())

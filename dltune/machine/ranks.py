@@ -50,21 +50,21 @@ def world(environ: Mapping[str, str]) -> Rank:
     Raises UsageError when a rank lacks its size, is no number or out of range, or when two
     launchers disagree.
     """
-    found = []
+    ranks = []
     for rank, size in WORLD_VARIABLES:
         if not environ.get(rank) or (rank.startswith("SLURM") and not environ.get(size)):
             continue
-        told = f"{rank}={environ[rank]}, {size}={environ.get(size, '')}"
+        assigned = f"{rank}={environ[rank]}, {size}={environ.get(size, '')}"
         try:
             one = Rank(int(environ[rank]), int(environ[size]), (rank, size))
         except (KeyError, ValueError):
             raise UsageError(
-                f"this process's rank is not known from {told}", remedy=f"set {rank} and {size}"
+                f"this process's rank is not known from {assigned}", remedy=f"set {rank} and {size}"
             ) from None
         if not 0 <= one.rank < one.size:
-            raise UsageError(f"{told}: there is no such rank")
-        found.append(one)
-    return _agreed(found, environ) or Rank(0, 1)
+            raise UsageError(f"{assigned}: there is no such rank")
+        ranks.append(one)
+    return _agreed(ranks, environ) or Rank(0, 1)
 
 
 def local_rank(environ: Mapping[str, str]) -> Rank | None:
@@ -72,14 +72,14 @@ def local_rank(environ: Mapping[str, str]) -> Rank | None:
 
     Raises UsageError as `world`.
     """
-    found = [
+    ranks = [
         _pair(environ, rank, size)
         for rank, size in LOCAL_VARIABLES
         if environ.get(rank) or environ.get(size)
     ]
     if slurm := _slurm(environ):
-        found.append(slurm)
-    return _agreed(found, environ)
+        ranks.append(slurm)
+    return _agreed(ranks, environ)
 
 
 def share(machine: Machine, rank: Rank) -> Machine:
@@ -141,10 +141,10 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
     return best[large][1]
 
 
-def _agreed(found: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
+def _agreed(ranks: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
     """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
     Raises UsageError when two launchers disagree."""
-    larger = [one for one in found if one.size > 1] or found
+    larger = [one for one in ranks if one.size > 1] or ranks
     for other in larger[1:]:
         if other != larger[0]:
             raise UsageError(

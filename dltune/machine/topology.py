@@ -167,18 +167,18 @@ def _siblings(root: Path, cpu: int) -> _Cpus:
 
 def _sockets(root: Path, cores: frozenset[_Cpus], gaps: dict[str, str]) -> dict[int, int]:
     """Socket of each CPU, one number where the system does not tell."""
-    found = {}
+    packages = {}
     for core in cores:
         package = text(_cpu(root, min(core)) / "topology/physical_package_id")
-        found[core] = int(package) if package.isdigit() else -1  # some firmwares say -1 themselves
-    if -1 in found.values():
+        # some firmwares say -1 themselves
+        packages[core] = int(package) if package.isdigit() else -1
+    if -1 in packages.values():
         gaps["sockets"] = "the sockets are not told: one is assumed"
-        found = dict.fromkeys(found, 0)
-    elif 1 < len(set(found.values())) == len(cores):
+    elif 1 < len(set(packages.values())) == len(cores):
         # no real machine has had one core per socket for long; hypervisors do this by default
         gaps["sockets"] = "each core is shown as a socket of its own: one socket is assumed"
-        found = dict.fromkeys(found, 0)
-    return {cpu: socket for core, socket in found.items() for cpu in core}
+    assumed = "sockets" in gaps
+    return {cpu: 0 if assumed else packages[core] for core in cores for cpu in core}
 
 
 def _numa_nodes(root: Path) -> dict[int, int]:

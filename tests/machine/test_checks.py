@@ -15,8 +15,7 @@ from dltune.machine.checks import (
     py_spy,
     tensorflow,
 )
-from dltune.machine.perf.probe import PerfEvents
-from dltune.machine.perf.refusal import Refused
+from dltune.machine.perf.probe import PerfEvents, Refused
 from dltune.native import build
 
 # the cores

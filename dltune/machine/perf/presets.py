@@ -13,7 +13,7 @@ from dltune.machine.perf import events as names
 from dltune.machine.perf import knl, probe, syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import check
-from dltune.machine.perf.refusal import KERNEL_LEVEL, paranoid_level
+from dltune.machine.perf.probe import KERNEL_LEVEL, paranoid_level
 
 # section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
 # instructions. No event counts hits everywhere: they are loads less load misses
@@ -90,20 +90,15 @@ def _preset(name: str, root: Path) -> tuple[Event, ...]:
     if name == "knl":
         return _knl(root)
     if name == "software":
-        found = tuple(names.parse(event, root) for event in PRESETS[name][0])
-        if not syscall.may_count_kernel():
-            found = tuple(event for event in found if event.name not in _KERNEL_ONLY)
-        _check(found)
-        return found
+        kernel = syscall.may_count_kernel()
+        wanted = [event for event in PRESETS[name][0] if kernel or event not in _KERNEL_ONLY]
+        return _checked([names.parse(event, root) for event in wanted])
     reason: UsageError | None = None
     for candidates in PRESETS[name]:
         try:
-            found = tuple(_parse(event, root) for event in candidates)
-            _check(found)
+            return _checked([_parse(event, root) for event in candidates])
         except UsageError as error:
             reason = error
-        else:
-            return found
     raise UsageError(f"preset {name}: {reason}", remedy=reason.remedy if reason else None)
 
 
@@ -113,8 +108,7 @@ def _knl(root: Path) -> tuple[Event, ...]:
             "preset knl is for Intel's Knights Landing and Knights Mill, which this CPU is not",
             remedy="use paper, topdown or memory, or auto",
         )
-    _check(knl.EVENTS)
-    return knl.EVENTS
+    return _checked(knl.EVENTS)
 
 
 def _listed(asked: str, root: Path) -> tuple[Event, ...]:
@@ -136,8 +130,7 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
             if near:
                 raise UsageError(f"{error}; the preset {near[0]} is", remedy=_presets()) from None
             raise
-    _check(tuple(found))
-    return tuple(found)
+    return _checked(list(found))
 
 
 def _presets() -> str:
@@ -161,13 +154,11 @@ def _is_knl(root: Path) -> bool:
     )
 
 
-def _check(found: Sequence[Event]) -> None:
+def _checked(events: Sequence[Event]) -> tuple[Event, ...]:
     """Opens each; Intel's top-down metrics only under their leader."""
-    if found[0].name == "slots":
-        check(found)
-        return
-    for event in found:
-        check([event])
+    for group in [events] if events[0].name == "slots" else [[event] for event in events]:
+        check(group)
+    return tuple(events)
 
 
 def _described(events: Sequence[Event], root: Path) -> str:
