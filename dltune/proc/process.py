@@ -3,8 +3,10 @@ into."""
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import pwd
 import re
 import time
 from pathlib import Path
@@ -41,12 +43,13 @@ def command(pid: int) -> str:
 
 def owner(pid: int) -> str:
     """The name (else the number) of the user a process runs as."""
-    import psutil  # type: ignore[import-untyped]
-
     try:
-        return str(psutil.Process(pid).username())
-    except psutil.NoSuchProcess:
+        uid = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
         return "?"
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
 
 
 def environment(pid: int) -> dict[str, str]:
