@@ -30,13 +30,13 @@ def assemble(
     }
     settings = []
     for runner in contest.runners:
-        setting, pools = runner.setting, runner.pools
-        asked = setting.uniform
+        setting = runner.setting
+        pools = runner.pools or setting.uniform
         settings.append(
             doc.Setting(
                 name=setting.name,
-                intra=pools.intra if pools else asked.intra if asked else len(machine.cores),
-                inter=pools.inter if pools else asked.inter if asked else len(machine.cores),
+                intra=pools.intra if pools else len(machine.cores),
+                inter=pools.inter if pools else len(machine.cores),
                 cpus=setting.cpus,
                 predicted=runner.predicted,
                 turns=tuple(contest.turns[setting.name]),

@@ -172,17 +172,15 @@ def _show_progress(line: Line, told: Progress, rounds: int) -> None:
 
 
 def _raw(bench: Bench, plan: Path) -> bytes:
-    from dltune.bench.pyperf_file import Circumstances, encode
+    from dltune.bench.pyperf_file import encode
 
     return encode(
         {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},
-        Circumstances(
-            cpu_model=bench.machine.name,
-            cores=len(bench.machine.cores),
-            tensorflow=bench.tensorflow,
-            plan=plan.name,
-            command=bench.command,
-        ),
+        cpu_model=bench.machine.name,
+        cores=len(bench.machine.cores),
+        tensorflow=bench.tensorflow,
+        plan=plan.name,
+        command=bench.command,
     )
 
 

@@ -327,11 +327,11 @@ def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: C
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
-    from dltune.bench.pyperf_file import Circumstances, encode
+    from dltune.bench.pyperf_file import encode
 
     name = "step_time" if made.kind == "steps" else "time"
     times = {name: [[s for turn in launch for s in turn] for launch in made.steps[side]]}
-    return encode(times, Circumstances(machine.name, len(machine.cores), "none", "none", job))
+    return encode(times, cpu_model=machine.name, cores=len(machine.cores), command=job)
 
 
 def _tell(found: Result, outputs: _Outputs) -> None:

@@ -137,7 +137,7 @@ def _watch_job(
             for rank in watch.ranks.values():
                 if rank.pid not in heard_of:
                     heard_of.add(rank.pid)
-                    running.watch(rank.ending, watch.note_endings)
+                    running.watch(rank.ending.fileno(), watch.note_endings)
             for event in running.events(seconds):
                 if event is None:
                     break

@@ -209,12 +209,12 @@ def _choice(asked: str) -> Choice | None:
     """What to count. Raises UsageError when that is not known, or not possible here."""
     if asked == "none":
         return None
-    from dltune.machine import page_fault
+    from dltune.machine import pages
     from dltune.machine.perf import group, presets
     from dltune.profile.counting import Choice
 
     events, why = presets.choose(asked)
-    return Choice(asked, why, tuple(group.split(events)), page_fault.seconds())
+    return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
 
 
 def _standalone(

@@ -9,7 +9,7 @@ import msgspec
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores
 from dltune.job import messages
-from dltune.machine.ranks import LocalRank, local_rank, share
+from dltune.machine.ranks import Rank, local_rank, share
 
 
 class Shares:
@@ -43,7 +43,7 @@ class Shares:
         """The part of the machine that a process has, and its rank; all of it and None without."""
         return self._parts.get(pid, (self.machine, None))
 
-    def _part(self, rank: LocalRank) -> Machine:
+    def _part(self, rank: Rank) -> Machine:
         """Of a rank with planned cores those of its ops; its other threads have their own."""
         if self._planned is None:
             return share(self.machine, rank)

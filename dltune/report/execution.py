@@ -96,7 +96,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
     remark = None
     section = plan.of(Threads) if plan else None
     if plan and section:
-        known = (profile.machine, *(make() for make in KNOWN.values()))
+        known = (profile.machine, *KNOWN.values())
         there = next((machine for machine in known if machine.fingerprint == plan.machine), None)
         if there is None:
             remark = (

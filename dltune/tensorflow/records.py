@@ -88,12 +88,12 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """`rank` of `size`: instead of the launcher's. Raises UsageError as `Reader`."""
-        from dltune.machine.world import World, world
+        from dltune.machine.ranks import Rank, world
 
         super().__init__(**options)
         if (rank is None) != (size is None):
             raise UsageError("rank and size belong together", remedy="give both or neither")
-        here = world(os.environ) if rank is None or size is None else World(rank, size)
+        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         self._records = records
         self._decode = decode
         self._share = Share(here.rank, here.size, batch, batch if run is None else run)

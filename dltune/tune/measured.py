@@ -25,7 +25,7 @@ from dltune.machine.cgroups import limits
 from dltune.planners.settings.applied import as_it_is
 from dltune.planners.settings.launcher import starts_ranks
 from dltune.planners.settings.setting import Circumstances
-from dltune.proc import memory
+from dltune.proc import process
 from dltune.proc.tree import Tree
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
@@ -301,7 +301,7 @@ class Measured:
 def used_bytes(pid: int) -> int:
     """Resident memory of a process and all that it has started."""
     with contextlib.suppress(UsageError):
-        return sum(map(memory.resident, Tree(pid).refresh()))
+        return sum(map(process.resident, Tree(pid).refresh()))
     return 0  # it has ended
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dltune.documents.horovod import Finding, Horovod, Rank
 from dltune.horovod.diagnosis.ranks import names
-from dltune.job import lost
+from dltune.job.last_words import tells_of_another
 
 
 def ended(report: Horovod) -> Iterator[Finding]:
@@ -19,7 +19,7 @@ def ended(report: Horovod) -> Iterator[Finding]:
     if not failed:
         return
     # an exception that Horovod raises because another rank is gone is not the cause
-    own = [rank for rank in failed if not (rank.error and lost.tells_of_another(rank.error))]
+    own = [rank for rank in failed if not (rank.error and tells_of_another(rank.error))]
     first = (own or failed)[0]
     rest = [rank for rank in failed if rank is not first]
     how = f"rank {first.rank} (pid {first.pid} on {first.host}) {_how(first)}"

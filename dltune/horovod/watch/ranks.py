@@ -14,8 +14,7 @@ from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
 from dltune.horovod.timeline.summary import CYCLE_TIME
 from dltune.horovod.watch.horovod_library import Library
-from dltune.machine.ranks import local_rank
-from dltune.machine.world import world
+from dltune.machine.ranks import local_rank, world
 from dltune.proc.maps import Mapping as Mapped
 
 # what a launcher tells each rank for itself, and what must not be told further

@@ -21,7 +21,7 @@ from dltune.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
 from dltune.job import messages
-from dltune.proc import memory, process, stat, threads
+from dltune.proc import process, stat, threads
 from dltune.proc.maps import Mapping, mappings
 from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.tree import Tree
@@ -150,7 +150,7 @@ class Watch:
         if key not in self.looked:
             self.looked.add(key)
             self._members.soon()  # what has just begun loads its libraries soon
-        size = memory.size(pid)
+        size = process.address_space(pid)
         if size == self._sizes.get(key):
             return
         self._sizes[key] = size

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dltune.documents.io import FileFormat, Storage
 from dltune.io.report import cached, formats, storage
-from dltune.proc import descriptors, maps, smaps
-from dltune.proc.smaps import Resident
+from dltune.proc import descriptors, maps
+from dltune.proc.maps import Resident
 
 # bytes; a file of no known format is data from here on
 LARGE = 1 << 20
@@ -104,7 +104,7 @@ class DataFiles:
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
         return [
             (keys[place.start, place.offset], place)
-            for place in smaps.resident(pid)
+            for place in maps.resident(pid)
             if (place.start, place.offset) in keys
         ]
 

@@ -21,7 +21,7 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc import descriptors, process, stat, threads
 from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.process import Reads
 from dltune.proc.stat import TICK, Stat
@@ -234,7 +234,7 @@ class Watch:
         seen.until, seen.last_stat = now, found
         seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
         seen.last_reads = reads or seen.last_reads
-        seen.rss_file = memory.resident_files(pid) or seen.rss_file
+        seen.rss_file = process.resident_files(pid) or seen.rss_file
         known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
         for tid in threads.threads(pid):
@@ -329,7 +329,7 @@ class Watch:
                 found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
             except OSError:
                 continue
-            seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
+            seen.rss_file = seen.rss_surveyed = process.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
             for key, part in found:
                 resident[key] += part.bytes

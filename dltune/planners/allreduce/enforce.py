@@ -19,8 +19,7 @@ from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job
 from dltune.job.shares import Shares
-from dltune.machine.ranks import LocalRank, local_rank
-from dltune.machine.world import World, world
+from dltune.machine.ranks import Rank, local_rank, world
 from dltune.planners.allreduce import failures
 from dltune.planners.allreduce.failures import RankExit
 from dltune.planners.allreduce.hangs import Hangs
@@ -45,7 +44,7 @@ class _Rank:
     """The process that is a rank. `error`: what ended it, as it told itself."""
 
     pid: int
-    where: World
+    where: Rank
     ending: Ending
     exit: RankExit | None = None
     heard: Heard | None = None
@@ -126,7 +125,7 @@ class Ranks(Enforcement):
             self._without.setdefault(pid, message.reason)
         elif pid not in self._ranks:
             if isinstance(message, messages.Horovod):
-                self._require_ranks(message.size, LocalRank(0, message.local_size, ()))
+                self._require_ranks(message.size, Rank(0, message.local_size, ()))
         else:
             self._hear_rank(self._ranks[pid], message)
 
@@ -160,7 +159,7 @@ class Ranks(Enforcement):
         ended = [rank.exit for rank in self._ranks.values() if rank.exit]
         return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
 
-    def _orders(self, local: LocalRank) -> dict[str, object]:
+    def _orders(self, local: Rank) -> dict[str, object]:
         orders: dict[str, object] = {"settings": settings(self.section)}
         if self.section.cores is not None:
             mine = self.section.cores[local.rank]
@@ -190,12 +189,12 @@ class Ranks(Enforcement):
             return  # what a rank starts has its variables too
         with contextlib.suppress(OSError):  # it has ended already
             rank = _Rank(python.pid, where, Ending(python.pid))
-            job.watch(rank.ending, lambda: self._ended(rank))
+            job.watch(rank.ending.fileno(), lambda: self._ended(rank))
             self._ranks[python.pid] = rank
 
     def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
         if isinstance(message, messages.Horovod):
-            self._require_ranks(message.size, LocalRank(message.local_rank, message.local_size, ()))
+            self._require_ranks(message.size, Rank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
             rank.heard = Heard(message)
             self._hangs.add(message.rank, message.pid, tuple(message.threads))
@@ -225,7 +224,7 @@ class Ranks(Enforcement):
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
         return outcome(self.section, self._run.machine, self.dropped, heard)
 
-    def _require_ranks(self, size: int, local: LocalRank) -> None:
+    def _require_ranks(self, size: int, local: Rank) -> None:
         section = self.section
         if self._others or (size, local.size) == (section.ranks, section.local):
             return
@@ -242,7 +241,7 @@ class Ranks(Enforcement):
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
 
-    def _leave_bins_to_all(self, where: World, local: LocalRank) -> None:
+    def _leave_bins_to_all(self, where: Rank, local: Rank) -> None:
         """Ranks with bins wait for ever for ranks without."""
         alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
         if self.section.orders and where.size > local.size and alone:

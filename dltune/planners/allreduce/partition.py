@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores, RankThreads
-from dltune.machine.ranks import LocalRank, share
+from dltune.machine.ranks import Rank, share
 from dltune.planners.allreduce.model import Model, Setting
 from dltune.simulate.ranks.job import Pool
 from dltune.simulate.ranks.method import ORIGINAL, Method
@@ -87,7 +87,7 @@ def shares(machine: Machine, local: int) -> list[tuple[int, ...]]:
     """Each local rank's part of the node, as core indices in tile order."""
     index = {core: k for k, core in enumerate(machine.cores)}
     return [
-        tuple(index[core] for core in share(machine, LocalRank(rank, local, ())).cores)
+        tuple(index[core] for core in share(machine, Rank(rank, local, ())).cores)
         for rank in range(local)
     ]
 

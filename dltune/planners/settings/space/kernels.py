@@ -6,7 +6,7 @@ onednn_env_vars.cc, mkl_util.h; tensorflow/compiler/jit: flags.cc).
 
 from __future__ import annotations
 
-from dltune.machine import cpuflags
+from dltune.machine import cpuinfo
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.planners.settings.ways import Ways
 
@@ -36,7 +36,7 @@ _JIT = Ways("jit_compile", {"on": Means(hooks={"jit_compile": "on"})})
 
 
 def _default(_: Circumstances) -> str:
-    return "on" if _ON_WITH & cpuflags.here() else "off"
+    return "on" if _ON_WITH & cpuinfo.flags() else "off"
 
 
 def _values(here: Circumstances) -> tuple[str, ...]:

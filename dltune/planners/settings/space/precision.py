@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.machine import cpuflags
+from dltune.machine import cpuinfo
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.planners.settings.ways import Ways
 
@@ -13,7 +13,7 @@ _MATH = Ways("onednn_math", {"bf16": Means(environment={"ONEDNN_DEFAULT_FPMATH_M
 
 
 def _no_bf16(_: Circumstances) -> str | None:
-    if _BF16 & cpuflags.here():
+    if _BF16 & cpuinfo.flags():
         return None
     return "this CPU has neither AMX nor AVX512_BF16, so oneDNN would go on in float32"
 
