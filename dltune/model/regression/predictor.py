@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dltune.analysis.convolution import filters
 from dltune.documents.profile import Placement, Profile
 from dltune.model.curve import Case
 from dltune.model.prediction import Prediction
-from dltune.model.regression.features import known_filters
 from dltune.model.regression.train import Trained
 
 
@@ -26,7 +26,7 @@ class Regression:
         Times are held within those that were trained on: regressors know no sign. The error is the
         median one of each case in training, on ops left out of it.
         """
-        known = known_filters(profile)
+        known = filters(profile.ops)
         rows, missing = {}, []
         for op in profile.ops:
             row = trained.layout.row(op, known)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+from dltune.analysis.convolution import filters
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Op, Profile
+from dltune.documents.profile import Profile
 from dltune.errors import UsageError
-from dltune.model.curve import Case
-from dltune.model.regression.cases import all_cases, sample_cases
-from dltune.model.regression.features import Layout, at, known_filters
+from dltune.model.curve import Case, all_cases
+from dltune.model.regression.features import Layout, sample_cases
 from dltune.model.regression.regressors import Fitted, fitted, require
-from dltune.model.regression.scores import Scores, scores
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
 # an op's time below the clock's own resolution is no measurement
 LEAST_SECONDS = 1e-7
@@ -46,12 +47,8 @@ class Trained:
 
     def raw(self, case: Case, rows: Sequence[Sequence[float]]) -> list[float]:
         """Seconds as the regressor says, for rows of features. Raises KeyError for other cases."""
-        import numpy as np
-
-        predicted = self.models[case].predict(_inputs(rows, self.logarithms))
-        # beyond e^20 s, or below e^-30 s, an extrapolated logarithm means nothing
-        seconds = np.exp(np.clip(predicted, -30, 20)) if self.logarithms else predicted
-        return [float(value) for value in seconds]
+        seconds: list[float] = _predicted(self.models[case], rows, self.logarithms).tolist()
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Data:
         """The ops that have all samples."""
         rows, seconds = [], []
         for profile in profiles:
-            known = known_filters(profile)
+            known = filters(profile.ops)
             for op in profile.ops:
                 row = layout.row(op, known)
                 if row is None or min(time.min for time in op.times) < LEAST_SECONDS:
@@ -145,36 +142,70 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
     return found
 
 
-def has_samples(op: Op, layout: Layout) -> bool:
-    return at(op, layout.samples) is not None
+class Scores(NamedTuple):
+    """The paper's two measures of a model (section III-B).
+
+    `accuracy` as below. `r2`: 1 - sum((y - predicted)^2) / sum((y - mean y)^2), which only the
+    longest ops decide. `ops`: how many were predicted.
+    """
+
+    accuracy: float
+    r2: float
+    ops: int
 
 
-def _fitted(name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool) -> Fitted:
+def scores(predicted: Sequence[float], measured: Sequence[float]) -> Scores:
+    """Both in seconds. Raises ValueError when nothing was measured."""
+    near = accuracy(predicted, measured)
+    mean = statistics.fmean(measured)
+    variance = sum((y - mean) ** 2 for y in measured)
+    left = sum((y - guess) ** 2 for guess, y in zip(predicted, measured, strict=True))
+    return Scores(near, 1 - left / variance if variance else float(left == 0), len(measured))
+
+
+def accuracy(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """1 - mean(|measured - predicted| / measured), both in seconds: negative when times are wrong
+    by more than themselves.
+
+    The paper's formula (Table V) is lost in its text; this is the usual one. Raises ValueError when
+    nothing was measured.
+    """
+    if not measured:
+        raise ValueError("no measured time to compare with")
+    pairs = zip(predicted, measured, strict=True)
+    return 1 - statistics.fmean(abs(y - guess) / y for guess, y in pairs)
+
+
+def _fitted(name: str, rows: ArrayLike, seconds: ArrayLike, logarithms: bool) -> Fitted:
     import numpy as np
 
     y = np.asarray(seconds, dtype=float)
     return fitted(name, _inputs(rows, logarithms), np.log(y) if logarithms else y)
 
 
-def _error(
-    name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool, folds: int
-) -> float:
+def _error(name: str, rows: ArrayLike, seconds: ArrayLike, logarithms: bool, folds: int) -> float:
     """The median of |predicted - y| / y over ops that the model was not trained on."""
     import numpy as np
 
+    x, y = np.asarray(rows, dtype=float), np.asarray(seconds, dtype=float)
     found: list[float] = []
     for fold in range(folds):
-        kept = [i for i in range(len(rows)) if i % folds != fold]
-        out = [i for i in range(len(rows)) if i % folds == fold]
-        model = _fitted(name, [rows[i] for i in kept], [seconds[i] for i in kept], logarithms)
-        predicted = model.predict(_inputs([rows[i] for i in out], logarithms))
-        guesses = np.exp(np.clip(predicted, -30, 20)) if logarithms else predicted
-        truth = np.asarray([seconds[i] for i in out])
-        found += list(np.abs(guesses - truth) / truth)
+        out = np.arange(len(y)) % folds == fold
+        model = _fitted(name, x[~out], y[~out], logarithms)
+        found += list(np.abs(_predicted(model, x[out], logarithms) - y[out]) / y[out])
     return float(np.median(found)) if found else math.nan
 
 
-def _inputs(rows: Sequence[Sequence[float]], logarithms: bool) -> np.ndarray:
+def _predicted(model: Fitted, rows: ArrayLike, logarithms: bool) -> np.ndarray:
+    """Seconds as the regressor says."""
+    import numpy as np
+
+    predicted = model.predict(_inputs(rows, logarithms))
+    # beyond e^20 s, or below e^-30 s, an extrapolated logarithm means nothing
+    return np.exp(np.clip(predicted, -30, 20)) if logarithms else predicted
+
+
+def _inputs(rows: ArrayLike, logarithms: bool) -> np.ndarray:
     import numpy as np
 
     x = np.asarray(rows, dtype=float)
