@@ -20,9 +20,8 @@ from dltune.graph import profiled
 from dltune.graph.step_graph import StepGraph
 from dltune.graph.traversal import cyclic
 from dltune.machine.placement import placements
-from dltune.model.climbed import HillClimbing
 from dltune.model.curve import Case, Curve
-from dltune.model.prediction import Model
+from dltune.model.prediction import HillClimbing, Model
 from dltune.simulate import engine
 from dltune.simulate.engine import CoreSet, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
