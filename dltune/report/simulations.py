@@ -10,9 +10,9 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.threads import Threads
 from dltune.errors import DltuneError
 from dltune.machine.known import KNOWN
-from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import planned
 from dltune.planners.threads.replay import replayed
+from dltune.planners.threads.strategies import per_instance, per_type
 from dltune.workload.calibration import Calibration, calibrated
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import Outcome, Workload
@@ -86,7 +86,7 @@ def _machine(profile: Profile, plan: Plan) -> Machine | None:
 
 
 def _strategy_3(made: Workload) -> Simulation:
-    choices = strategy2.choices(made, strategy1.choices(made))
+    choices = per_type(made, per_instance(made))
     option = planned(made, STRATEGY_3, choices)
     inter = option.uniform.inter
     outcome = made.corun(
