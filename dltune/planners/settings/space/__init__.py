@@ -12,14 +12,14 @@ from dltune.planners.settings.space.kernels import (
     JIT_COMPILE,
     ONEDNN,
     ONEDNN_CALLER,
+    ONEDNN_MATH,
     ONEDNN_PRIMITIVES,
     XLA,
 )
 from dltune.planners.settings.space.pipeline import INPUT_ORDER, INPUT_PREFETCH, INPUT_THREADS
-from dltune.planners.settings.space.precision import ONEDNN_MATH, PRECISION
 from dltune.planners.settings.space.ranks import HOROVOD, MPI_YIELD, RANKS
 from dltune.planners.settings.space.threads import THREADS
-from dltune.planners.settings.space.training import BATCH_NORM, STEPS_PER_EXECUTION
+from dltune.planners.settings.space.training import BATCH_NORM, PRECISION, STEPS_PER_EXECUTION
 
 # likeliest gain first
 SPACE: tuple[Setting, ...] = (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.errors import UsageError
 from dltune.planners.settings import launcher
 from dltune.planners.settings.setting import Circumstances, Means, Setting
-from dltune.planners.settings.ways import chosen
 
 BY_RANK, PER_CORE, NUMA_NODE = "by-rank", "one-per-core", "numa-node"
 
@@ -24,12 +22,6 @@ def _ways(here: Circumstances) -> dict[str, Means]:
     return ways
 
 
-def _means(value: str, here: Circumstances) -> Means:
-    if why := _unfit(here):
-        raise UsageError(f"affinity={value} cannot be done here: {why}")
-    return chosen("affinity", value, _ways(here))
-
-
 def _unfit(here: Circumstances) -> str | None:
     if _ways(here):
         return None
@@ -45,8 +37,7 @@ AFFINITY = Setting(
     "or one NUMA node; TensorFlow's default thread counts follow from it",
     kind="rounding",
     source="TensorFlow's guide to performance on CPUs (numactl); Horovod's guide to binding ranks",
-    values=lambda here: tuple(_ways(here)),
-    means=_means,
+    ways=_ways,
     unfit=_unfit,
     joins=("threads", "ranks"),
 )

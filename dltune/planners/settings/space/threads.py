@@ -61,8 +61,8 @@ THREADS = Setting(
     kind="rounding",
     source="TensorFlow's guide to performance on CPUs; section IV of Runtime Concurrency Control "
     "and Operation Scheduling (manual optimisation)",
-    values=_values,
-    means=_means,
+    offers=_values,
+    reads=_means,
     joins=("affinity", "ranks"),
     default=_default,
     users=_users,
