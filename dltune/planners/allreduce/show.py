@@ -8,15 +8,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.planners.allreduce.calls import Call
-from dltune.planners.allreduce.rank_outcome import (
-    RankOutcome,
-    cpus,
-    gs,
-    in_words,
-    nbcs,
-    rest,
-    settings,
-)
+from dltune.planners.allreduce.rank_outcome import RankOutcome, cpus, in_words, settings, sleeps
 from dltune.planners.shown import Finding, Part, Shown
 from dltune.tables import Table, columns
 
@@ -92,12 +84,7 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
         for order in section.orders or ()
     ]
     told += [f"{name}={value}" for name, value in settings(section).items()]
-    if section.sleeps and section.sleeps.between_tests is not None:
-        told.append(nbcs(section.sleeps.between_tests))
-    if section.sleeps and section.sleeps.agree_every is not None:
-        told.append(gs(section.sleeps.agree_every))
-    if section.sleeps and section.sleeps.rest is not None:
-        told.append(rest(section.sleeps.rest))
+    told += sleeps(section).values()
     return told
 
 
