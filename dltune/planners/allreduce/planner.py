@@ -133,9 +133,7 @@ def _decide(
         shown=Shown([Part("methods", "", [predictions(section, name)])]),
         explanation=bins(section, found, reducing) if explain else (),
         formats={
-            name: lambda name=name: export(  # type: ignore[misc]
-                name, section, found.machine, _hosts(seen)
-            )
+            name: partial(export, name, section, found.machine, _hosts(seen))
             for name in PLANNER.formats
         },
     )
@@ -146,9 +144,7 @@ def _asked(methods: str | None) -> tuple[str, ...] | None:
         return None
     asked = tuple(part.strip() for part in methods.split(",") if part.strip())
     if unknown := [part for part in asked if part not in METHODS]:
-        raise UsageError(
-            f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}",
-        )
+        raise UsageError(f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}")
     if not asked:
         raise UsageError("--methods names none", remedy=f"choose of {', '.join(METHODS)}")
     return asked

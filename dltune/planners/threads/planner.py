@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,10 +154,7 @@ def _decide(
             "scale": calibration.scale,
             "predictions": section.predictions,
         },
-        formats={
-            name: lambda name=name: emit.emit(name, best, there)  # type: ignore[misc]
-            for name in emit.FORMATS
-        },
+        formats={name: partial(emit.emit, name, best, there) for name in emit.FORMATS},
     )
 
 
