@@ -80,7 +80,7 @@ def output_elements(key: Key) -> int | None:
     """Elements of a forward convolution's result."""
     image, filter_ = key.inputs[:2]
     slide = sliding(key, len(image.shape))
-    windows = slide and slide.windows(slide.where.spatial(image.shape), filter_.shape[:-2])
+    windows = slide.windows(slide.where.spatial(image.shape), filter_.shape[:-2]) if slide else None
     if windows is None:
         return None
     depthwise = key.family.startswith("Depthwise")

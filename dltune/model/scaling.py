@@ -9,6 +9,7 @@ Its minimum is at n = sqrt(parallel / spawn).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,14 +40,6 @@ class Law:
         return Curve.of({(n, placement): self.seconds(n) for n, placement in cases})
 
 
-# By how many counts were measured, which parts (by index) may stand in a law, the simplest first.
-_SHAPES: dict[int, tuple[tuple[int, ...], ...]] = {
-    1: ((1,),),
-    2: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)),
-    3: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)),
-}
-
-
 def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     """The law nearest to (threads, seconds) samples: least relative squares, no negative part.
 
@@ -56,8 +49,16 @@ def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     if not samples or any(seconds <= 0 for _, seconds in samples):
         raise ValueError("a law needs samples with times above 0")
     counts = len({n for n, _ in samples})
+    # which parts (by index) may stand in the law, the simplest first
+    shapes = (
+        [(1,)]
+        if counts == 1
+        else itertools.chain.from_iterable(
+            itertools.combinations(range(3), size) for size in range(1, min(counts, 3) + 1)
+        )
+    )
     best: tuple[float, Law] | None = None
-    for shape in _SHAPES[min(counts, 3)]:
+    for shape in shapes:
         parts = _least_squares(samples, shape)
         if parts is None or min(parts) < 0:
             continue

@@ -111,7 +111,9 @@ class Workload:
     def alike(self, intra: int) -> list[Candidate | None]:
         """Per op how it runs on `intra` threads that the operating system places: it spreads them.
         None for ops that are not controlled."""
-        return [c and self.placed(c, intra, places=1) for c in self.curves]
+        return [
+            None if curve is None else self.placed(curve, intra, places=1) for curve in self.curves
+        ]
 
     def fifo(
         self, choices: Sequence[Candidate | None], inter: int, threads: int | None = None

@@ -28,6 +28,7 @@ from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
 from dltune.planners.allreduce.show import intent, sentences
 from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.shown import counted
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
@@ -229,10 +230,11 @@ class Ranks(Enforcement):
         section = self.section
         if self._others or (size, local.size) == (section.ranks, section.local):
             return
-        told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
+        planned = counted(section.ranks, "rank")
+        told = f"the plan is for {planned}, {section.local} of them on this node"
         if not self._run.partial:
             raise UsageError(
-                f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
+                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them here",
                 remedy="plan for as many as the job has, or pass --partial to run what applies",
             )
         self._others = True
@@ -296,10 +298,6 @@ def _sleeps(section: AllreducePlan) -> bool:
         return True
     nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
     return nbcs and not section.yield_when_idle
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def _controller(environ: Mapping[str, str]) -> Controller | None:

@@ -13,12 +13,11 @@ from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.errors import UsageError
 from dltune.planners.allreduce.rank_outcome import cpus, settings
 
-FORMATS = ("horovodrun-yaml", "rankfile", "env")
 MIB = 1 << 20
 
 
 def export(kind: str, plan: AllreducePlan, machine: Machine, hosts: Sequence[str] = ()) -> str:
-    """The plan in one of FORMATS. `hosts`: the nodes, in the launcher's order.
+    """The plan in one of the planner's formats. `hosts`: the nodes, in the launcher's order.
 
     Raises UsageError when the plan has nothing for this format, KeyError for another format.
     """

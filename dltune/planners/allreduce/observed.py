@@ -107,7 +107,7 @@ def observed(report: Horovod) -> Observed:
         knobs=knobs(first),
         need=need,
         network=network,
-        waiting=_waiting(controller, first),
+        waiting=YIELDING if controller == "mpi" and yields(first) else _OWN[controller],
         wake=free,
         wake_busy=busy,
         cycle_seconds=_cycle(report, controller),
@@ -144,19 +144,16 @@ def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
 def knobs(rank: Rank) -> Knobs:
     """Horovod's settings under which a rank ran."""
 
-    def told(name: str) -> float | None:
+    def number(name: str, default: float) -> float:
         try:
-            return float(rank.settings[name])
+            return max(0.0, float(rank.settings[name]))
         except (KeyError, ValueError):
-            return None
+            return default
 
-    cycle = told("HOROVOD_CYCLE_TIME")
-    fusion = told("HOROVOD_FUSION_THRESHOLD")
-    cache = told("HOROVOD_CACHE_CAPACITY")
     return Knobs(
-        DEFAULTS.cycle_time if cycle is None else max(0.0, cycle * 1e-3),
-        DEFAULTS.fusion_threshold if fusion is None else max(0, int(fusion)),
-        DEFAULTS.cache_capacity if cache is None else max(0, int(cache)),
+        number("HOROVOD_CYCLE_TIME", DEFAULTS.cycle_time * 1e3) * 1e-3,
+        int(number("HOROVOD_FUSION_THRESHOLD", DEFAULTS.fusion_threshold)),
+        int(number("HOROVOD_CACHE_CAPACITY", DEFAULTS.cache_capacity)),
     )
 
 
@@ -164,10 +161,6 @@ def yields(rank: Rank) -> bool:
     """Whether Open MPI was told to give its core away while it waits."""
     told = rank.settings.get("OMPI_MCA_mpi_yield_when_idle", "")
     return told.strip().lower() in ("1", "true", "yes", "enabled")
-
-
-def _waiting(controller: Controller, rank: Rank) -> Waiting:
-    return YIELDING if controller == "mpi" and yields(rank) else _OWN[controller]
 
 
 def _need(ranks: Iterable[Rank]) -> Need:

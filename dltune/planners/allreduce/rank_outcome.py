@@ -13,6 +13,7 @@ from dltune.horovod.preload.counts import Counts
 from dltune.horovod.preload.interposer import REST
 from dltune.job import messages
 from dltune.machine import cpulist
+from dltune.planners.shown import counted
 
 
 class RankOutcome(msgspec.Struct, frozen=True):
@@ -132,11 +133,7 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
         if bins is None:
             yield False, f"bins of a call with {count} gradients: {why}"
         else:
-            yield True, f"{count} gradients are reduced in {in_words(bins)}"
-
-
-def in_words(count: int) -> str:
-    return "1 bin" if count == 1 else f"{count} bins"
+            yield True, f"{count} gradients are reduced in {counted(bins, 'bin')}"
 
 
 def _settings(section: AllreducePlan, heard: Heard) -> _Told:
