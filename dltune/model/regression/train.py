@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dltune.analysis.convolution import filters
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile
+from dltune.documents.profile import Placement, Profile
 from dltune.errors import UsageError
 from dltune.model.curve import Case, all_cases
+from dltune.model.prediction import Prediction
 from dltune.model.regression.features import Layout, sample_cases
 from dltune.model.regression.regressors import Fitted, fitted, require
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 1e-7
 # parts of the training data, each predicted by a model of the others, to find the error
 FOLDS = 5
+
+# an op's features, and its seconds by case
+_Measured = tuple[tuple[float, ...], dict[Case, float]]
 
 
 @dataclass(frozen=True)
@@ -52,30 +56,41 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Data:
-    """Ops with their features, and their seconds by case."""
+class Regression:
+    """A trained model, bound to the profile whose ops it predicts.
 
-    rows: tuple[tuple[float, ...], ...]
-    seconds: tuple[Mapping[Case, float], ...]
+    Predictions by op key and case. `missing`: keys of ops that lack a sample case.
+    """
+
+    predictions: Mapping[str, Mapping[Case, Prediction]]
+    missing: tuple[str, ...]
 
     @classmethod
-    def of(cls, profiles: Sequence[Profile], layout: Layout) -> Data:
-        """The ops that have all samples."""
-        rows, seconds = [], []
-        for profile in profiles:
-            known = filters(profile.ops)
-            for op in profile.ops:
-                row = layout.row(op, known)
-                if row is None or min(time.min for time in op.times) < LEAST_SECONDS:
-                    continue
-                rows.append(row)
-                seconds.append({(time.threads, time.placement): time.min for time in op.times})
-        return cls(tuple(rows), tuple(seconds))
+    def on(cls, trained: Trained, profile: Profile) -> Regression:
+        """Predicts all ops of the profile that were measured at the sample cases.
 
-    def at(self, case: Case) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Rows and seconds of the ops that were measured at `case`."""
-        found = [(r, s[case]) for r, s in zip(self.rows, self.seconds, strict=True) if case in s]
-        return [row for row, _ in found], [seconds for _, seconds in found]
+        Times are held within those that were trained on: regressors know no sign. The error is the
+        median one of each case in training, on ops left out of it.
+        """
+        known = filters(profile.ops)
+        rows, missing = {}, []
+        for op in profile.ops:
+            row = trained.layout.row(op, known)
+            if row is not None:
+                rows[op.key] = row
+            elif op.times:
+                missing.append(op.key)
+        found: dict[str, dict[Case, Prediction]] = {key: {} for key in rows}
+        for case in trained.models if rows else ():
+            predicted = trained.raw(case, list(rows.values()))
+            for key, raw in zip(rows, predicted, strict=True):
+                seconds = min(max(raw, trained.least), trained.most)
+                found[key][case] = Prediction(seconds, seconds * trained.errors[case])
+        return cls(found, tuple(missing))
+
+    def predict(self, key: str, threads: int, placement: Placement) -> Prediction:
+        """Raises KeyError for an op that lacks a sample, or a case that has no model."""
+        return self.predictions[key][threads, placement]
 
 
 def train(
@@ -103,23 +118,21 @@ def train(
             f"{samples} sample cases, and this machine has {counts} thread counts",
             remedy=f"use --samples {counts} or fewer",
         ) from None
-    data = Data.of(profiles, layout)
-    if len(data.rows) < 2 * FOLDS:
+    ops = _measured(profiles, layout)
+    if len(ops) < 2 * FOLDS:
         raise UsageError(
-            f"{len(data.rows)} ops were measured at all sample cases ({_told(layout.samples)}), "
+            f"{len(ops)} ops were measured at all sample cases ({_told(layout.samples)}), "
             f"too few to train on ({2 * FOLDS} at least)",
             remedy="profile more ops, or more thread counts (--interval)",
         )
     models, errors = {}, {}
     for case in cases:
-        rows, seconds = data.at(case)
+        rows, seconds = _at(case, ops)
         if len(rows) >= 2 * FOLDS:
             models[case] = _fitted(regressor, rows, seconds, logarithms)
             errors[case] = _error(regressor, rows, seconds, logarithms, folds)
-    every = [value for seconds in data.seconds for value in seconds.values()]
-    return Trained(
-        regressor, logarithms, layout, models, errors, min(every), max(every), len(data.rows)
-    )
+    every = [value for _, seconds in ops for value in seconds.values()]
+    return Trained(regressor, logarithms, layout, models, errors, min(every), max(every), len(ops))
 
 
 def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Scores]:
@@ -127,10 +140,10 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
 
     Raises UsageError when there is no such op.
     """
-    data = Data.of(profiles, trained.layout)
+    ops = _measured(profiles, trained.layout)
     found = {}
     for case in trained.models:
-        rows, seconds = data.at(case)
+        rows, seconds = _at(case, ops)
         if rows:
             found[case] = scores(trained.raw(case, rows), seconds)
     if not found:
@@ -140,6 +153,24 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
             remedy="profile again, with the counters and thread counts of the model's training",
         )
     return found
+
+
+def _measured(profiles: Sequence[Profile], layout: Layout) -> list[_Measured]:
+    """The ops that have all samples."""
+    found = []
+    for profile in profiles:
+        known = filters(profile.ops)
+        for op in profile.ops:
+            row = layout.row(op, known)
+            if row is not None and min(time.min for time in op.times) >= LEAST_SECONDS:
+                found.append((row, {(time.threads, time.placement): time.min for time in op.times}))
+    return found
+
+
+def _at(case: Case, ops: Sequence[_Measured]) -> tuple[list[tuple[float, ...]], list[float]]:
+    """Rows and seconds of the ops that were measured at `case`."""
+    found = [(row, seconds[case]) for row, seconds in ops if case in seconds]
+    return [row for row, _ in found], [seconds for _, seconds in found]
 
 
 class Scores(NamedTuple):

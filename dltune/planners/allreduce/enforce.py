@@ -49,7 +49,7 @@ class _Rank:
     where: World
     ending: Ending
     exit: RankExit | None = None
-    heard: Heard | None = None
+    init: messages.Horovod | None = None
     devices: list[messages.Device] = field(default_factory=list)
     reductions: list[messages.Reduction] = field(default_factory=list)
     input: InputThreads | None = None
@@ -145,11 +145,10 @@ class Ranks(Enforcement):
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
-        counted = counts.read(self._counts) if self._counts else []
-        for rank in ranks:
-            if rank.heard:
-                rank.heard.counts = next((c for c in counted if c.pid == rank.pid), None)
-        found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
+        counted = {c.pid: c for c in (counts.read(self._counts) if self._counts else ())}
+        found = [
+            self._outcome(rank, rank.init, counted.get(rank.pid)) for rank in ranks if rank.init
+        ]
         if not found:
             raise self._why_nothing(exit_code)
         return Outcome(found, [s for one in found for s in sentences(one)])
@@ -198,7 +197,7 @@ class Ranks(Enforcement):
         if isinstance(message, messages.Horovod):
             self._require_ranks(message.size, LocalRank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
-            rank.heard = Heard(message)
+            rank.init = message
             self._hangs.add(message.rank, message.pid, tuple(message.threads))
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
@@ -218,10 +217,11 @@ class Ranks(Enforcement):
             rank.exit = RankExit(rank.where.rank, rank.pid, time.monotonic())
         rank.exit.code = rank.ending.code
 
-    def _outcome(self, rank: _Rank, heard: Heard) -> RankOutcome:
-        heard.reductions = rank.reductions
+    def _outcome(
+        self, rank: _Rank, init: messages.Horovod, counted: counts.Counts | None
+    ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
-        heard.device = asked[0] if asked else None
+        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=counted)
         if rank.input:
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
         return outcome(self.section, self._run.machine, self.dropped, heard)

@@ -9,6 +9,7 @@ factor on all computing makes the job, as it ran, take as long as it did.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -120,10 +121,8 @@ class Model:
         backward = dataclasses.replace(self._backward, machine=there).uniform(
             threads.intra, threads.inter
         )
-        begins, offset = [], 0.0
-        for timeline in outcome.timelines:
-            begins.append(offset)
-            offset += timeline.makespan
+        makespans = (timeline.makespan for timeline in outcome.timelines)
+        *begins, total = itertools.accumulate(makespans, initial=0.0)
         ready = tuple(
             begins[call.step] + backward.timelines[call.step].start[gradient.node]
             for call in self.calls
@@ -136,8 +135,8 @@ class Model:
             )
             if choice is not None
         )
-        busy = core_seconds / offset if offset else 1.0
-        after = max(0.0, offset - max(ready)) + whole.between
+        busy = core_seconds / total if total else 1.0
+        after = max(0.0, total - max(ready)) + whole.between
         return Computing(ready, after, min(float(cores), max(busy, 1e-3)))
 
     def job(self, setting: Setting, cores: int | None = None) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -96,12 +97,12 @@ def _decide(
     from dltune.documents import horovod as horovod_document
     from dltune.documents import profile as profile_document
     from dltune.planners.allreduce import measured as measurements
-    from dltune.planners.allreduce.basis import basis
     from dltune.planners.allreduce.calls import calls
     from dltune.planners.allreduce.decide import Planner as Search
     from dltune.planners.allreduce.decide import applicable
     from dltune.planners.allreduce.exports import export
     from dltune.planners.allreduce.model import Model
+    from dltune.planners.allreduce.observed import basis
     from dltune.planners.allreduce.show import bins, predictions
 
     asked = _asked(methods)

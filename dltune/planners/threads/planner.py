@@ -161,7 +161,7 @@ def _decide(
 def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[str]]:
     """The regression model of a file, for this profile's ops, and what it does not cover."""
     from dltune.model.regression.file import load, require_fits
-    from dltune.model.regression.predictor import Regression
+    from dltune.model.regression.train import Regression
 
     header, trained = load(path)
     require_fits(header, profile, path, name)
