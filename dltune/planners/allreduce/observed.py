@@ -6,7 +6,8 @@ Where a report lacks something, the value assumed instead is told in `assumed`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,11 +224,10 @@ def yields(rank: Rank) -> bool:
     return told.strip().lower() in ("1", "true", "yes", "enabled")
 
 
-def _need(ranks: Iterable[Rank]) -> Need:
+def _need(ranks: Sequence[Rank]) -> Need:
     def cpu(rank: Rank, *roles: Role) -> float:
         return sum(thread.cpu for thread in rank.threads if thread.role in roles)
 
-    ranks = tuple(ranks)
     waits = [
         thread.wait
         for rank in ranks
@@ -254,9 +254,8 @@ def _network(timeline: Timeline | None, ranks: int) -> Network | None:
     )
 
 
-def _wakes(ranks: Iterable[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
+def _wakes(ranks: Sequence[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
     """Of a background thread that finds a core free, and of one that does not."""
-    ranks = tuple(ranks)
     late = [r.cycles.oversleep for r in ranks if r.cycles and r.cycles.oversleep]
     worst = max((d for d in late if d.median is not None), key=_median, default=None)
     if worst is not None:
@@ -282,12 +281,9 @@ def _median(found: Distribution) -> float:
 
 
 def _quantiles(found: Distribution) -> Quantiles:
-    points, highest = [(0.0, 0.0)], 0.0
-    told = ((0.5, found.median), (0.95, found.p95), (0.99, found.p99), (1.0, found.max))
-    for share, value in told:
-        highest = max(highest, value or 0.0)
-        points.append((share, highest))
-    return Quantiles(tuple(points))
+    values = (0.0, found.median or 0.0, found.p95 or 0.0, found.p99 or 0.0, found.max or 0.0)
+    rising = itertools.accumulate(values, max)
+    return Quantiles(tuple(zip((0.0, 0.5, 0.95, 0.99, 1.0), rising, strict=True)))
 
 
 def _cycle(report: Horovod, controller: Controller) -> float:

@@ -153,18 +153,18 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
         elif heard.counts is None:
             yield False, f"{sentence}: the preloaded library left no count of it"
         else:
-            times, told, instead = _counted(method, heard.counts)
-            yield bool(times), f"{sentence}; {told}" if times else f"{sentence}: {instead}"
+            times, words, instead = _counted(method, heard.counts)
+            yield bool(times), f"{sentence}; {words}" if times else f"{sentence}: {instead}"
 
 
 def _counted(method: str, counts: Counts) -> tuple[int, str, str]:
     """How often a method did something, in words, and what is said where it never did."""
     if method == "nbcs":
-        told = f"{counts.sleeps} sleeps in {counts.collectives} collectives"
-        return counts.collectives, told, "no collective was seen"
+        words = f"{counts.sleeps} sleeps in {counts.collectives} collectives"
+        return counts.collectives, words, "no collective was seen"
     if method == "gs":
-        told = f"{counts.agreements} times, {counts.shortened} sleeps cut short"
-        return counts.agreements, told, "they never did"
+        words = f"{counts.agreements} times, {counts.shortened} sleeps cut short"
+        return counts.agreements, words, "they never did"
     return counts.rests, f"{counts.rests} times, {counts.cycles} cycles in all", _NO_REST
 
 
