@@ -15,9 +15,9 @@ from dltune.errors import DltuneError
 from dltune.graph import profiled
 from dltune.graph.liveness import lives
 from dltune.machine.known import KNOWN
-from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import planned
 from dltune.planners.threads.replay import replayed
+from dltune.planners.threads.strategies import per_instance, per_type
 from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
 from dltune.workload.calibration import Calibration, calibrated
 from dltune.workload.transfer import transferred
@@ -116,7 +116,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
 
 
 def _strategy_3(made: Workload) -> Outcome:
-    option = planned(made, STRATEGY_3, strategy2.choices(made, strategy1.choices(made)))
+    option = planned(made, STRATEGY_3, per_type(made, per_instance(made)))
     return made.corun(
         option.choices,
         option.candidates,

@@ -27,6 +27,7 @@ from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
 from dltune.planners.allreduce.show import intent, sentences
 from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.shown import counted
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
@@ -47,7 +48,7 @@ class _Rank:
     where: Rank
     ending: Ending
     exit: RankExit | None = None
-    heard: Heard | None = None
+    init: messages.Horovod | None = None
     devices: list[messages.Device] = field(default_factory=list)
     reductions: list[messages.Reduction] = field(default_factory=list)
     input: InputThreads | None = None
@@ -143,11 +144,10 @@ class Ranks(Enforcement):
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
-        counted = counts.read(self._counts) if self._counts else []
-        for rank in ranks:
-            if rank.heard:
-                rank.heard.counts = next((c for c in counted if c.pid == rank.pid), None)
-        found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
+        counted = {c.pid: c for c in (counts.read(self._counts) if self._counts else ())}
+        found = [
+            self._outcome(rank, rank.init, counted.get(rank.pid)) for rank in ranks if rank.init
+        ]
         if not found:
             raise self._why_nothing(exit_code)
         return Outcome(found, [s for one in found for s in sentences(one)])
@@ -196,7 +196,7 @@ class Ranks(Enforcement):
         if isinstance(message, messages.Horovod):
             self._require_ranks(message.size, Rank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
-            rank.heard = Heard(message)
+            rank.init = message
             self._hangs.add(message.rank, message.pid, tuple(message.threads))
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
@@ -216,10 +216,11 @@ class Ranks(Enforcement):
             rank.exit = RankExit(rank.where.rank, rank.pid, time.monotonic())
         rank.exit.code = rank.ending.code
 
-    def _outcome(self, rank: _Rank, heard: Heard) -> RankOutcome:
-        heard.reductions = rank.reductions
+    def _outcome(
+        self, rank: _Rank, init: messages.Horovod, counted: counts.Counts | None
+    ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
-        heard.device = asked[0] if asked else None
+        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=counted)
         if rank.input:
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
         return outcome(self.section, self._run.machine, self.dropped, heard)
@@ -228,10 +229,11 @@ class Ranks(Enforcement):
         section = self.section
         if self._others or (size, local.size) == (section.ranks, section.local):
             return
-        told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
+        planned = counted(section.ranks, "rank")
+        told = f"the plan is for {planned}, {section.local} of them on this node"
         if not self._run.partial:
             raise UsageError(
-                f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
+                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them here",
                 remedy="plan for as many as the job has, or pass --partial to run what applies",
             )
         self._others = True
@@ -295,10 +297,6 @@ def _sleeps(section: AllreducePlan) -> bool:
         return True
     nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
     return nbcs and not section.yield_when_idle
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def _controller(environ: Mapping[str, str]) -> Controller | None:

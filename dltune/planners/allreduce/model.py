@@ -9,6 +9,7 @@ factor on all computing makes the job, as it ran, take as long as it did.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 from dltune.simulate.ranks.quantiles import Quantiles
 from dltune.simulate.ranks.simulate import simulate
-from dltune.workload.workload import UNDIVIDED, Workload, measured_span, workload
+from dltune.workload.workload import measured_span, workload
 
 STEPS, SEED = 60, 1
 RANKS = 128  # more are not simulated for a plan: who is late is late among these
@@ -120,17 +121,22 @@ class Model:
         backward = dataclasses.replace(self._backward, machine=there).uniform(
             threads.intra, threads.inter
         )
-        begins, offset = [], 0.0
-        for timeline in outcome.timelines:
-            begins.append(offset)
-            offset += timeline.makespan
+        makespans = (timeline.makespan for timeline in outcome.timelines)
+        *begins, total = itertools.accumulate(makespans, initial=0.0)
         ready = tuple(
             begins[call.step] + backward.timelines[call.step].start[gradient.node]
             for call in self.calls
             for gradient in call.gradients
         )
-        busy = _busy(whole, threads) / offset if offset else 1.0
-        after = max(0.0, offset - max(ready)) + whole.between
+        core_seconds = sum(
+            op.count * choice.seconds * whole.busy(index, choice)
+            for index, (op, choice) in enumerate(
+                zip(whole.ops, whole.alike(threads.intra), strict=True)
+            )
+            if choice is not None
+        )
+        busy = core_seconds / total if total else 1.0
+        after = max(0.0, total - max(ready)) + whole.between
         return Computing(ready, after, min(float(cores), max(busy, 1e-3)))
 
     def job(self, setting: Setting, cores: int | None = None) -> Job:
@@ -187,14 +193,3 @@ def _before(graph: StepGraph, transfers: Collection[int]) -> StepGraph:
     wanted = list(ancestors(graph, transfers))
     runs[wanted] = graph.runs[wanted]
     return dataclasses.replace(graph, runs=runs)
-
-
-def _busy(made: Workload, threads: RankThreads) -> float:
-    """Core seconds of a round."""
-    total = 0.0
-    for index, choice in enumerate(made.alike(threads.intra)):
-        if choice is not None:
-            divided = made.serial(index) > UNDIVIDED * choice.seconds
-            used = min(choice.threads, made.cores) if divided else 1
-            total += made.ops[index].count * choice.seconds * used
-    return total

@@ -16,6 +16,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores, RankThreads
 from dltune.machine.ranks import Rank, share
 from dltune.planners.allreduce.model import Model, Setting
+from dltune.planners.shown import counted
 from dltune.simulate.ranks.job import Pool
 from dltune.simulate.ranks.method import ORIGINAL, Method
 
@@ -153,15 +154,14 @@ def _reasons(
 ) -> tuple[str, ...]:
     need, local = model.observed.need, model.observed.local
     told = [
-        f"scp: {_count(local, 'rank')} on {_count(len(machine.cores), 'core')} in "
-        f"{_count(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
+        f"scp: {counted(local, 'rank')} on {counted(len(machine.cores), 'core')} in "
+        f"{counted(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
         f"(a rank keeps {need.compute:.2f} cores busy with computing, {need.input:.2f} with input, "
         f"{need.background:.2f} with its background thread, {need.helpers:.2f} with helpers)"
     ]
     if local > len(machine.cores):
-        told[0] = (
-            f"scp: {local} ranks on {_count(len(machine.cores), 'core')}: ranks share them in turns"
-        )
+        cores = counted(len(machine.cores), "core")
+        told[0] = f"scp: {local} ranks on {cores}: ranks share them in turns"
     if best.cores == 1:
         told.append("scp: a rank's threads share its one core: there is none to give away")
         return tuple(told)
@@ -179,7 +179,3 @@ def _reasons(
             f"{seconds[shared] * 1e3:.1f} ms when all share"
         )
     return tuple(told)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
