@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +51,7 @@ def assemble(
         )
     return doc.Bench(
         schema=doc.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         partial=contest.partial,
         command=tuple(command),

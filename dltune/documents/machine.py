@@ -9,6 +9,7 @@ level cache and nothing smaller, the whole machine is one tile.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import msgspec
 
@@ -61,6 +62,10 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def sockets(self) -> int:
         return len({core.socket for core in self.cores})
+
+    def of_cores(self, cores: Iterable[int]) -> Machine:
+        """With these of its cores alone, by their indices."""
+        return msgspec.structs.replace(self, cores=tuple(self.cores[core] for core in cores))
 
     @property
     def fingerprint(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 from dltune import __version__
+from dltune.documents import files
 from dltune.documents import gate as doc
 from dltune.documents.machine import Machine
 from dltune.gate.config import Config
@@ -28,7 +28,7 @@ def result(
     held = outcome == "pass" or (outcome == "undecided" and config.undecided == "pass")
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
-        created=_now(),
+        created=files.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),
@@ -56,7 +56,7 @@ def baseline(
     """The baseline of one side's measurement."""
     return doc.Baseline(
         schema=doc.BASELINE_SCHEMA,
-        created=_now(),
+        created=files.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),
@@ -69,7 +69,3 @@ def baseline(
 
 def _measured(sample: Sample, side: str) -> doc.Measured:
     return doc.Measured(sample.metric, sample.unit, tuple(sample.of(side)), sample.exact)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores
 from dltune.job import messages
@@ -47,7 +45,4 @@ class Shares:
         """Of a rank with planned cores those of its ops; its other threads have their own."""
         if self._planned is None:
             return share(self.machine, rank)
-        mine = self._planned[rank.rank].compute
-        return msgspec.structs.replace(
-            self.machine, cores=tuple(self.machine.cores[core] for core in mine)
-        )
+        return self.machine.of_cores(self._planned[rank.rank].compute)

@@ -96,8 +96,7 @@ def share(machine: Machine, rank: Rank) -> Machine:
         borders = _borders([len(tile) for tile in machine.tiles], rank.size)
         mine = order[borders[rank.rank] : borders[rank.rank + 1]]
     return msgspec.structs.replace(
-        machine,
-        cores=tuple(machine.cores[core] for core in mine),
+        machine.of_cores(mine),
         quota=None if machine.quota is None else machine.quota / rank.size,
         memory=None if machine.memory is None else machine.memory // rank.size,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -13,6 +12,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from dltune import __version__
+from dltune.documents import files
 from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import SettingsPlan
@@ -126,7 +126,7 @@ def assemble(
     kept = [e for es in own.executions.values() for e in es]
     return doc.Profile(
         schema=doc.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         partial=partial,
         command=tuple(command),

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, empty, index, repeated
+from dltune.documents.sections.threads import Uniform
 
 Controller = Literal["mpi", "gloo"]
 
@@ -74,13 +75,6 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_capacity: int
 
 
-class RankThreads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """TensorFlow's own pools in each rank."""
-
-    intra: int
-    inter: int
-
-
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulated seconds of a step under a method, such as "original", "scp", "topo", "scp-topo".
 
@@ -95,7 +89,8 @@ class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`report`: SHA-256 of the horovod document's content. `ranks` in all, `local` on this node.
 
-    `yield_when_idle`: Open MPI's own setting. `reasons`: why, a sentence each.
+    `threads`: TensorFlow's own pools in each rank. `yield_when_idle`: Open MPI's own setting.
+    `reasons`: why, a sentence each.
     """
 
     report: str
@@ -103,7 +98,7 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: int
     local: int
     cores: tuple[RankCores, ...] | None
-    threads: RankThreads | None
+    threads: Uniform | None
     orders: tuple[Order, ...] | None
     sleeps: Sleeps | None
     knobs: Knobs | None

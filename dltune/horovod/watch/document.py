@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 
 from dltune import __version__
-from dltune.documents import horovod
+from dltune.documents import files, horovod
 from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.errors import UsageError
 from dltune.horovod.diagnosis import diagnose
@@ -54,7 +53,7 @@ def report_of(
     machine = local()
     report = Horovod(
         schema=horovod.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         command=command,
         machine=machine.fingerprint,

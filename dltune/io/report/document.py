@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 
 from dltune import __version__
-from dltune.documents import io
+from dltune.documents import files, io
 from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.watch import Watch, WatchedProcess, WatchedThread
@@ -17,22 +16,22 @@ READING = 0.01
 
 def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     """The document of a watch, with what follows from it."""
-    files = data_files(watch)
+    read = data_files(watch)
     job_cpu = sum(thread.used.cpu for thread in watch.threads())
     seen = io.Watch(
         seconds=watch.ended - watch.began,
         faults_by="counters" if watch.faults.refused else "events",
-        files=files,
+        files=read,
         processes=tuple(_process(seen) for seen in watch.processes.values()),
         pressure=watch.pressure,
         lines=watch.lines.lines(),
         cost=io.Cost(watch.cpu, watch.looks, watch.cpu / job_cpu if job_cpu else None),
     )
     places = tuple({k.storage.device: k.storage for k in watch.files.known.values()}.values())
-    hidden = tuple(_unseen(watch, places, files))
+    hidden = tuple(_unseen(watch, places, read))
     return io.Io(
         schema=io.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         subject=subject,
         partial=partial,

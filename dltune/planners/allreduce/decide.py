@@ -12,9 +12,9 @@ from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import (
     AllreducePlan,
     MethodPrediction,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.allreduce import waiting
 from dltune.planners.allreduce.bins import Cost
@@ -68,7 +68,7 @@ class Planner:
 
     model: Model
     machine: Machine
-    threads: RankThreads | None
+    threads: Uniform | None
 
     def plan(
         self, wanted: Collection[str], *, forced: bool, report: str
@@ -160,7 +160,7 @@ class Planner:
         reasons = found.reasons
         threads = state.setting.threads
         if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
-            parts["threads"] = RankThreads(threads.intra, 2)
+            parts["threads"] = Uniform(threads.intra, 2)
             reasons = (*reasons, _TWO_THREADS)
         return self._next(state, ("topo",), method=under(found.bins), parts=parts, reasons=reasons)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents.sections.allreduce import AllreducePlan, Controller
-from dltune.documents.sections.threads import Uniform
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.horovod.preload import counts, interposer
 from dltune.horovod.watch.ending import Ending
@@ -75,7 +74,7 @@ class Ranks(Enforcement):
         run.shares = Shares(run.machine, section.cores)
         run.changes.append(lambda pid: "with its bins" if self.binned(pid) else "")
         if pools := section.threads:
-            run.pools = lambda *_: Uniform(pools.intra, pools.inter)
+            run.pools = lambda *_: pools
 
     def intent(self) -> Iterator[str]:
         return (f"Horovod: {line}" for line in intent(self.section, self._run.machine))

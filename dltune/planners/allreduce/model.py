@@ -14,11 +14,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from dltune.documents.profile import Profile
-from dltune.documents.sections.allreduce import Knobs, RankThreads
+from dltune.documents.sections.allreduce import Knobs
+from dltune.documents.sections.threads import Uniform
 from dltune.graph.step_graph import StepGraph
 from dltune.graph.traversal import ancestors
 from dltune.machine.placement import cores_for
@@ -56,7 +56,7 @@ class Setting:
     `reads`: the input pipeline has no cores but these."""
 
     pool: Pool
-    threads: RankThreads
+    threads: Uniform
     knobs: Knobs
     waiting: Waiting
     reads: bool = True
@@ -88,11 +88,11 @@ class Model:
         self.observed = observed
         self.calls = tuple(calls)
         self.graphs = made.graphs
-        self.own = RankThreads(profile.settings.intra, profile.settings.inter)
+        self.own = Uniform(profile.settings.intra, profile.settings.inter)
         self.step = observed.step or made.between + measured_span(profile)
         self.sizes = tuple(g.bytes for call in calls for g in call.gradients)
         self._jitter = _jitter(max(step.wall.spread for step in profile.steps))
-        self._computed: dict[tuple[int, RankThreads], Computing] = {}
+        self._computed: dict[tuple[int, Uniform], Computing] = {}
         self.scale = 1.0
         self._tie()
 
@@ -106,16 +106,15 @@ class Model:
             pool = Pool(1, float(min(own, len(cores))))
         return Setting(pool, self.own, seen.knobs, seen.waiting)
 
-    def computing(self, cores: int, threads: RankThreads) -> Computing:
+    def computing(self, cores: int, threads: Uniform) -> Computing:
         """One rank's computing, alone on `cores` cores."""
         if (cores, threads) not in self._computed:
             self._computed[cores, threads] = self._compute(cores, threads)
         return self._computed[cores, threads]
 
-    def _compute(self, cores: int, threads: RankThreads) -> Computing:
+    def _compute(self, cores: int, threads: Uniform) -> Computing:
         machine = self._whole.machine
-        kept = cores_for(machine, cores, "shared")
-        there = msgspec.structs.replace(machine, cores=tuple(machine.cores[c] for c in kept))
+        there = machine.of_cores(cores_for(machine, cores, "shared"))
         whole = dataclasses.replace(self._whole, machine=there)
         outcome = whole.uniform(threads.intra, threads.inter)
         backward = dataclasses.replace(self._backward, machine=there).uniform(

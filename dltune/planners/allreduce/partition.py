@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import RankCores, RankThreads
+from dltune.documents.sections.allreduce import RankCores
+from dltune.documents.sections.threads import Uniform
 from dltune.machine.ranks import Rank, share
 from dltune.planners.allreduce.model import Model, Setting
 from dltune.planners.shown import counted
@@ -52,7 +53,7 @@ class Partition:
 def partition(
     model: Model,
     machine: Machine,
-    threads: RankThreads | None,
+    threads: Uniform | None,
     base: Setting,
     how: Method = ORIGINAL,
 ) -> Partition:
@@ -110,16 +111,16 @@ def divide(part: tuple[int, ...], split: Split) -> RankCores:
     )
 
 
-def best_threads(model: Model, cores: int) -> RankThreads:
+def best_threads(model: Model, cores: int) -> Uniform:
     """TensorFlow's own pools for a rank with that many cores: the fastest computing."""
     counts = sorted({1, cores, *(1 << k for k in range(cores.bit_length() - 1))})
     ways = [
-        RankThreads(intra, inter)
+        Uniform(intra, inter)
         for intra in counts
         for inter in sorted({1, min(cores, max(1, model.own.inter))})
     ]
 
-    def seconds(threads: RankThreads) -> float:
+    def seconds(threads: Uniform) -> float:
         found = model.computing(cores, threads)
         return max(found.ready, default=0.0) + found.after
 
@@ -135,12 +136,12 @@ def _splits(cores: int, reading: float) -> Iterator[Split]:
 
 
 def _setting(
-    model: Model, split: Split, sharing: int, threads: RankThreads | None, base: Setting
+    model: Model, split: Split, sharing: int, threads: Uniform | None, base: Setting
 ) -> Setting:
     if threads is None:
         chosen = best_threads(model, split.compute)
     else:
-        chosen = RankThreads(min(threads.intra, split.compute), min(threads.inter, split.compute))
+        chosen = Uniform(min(threads.intra, split.compute), min(threads.inter, split.compute))
     pool = Pool(sharing, float(split.cores - split.input))
     return dataclasses.replace(base, pool=pool, threads=chosen, reads=not split.input)
 

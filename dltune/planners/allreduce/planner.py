@@ -12,8 +12,8 @@ import msgspec
 
 from dltune.documents.plan import Plan
 from dltune.documents.sections import allreduce
-from dltune.documents.sections.allreduce import AllreducePlan, Controller, RankThreads
-from dltune.documents.sections.threads import Threads
+from dltune.documents.sections.allreduce import AllreducePlan, Controller
+from dltune.documents.sections.threads import Threads, Uniform
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
@@ -151,10 +151,10 @@ def _asked(methods: str | None) -> tuple[str, ...] | None:
     return asked
 
 
-def _pools(existing: Plan | None) -> RankThreads | None:
+def _pools(existing: Plan | None) -> Uniform | None:
     """TensorFlow's own pools as the plan has them already."""
     section = existing.of(Threads) if existing else None
-    return RankThreads(section.uniform.intra, section.uniform.inter) if section else None
+    return section.uniform if section else None
 
 
 def _hosts(report: Horovod | None) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.machine import topology
 from dltune.planners.allreduce.exports import export
@@ -41,7 +41,7 @@ def plan(*, ranks: int = 2, cores: tuple[RankCores, ...] | None = None) -> Allre
         ranks=ranks,
         local=2,
         cores=cores or own,
-        threads=RankThreads(1, 2),
+        threads=Uniform(1, 2),
         orders=(Order(((4,),), ("float32",), (Bin((0,), 16),)),),
         sleeps=Sleeps(30e-6, None),
         knobs=Knobs(2.5e-3, 64 << 20, 1024),

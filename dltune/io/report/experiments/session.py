@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import random
 import time
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dltune import __version__
-from dltune.documents import io
+from dltune.documents import files, io
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.report import formats
@@ -122,7 +121,7 @@ def experiment(
     )
     return io.Io(
         schema=io.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         subject=str(path),
         partial=None,
