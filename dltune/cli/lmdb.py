@@ -133,6 +133,9 @@ def verify(file: Path, as_json: bool) -> None:
 
 def printable(key: bytes) -> str:
     r"""The key as ASCII; other bytes and the backslash as \xNN."""
+    text = key.decode("latin-1")
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text  # as most are, and there are millions
     return _HIDDEN.sub(lambda found: b"\\x%02x" % found[0][0], key).decode("ascii")
 
 

@@ -48,10 +48,13 @@ def command(
         claimed = [(p, stack.enter_context(claim(p, overwrite=overwrite))) for p in written]
         for path, file in claimed:
             if path is perfetto:
-                from dltune.report.perfetto import trace as rendered
+                from dltune.report.perfetto import trace
+
+                content = trace(context)
             else:
-                from dltune.report.page import page as rendered
-            content = rendered(context)
+                from dltune.report.page import page
+
+                content = page(context)
             file.write_bytes(content)
             click.echo(f"written to {path}: {_size(len(content))}")
 

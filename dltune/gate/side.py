@@ -1,5 +1,5 @@
-"""One of the two that are compared: a command, where it runs, and how to speak of it. The same
-command in two checkouts runs the code of each."""
+"""One of the two that are compared: a command, where it runs, how to speak of it, and how the same
+command in two checkouts comes to run the code of each."""
 
 from __future__ import annotations
 

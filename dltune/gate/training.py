@@ -61,8 +61,8 @@ def launch(
     """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
 
     `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
-    has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; some are not
-    looked for unless they are.
+    has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; the
+    allocator's peak and the ops of a pattern are looked for only if they are among them.
     Raises UsageError, which names the side, when a job ends too early.
     """
     patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]

@@ -134,7 +134,7 @@ def _over(head: float, base: float, floor: float) -> float:
 
 
 def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tuple[Outcome, str]:
-    """And why."""
+    """What follows from the interval for the limit, and why, in a sentence."""
     low, high = interval.bounds
     unbounded = low is None and high is None
     rounds = interval.rounds

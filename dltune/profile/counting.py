@@ -88,16 +88,19 @@ class Counting:
             if read is None:
                 continue
             ops = (in_ops[index] - in_ops_before[index]) * _unit(event)
-            used = {True: 0.0, False: 0.0}  # by whether a thread ran ops under counters
+            counted = others = 0.0
             for thread in ended.threads:
-                used[thread.counted] += read(_used(thread))
-                used[thread.counted] -= read(before.get(thread.tid, (0,) * 5))
+                used = read(_used(thread)) - read(before.get(thread.tid, (0,) * 5))
+                if thread.counted:
+                    counted += used
+                else:
+                    others += used
             found.append(
                 doc.Total(
                     event=event.name,
                     ops=ops,
-                    gaps=used[True] - ops,
-                    others=used[False],
+                    gaps=counted - ops,
+                    others=others,
                     process=read(ended.process) - read(began.process),
                 )
             )

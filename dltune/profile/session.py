@@ -219,7 +219,7 @@ class Session:
                 "no graph of the job computes gradients; the one with the most time was measured"
             )
         records = self.sightings.records
-        if others := sum(pid != steps.pid and bool(it.runs) for pid, it in records.items()):
+        if others := sum(1 for pid, it in records.items() if pid != steps.pid and it.runs):
             self.notes.append(
                 f"{others} more processes of the job ran TensorFlow beside the measured one"
             )
@@ -341,7 +341,8 @@ class Session:
     def _climbed(self, climbing: _Climbing) -> None:
         """All ops are measured; what is asked next, one after the other, is not of any one op.
 
-        First what counting costs: steps on all cores take turns with and without recording it.
+        First what counting costs: steps on all cores take turns with and without recording and
+        counting.
         """
         self._measured = True
         self._save()

@@ -26,7 +26,7 @@ class Evaluator(Protocol):
 
     @property
     def room(self) -> int:
-        """How many candidates may stand at once: 2 at least."""
+        """How many candidates may stand at once: 2 at least, with less there is no comparison."""
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
         """These will be started next: what can be done for all of them at once may be done now."""

@@ -104,7 +104,9 @@ class Search:
         for trial in self.past:
             if trial.verdict != "undecided":
                 self._past.setdefault((trial.candidate, trial.against), []).append(trial)
-        self._rivals = [AS_GIVEN, *([self.recommended] if self.recommended else [])]
+        self._rivals = [AS_GIVEN]
+        if self.recommended:
+            self._rivals.append(self.recommended)
         self._pool = WarmPool(self.evaluator, self._rivals)
         self._lost: set[Candidate] = set()  # incumbents that have ended once
         self._gone: set[Candidate] = set()  # and twice

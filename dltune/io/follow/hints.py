@@ -64,7 +64,7 @@ class Whole(Hints):
     """Brings all of a file into the page cache once, at most two chunks on their way."""
 
     def look(self) -> None:
-        """A chunk, once the one before is there."""
+        """A chunk, once the one before is there, or could not be read."""
         before = self.asked
         if before < self.size:
             with contextlib.suppress(OSError):

@@ -116,8 +116,8 @@ class Database {
 };
 
 // Claims the pages of one record of the list of free pages, a database whose records are lists of
-// page numbers, by the transaction that freed them: a count, then so many page
-// numbers, from the last to the first. Returns how many they are.
+// page numbers, by the transaction that freed them: a count, then so many page numbers, from the last
+// to the first. Returns how many they are.
 inline uint64_t claim_free(const File& file, Owners& owners, const Node& node, uint64_t offset,
                            uint64_t size) {
   if (node.key_size != 8) throw Fault{"a list of free pages has no transaction"};

@@ -227,7 +227,8 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
   std::vector<std::pair<std::string, Db>> left{{"", main}};
   for (size_t i = 0; i < left.size(); ++i) {
     const std::string where = i ? "database '" + printable(left[i].first) + "'" : "the main database";
-    Checker checker(file, owners, tell, report, where, left[i].second, false);
+    Checker checker(file, owners, tell, report, where, left[i].second,
+                    /*free_list=*/false);
     checker.run();
     counts.records += checker.records;
     ++counts.databases;
@@ -235,7 +236,7 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
     if (!i) left.insert(left.end(), checker.found.begin(), checker.found.end());
   }
   counts.used = owners.claimed();
-  Checker checker(file, owners, tell, report, "the list of free pages", free_db, true);
+  Checker checker(file, owners, tell, report, "the list of free pages", free_db, /*free_list=*/true);
   checker.run();
   counts.free = checker.free_pages;
   counts.used = owners.claimed() - counts.free;

@@ -76,8 +76,9 @@ class ReadAhead:
                     outstanding += int(sizes[position])
                     if outstanding >= self.ahead and len(taken) >= TOGETHER:
                         break
-                self._hint(np.array(taken, np.int64))
-                waiting.extend(taken)
+                if taken:
+                    self._hint(np.array(taken, np.int64))
+                    waiting.extend(taken)
             if not waiting:
                 return
             position = waiting.popleft()

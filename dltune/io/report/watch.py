@@ -312,7 +312,8 @@ class Watch:
 
     def _look_at_files(self) -> None:
         for seen in self._open_to_look():
-            with contextlib.suppress(OSError):  # it has ended, or may not be looked into
+            # it has ended, or may not be looked into
+            with contextlib.suppress(OSError):
                 seen.mappings = self.files.mappings(seen.pid)
                 mapped: Counter[Key] = Counter()
                 for mapping in seen.mappings:
@@ -320,6 +321,7 @@ class Watch:
                 for key, size in mapped.items():
                     use = seen.files.setdefault(key, FileUse())
                     use.mapped = max(use.mapped, size)
+            with contextlib.suppress(OSError):
                 self._take_opened(seen, list(self.files.opened(seen.pid)))
 
     def _look_at_resident(self) -> None:

@@ -16,6 +16,7 @@ struct Json {
   Json(bool value) : text(value ? "true" : "false") {}
   template <typename Integer, typename = std::enable_if_t<std::is_integral_v<Integer>>>
   Json(Integer number) : text(std::to_string(number)) {}
+  // `digits` are significant ones: ten are more than any clock here has, but not all of a double's
   Json(double number, int digits = 10) {
     char buffer[48];
     text.assign(buffer, snprintf(buffer, sizeof buffer, "%.*g", digits, number));

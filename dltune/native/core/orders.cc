@@ -24,8 +24,8 @@ constexpr int kMaxThreads = 1 << 16;
 
 using Fields = std::vector<std::string>;
 
-// The snapshots in turn. Superseded ones are kept: executions may still hold them, and they are
-// small beside one tensor.
+// The snapshots in turn. Superseded ones are never freed: executions may still hold them, and they
+// are small beside one tensor.
 using Turn = std::vector<const Orders*>;
 std::atomic<const Turn*> g_turn{nullptr};
 

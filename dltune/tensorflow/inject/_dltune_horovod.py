@@ -22,6 +22,11 @@ from typing import Any
 
 _TASKS = Path("/proc/self/task")
 _LONGEST_ERROR = 400
+# of what Horovod 0.28 is asked when it is to reduce gradients, what the plan's way must know
+_ASKED = {
+    *("name", "op", "device_dense", "device_sparse", "compression", "sparse_as_dense"),
+    *("gradient_predivide_factor", "groups", "process_set"),
+}
 # for bins that stay as they are planned, instead of growing by what else is ready
 _BINS_ALONE = {"HOROVOD_DISABLE_GROUP_FUSION": "1"}
 # sched_setattr and sched_getattr; struct sched_attr: size, policy, flags, nice, ..., runtime (ns)
@@ -75,7 +80,7 @@ class Rank:
         if not orders:
             return
         make = getattr(hvd, "_make_allreduce_grads_fn", None)
-        if make is None:
+        if make is None or not inspect.signature(make).parameters.keys() >= _ASKED:
             version = sys.modules["horovod"].__version__
             why = f"Horovod {version} does not reduce them as 0.28 does"
             self._tell_of_reduction(shapes=[], dtypes=[], bins=None, why=why)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +17,14 @@ from dltune.profile.standalone.task import Standalone, Task
 from dltune.tensorflow.standalone.buffers import View, Views
 
 # inputs that hold a shape, an axis or a count: their values are made up, or the op is left out
-_VALUES = re.compile(
-    r"shape|dims|multiples|size|begin|end|strides|paddings|perm|reduction_indices|axis|input_sizes"
-    r"|filter_sizes|orig_input_shape|concat_dim|dim|dimension|split_dim|size_splits|block_shape"
-    r"|crops|start|limit|delta|num|k|num_segments|output_shape|counter|key|alg|seed"
+_VALUES = frozenset(
+    {
+        *("shape", "dims", "multiples", "size", "begin", "end", "strides", "paddings", "perm"),
+        *("reduction_indices", "axis", "input_sizes", "filter_sizes", "orig_input_shape"),
+        *("concat_dim", "dim", "dimension", "split_dim", "size_splits", "block_shape", "crops"),
+        *("start", "limit", "delta", "num", "k", "num_segments", "output_shape", "counter"),
+        *("key", "alg", "seed"),
+    }
 )
 # what an attribute of a type is, from a key's text of it
 _READ: dict[str, Callable[[str], Any]] = {
@@ -85,7 +88,7 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
     op = _Op(key, plain(key))
     end = 0
     for index, (name, tensor) in enumerate(zip(_names(op), key.inputs, strict=False)):
-        if _VALUES.fullmatch(name):
+        if name in _VALUES:
             op.values[index] = sizes.value(op.plain.type, name, key, original, wanted)
         else:
             op.views[index], end = views.place(tensor, end)

@@ -62,6 +62,16 @@ def test_readers_read_each_piece_once(plain_file, descriptor, method, readers):
         assert outcome.seconds > 0
 
 
+def test_readers_run_the_dltune_that_started_them(plain_file, tmp_path, monkeypatch):
+    other = tmp_path / "dltune"
+    other.mkdir()
+    (other / "__init__.py").write_text("raise ImportError('another dltune')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Readers(plain_file, 1) as processes:
+        (outcome,) = processes.run(Task("pread", 1, [0], [PAGE], 60.0))
+    assert outcome.bytes == PAGE
+
+
 def test_what_a_cold_reader_gets_comes_from_storage(plain_file, descriptor):
     assert drop(plain_file, descriptor)
     offsets = list(range(0, 16 << 20, 1 << 20))
@@ -153,6 +163,8 @@ def test_rows_of_numpy(tmp_path):
     assert set(found.sizes) == {20_000}
     row = np.frombuffer(os.pread(opened, found.sizes[7], found.offsets[7]), dtype=np.float32)
     assert row[0] == 7 * 5000
+    path.unlink()
+    assert set(records(path, opened, "npy", 1 << 30).sizes) == {PIECE}
     os.close(opened)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import os
 import pickle
 import subprocess
 import sys
@@ -78,9 +79,14 @@ class Readers:
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path
+        # the same dltune, however this process came to it
+        root = str(Path(__file__).resolve().parents[4])
+        paths = [root, os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         self._children = [
             subprocess.Popen(
                 [sys.executable, "-m", MODULE],
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

@@ -67,7 +67,7 @@ def _npy(path: Path, size: int) -> Records | None:
 
     try:
         array = np.load(path, mmap_mode="r")
-    except ValueError:  # it has objects, or is cut off
+    except (OSError, ValueError):  # it has vanished; it has objects, or is cut off
         return None
     if not array.size or not array.shape or not array.flags.c_contiguous:
         return None
