@@ -36,9 +36,9 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.machine import topology
 from dltune.planners import plan as plans
 from dltune.planners.allreduce.waiting import REST, SLEEPS
@@ -148,7 +148,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
         ranks=RANKS,
         local=RANKS,
         cores=tuple(RankCores(p, p, p, p) for p in parts) if "cores" in sections else None,
-        threads=RankThreads(1, 1 if bins == 1 else 2) if "threads" in sections else None,
+        threads=Uniform(1, 1 if bins == 1 else 2) if "threads" in sections else None,
         orders=(order(blocks, bins),) if "orders" in sections else None,
         sleeps=Sleeps(pause, None, rest) if pause or rest else None,
         knobs=Knobs(5e-3, 64 << 20, 1024) if "knobs" in sections else None,

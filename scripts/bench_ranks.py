@@ -23,8 +23,7 @@ from dltune.documents.sections.threads import Threads
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Plugin, Python, Waiting
 from dltune.job.orders import Orders, machine_lines, uniform_line
-from dltune.machine import topology
-from dltune.machine.ranks import LocalRank, share
+from dltune.machine import ranks, topology
 from dltune.planners import plan as plans
 from dltune.planners.threads.fitted import fit
 from dltune.stats.signs import paired_ratio
@@ -41,7 +40,7 @@ class Rank(threading.Thread):
         super().__init__(daemon=True)
         self.standing = threading.Event()
         self.command, self.plan, self.machine = command, plan, machine
-        self.part = share(machine, LocalRank(rank, RANKS, ())) if planned else None
+        self.part = ranks.share(machine, ranks.Rank(rank, RANKS)) if planned else None
         self.process: Process | None = None
         self.job: Job | None = None
         self.over = False

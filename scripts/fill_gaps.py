@@ -28,9 +28,8 @@ from borrowed import Shapes
 from dltune.documents import profile as documents
 from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
-from dltune.model.curve import Case, Curve
-from dltune.model.regression.cases import all_cases
-from dltune.model.regression.scores import accuracy
+from dltune.model.curve import Case, Curve, all_cases
+from dltune.model.regression.train import accuracy
 from dltune.model.scaling import Law
 from dltune.profile.climb import Climb
 

@@ -29,7 +29,7 @@ def main() -> None:
     config, machine = Config(), topology.local()
     sides = [Side(name, name, args.job, Path.cwd()) for name in ("base", "head")]
     began = time.monotonic()
-    signatures = probe.look(sides[0], machine, steps=True, timeout=120.0, tell=print).signatures
+    signatures = probe.look(sides[0], machine, steps=True, timeout=120.0, tell=print)
     launches: list[dict[str, list[list[int]]]] = []
     while time.monotonic() - began < args.seconds:
         found = training.launch(
@@ -39,7 +39,7 @@ def main() -> None:
             rounds=config.rounds_per_launch,
             seconds=config.seconds_per_turn,
             patience=60.0,
-            wanted=training.Wanted(),
+            wanted=(),
             tell=lambda _: None,
         )
         launches.append(

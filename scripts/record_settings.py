@@ -45,8 +45,7 @@ NOTHING = Setting(
     what="an environment variable that nobody reads",
     kind="exact",
     source="none",
-    values=lambda _: ("1",),
-    means=lambda value, _: Means(environment={"DLTUNE_NOBODY_READS": value}),
+    ways=lambda _: {"1": Means(environment={"DLTUNE_NOBODY_READS": "1"})},
 )
 
 

@@ -18,7 +18,7 @@ import statistics
 from dltune.machine.known import find
 from dltune.machine.placement import ladder, placements
 from dltune.model.curve import Case, Curve
-from dltune.model.regression.scores import accuracy
+from dltune.model.regression.train import accuracy
 from dltune.model.scaling import Law
 from dltune.profile.climb import PATIENCE, Climb
 

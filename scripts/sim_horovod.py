@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import dataclasses
 import gzip
 import itertools
 import json
@@ -26,7 +27,7 @@ from typing import Any
 from dltune.horovod import timeline
 from dltune.planners.allreduce.waiting import REST
 from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, phases
-from dltune.simulate.ranks.method import ORIGINAL, Method, fused, gs, nbcs, scp, scp_topo, topo
+from dltune.simulate.ranks.method import ORIGINAL, Method, fused
 from dltune.simulate.ranks.network import Network
 from dltune.simulate.ranks.perfetto import trace
 from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
@@ -233,6 +234,7 @@ CORES = 7.0
 CYCLE, FUSION = 5e-3, 64 << 20  # Horovod 0.16.3
 SCALING_LOSS = 3.3  # Fig. 6.5: linear scaling of computing over throughput, at 24,576 ranks
 TESTS = 1e-4  # seconds between NBCS' tests
+GS, NBCS = Method("gs", agree_every=1), Method("nbcs", between_tests=TESTS)
 # published: TensorFlow's own benchmarks, Tesla P100, batch 32, synthetic, images/s; the factor of a
 # V100 with mixed precision and XLA (NVIDIA's, for this framework)
 RESNET50_P100, V100 = 195.0, 3.0
@@ -308,13 +310,14 @@ def exponential(mean: float) -> Quantiles:
 
 def summit_methods(job: Job) -> tuple[Method, ...]:
     bins = fused(job)
+    scp = Method("scp", reserved=1.0, input_cores=CORES - 2)
     return (
         ORIGINAL,
-        gs(),
-        nbcs(TESTS),
-        scp(1.0, CORES - 2),
-        topo(bins),
-        scp_topo(1.0, bins, CORES - 2),
+        GS,
+        NBCS,
+        scp,
+        Method("topo", bins=bins, synchronized=False),
+        dataclasses.replace(scp, name="scp-topo", bins=bins, synchronized=False),
         Method("rest", rest=REST),
         Method("nbcs-rest", between_tests=TESTS, rest=REST),
     )
@@ -387,7 +390,7 @@ def cascade() -> bytes:
         jitter=constant(1.0),
         offloaded=True,
     )
-    methods = (ORIGINAL, gs(), nbcs(TESTS), topo(fused(job)))
+    methods = (ORIGINAL, GS, NBCS, Method("topo", bins=fused(job), synchronized=False))
     return trace(
         {m.name: simulate(job, m, steps=6, seed=SEED, warmup=0, drawn=4).slices for m in methods}
     )

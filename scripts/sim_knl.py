@@ -17,8 +17,8 @@ from dltune.documents.profile import Profile, load
 from dltune.machine.known import find
 from dltune.model import knl
 from dltune.model.curve import Curve
-from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import planned
+from dltune.planners.threads.strategies import per_instance, per_type
 from dltune.workload import uniform
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import Workload, workload
@@ -181,7 +181,7 @@ def compare(profiles: list[Profile]) -> None:
 def stages(there: Workload) -> dict[str, float | str]:
     setting = uniform.recommended(there.machine)
     recommended = there.uniform(setting.intra, setting.inter)
-    chosen = strategy2.choices(there, strategy1.choices(there))
+    chosen = per_type(there, per_instance(there))
     two, three, four = (
         planned(there, name, chosen, SLOTS) for name in ("s1+s2", "s1+s2+s3", "s1+s2+s3+s4")
     )

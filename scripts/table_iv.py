@@ -24,12 +24,10 @@ from dltune.documents import profile as documents
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
 from dltune.machine.placement import ladder
-from dltune.model.curve import Curve
-from dltune.model.regression.cases import all_cases, sample_cases
-from dltune.model.regression.features import Layout
+from dltune.model.curve import Curve, all_cases
+from dltune.model.regression.features import Layout, sample_cases
 from dltune.model.regression.regressors import NAMES
-from dltune.model.regression.scores import accuracy
-from dltune.model.regression.train import evaluated, train
+from dltune.model.regression.train import accuracy, evaluated, train
 
 SCRIPTS = Path(__file__).parent
 TRAINING = ("resnet50", "dcgan", "inception_v3")

@@ -1,6 +1,6 @@
 """The simulation of ranks as one would write it down: each background thread a generator.
 
-Slow and plain, with the arithmetic of engine.h in the same order, so that both agree to the bit.
+Slow and plain, with the arithmetic of engine.cc in the same order, so that both agree to the bit.
 """
 
 from __future__ import annotations

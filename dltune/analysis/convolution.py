@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dltune.analysis.keys import Key, parse, real
-from dltune.analysis.windows import Layout, Shape, Sliding, factors, layout, sliding
+from dltune.analysis.windows import Shape, Sliding, factors, layout, sliding
 from dltune.documents.opkey import SIZES, Tensor
 from dltune.documents.profile import Op
 
@@ -58,33 +58,29 @@ def convolution(key: Key, output_bytes: int, known: Filters) -> int | None:
     data = key.inputs[2] if match[1] else first
     if not _is_image(data):
         return None
-    where = layout(key, len(data.shape))
-    slide = sliding(key, where)
+    slide = sliding(key, len(data.shape))
     if slide is None:
         return None
     if match[1] == "BackpropFilter":
-        return _to_filter(key, where, slide, output_bytes, known, bias=bool(match[2]))
+        return _to_filter(key, slide, output_bytes, known, bias=bool(match[2]))
     if len(second.shape) != len(data.shape):
         return None
-    window = second.shape[:-2]
+    along = slide.where.spatial(data.shape)
     if match[1] == "BackpropInput":
-        windows = where.spatial(data.shape)
-        spaces = _spaces(first, data, second, where, slide, output_bytes)
-        return _agreed(_count(data, second.shape, space, windows, slide) for space in spaces)
-    space = where.spatial(data.shape)
-    found = slide.windows(space, window)
-    if found is None:
+        spaces = _spaces(first, data, second, slide, output_bytes)
+        return _agreed(_count(data, second.shape, space, along, slide) for space in spaces)
+    windows = slide.windows(along, second.shape[:-2])
+    if windows is None:
         return None
     bias = (output_elements(key) or 0) if match[2] else 0
-    return _count(data, second.shape, space, found, slide) + bias
+    return _count(data, second.shape, along, windows, slide) + bias
 
 
 def output_elements(key: Key) -> int | None:
     """Elements of a forward convolution's result."""
     image, filter_ = key.inputs[:2]
-    where = layout(key, len(image.shape))
-    slide = sliding(key, where)
-    windows = slide.windows(where.spatial(image.shape), filter_.shape[:-2]) if slide else None
+    slide = sliding(key, len(image.shape))
+    windows = slide.windows(slide.where.spatial(image.shape), filter_.shape[:-2]) if slide else None
     if windows is None:
         return None
     depthwise = key.family.startswith("Depthwise")
@@ -104,9 +100,11 @@ def pooling(key: Key, output_bytes: int) -> int | None:
     data = key.inputs[-1] if backward else key.inputs[0]
     if not _is_image(data):
         return None
-    where = layout(key, len(data.shape))
-    slide, size = sliding(key, where), key.numbers("ksize")
-    if slide is None or len(size) != len(data.shape) or (size[0], size[where.channels]) != (1, 1):
+    slide, size = sliding(key, len(data.shape)), key.numbers("ksize")
+    if slide is None or len(size) != len(data.shape):
+        return None
+    where = slide.where
+    if (size[0], size[where.channels]) != (1, 1):
         return None
     planes = data.shape[0] * data.shape[where.channels]
     window, space = where.spatial(size), where.spatial(data.shape)
@@ -133,9 +131,10 @@ def _count(data: Tensor, filter_: Shape, space: Shape, windows: Shape, slide: Sl
 
 
 def _to_filter(
-    key: Key, where: Layout, slide: Sliding, output_bytes: int, known: Filters, *, bias: bool
+    key: Key, slide: Sliding, output_bytes: int, known: Filters, *, bias: bool
 ) -> int | None:
     image, given, gradient = key.inputs[:3]
+    where = slide.where
     if len(image.shape) != len(gradient.shape):
         return None
     elements, rest = divmod(output_bytes, SIZES[gradient.dtype])
@@ -147,8 +146,7 @@ def _to_filter(
     if len(given.shape) == len(gradient.shape):
         shapes = [given.shape]  # the first version of the op takes the filter itself
     else:
-        depthwise = key.family.startswith("Depthwise")
-        shapes = _filters(image, gradient, where, elements, known, depthwise=depthwise)
+        shapes = _filters(key, where.channels, elements, known)
     found = _agreed(
         _count(image, shape, space, windows, slide)
         for shape in shapes
@@ -157,22 +155,17 @@ def _to_filter(
     return None if found is None else found + (gradient.elements if bias else 0)
 
 
-def _filters(
-    image: Tensor,
-    gradient: Tensor,
-    where: Layout,
-    elements: int,
-    known: Filters,
-    *,
-    depthwise: bool,
-) -> list[Shape]:
-    """Shapes that a filter of so many elements between these two can have."""
-    into, out = image.shape[where.channels], gradient.shape[where.channels]
+def _filters(key: Key, channels: int, elements: int, known: Filters) -> list[Shape]:
+    """Shapes that a filter of so many elements between image and gradient can have; `channels`: the
+    dimension of both that counts them."""
+    image, _, gradient = key.inputs[:3]
+    depthwise = key.family.startswith("Depthwise")
+    into, out = image.shape[channels], gradient.shape[channels]
     last = (into, out // max(1, into)) if depthwise else (into, out)
     fitting = [
         shape
-        for channels, shape in known
-        if channels == into
+        for given, shape in known
+        if given == into
         and len(shape) == len(image.shape)
         and math.prod(shape) == elements
         and (shape[-2:] == last if depthwise else shape[-1] == out)
@@ -180,18 +173,14 @@ def _filters(
     taps, rest = divmod(elements, max(1, math.prod(last)))
     if fitting or rest or taps < 1:
         return fitting
-    return [(*window, *last) for window in factors(taps, len(where.space))]
+    return [(*window, *last) for window in factors(taps, len(image.shape) - 2)]
 
 
 def _spaces(
-    given: Tensor,
-    gradient: Tensor,
-    filter_: Tensor,
-    where: Layout,
-    slide: Sliding,
-    output_bytes: int,
+    given: Tensor, gradient: Tensor, filter_: Tensor, slide: Sliding, output_bytes: int
 ) -> Iterator[Shape]:
     """Spatial sizes that the image of a gradient to it can have."""
+    where = slide.where
     if len(given.shape) == len(gradient.shape):
         yield where.spatial(given.shape)  # one version of the op takes the image itself
         return

@@ -39,16 +39,16 @@ def times(ops: Sequence[Figures]) -> Table:
 def _times(figures: Figures) -> tuple[Cell, ...]:
     assert figures.best is not None
     best = figures.best.time
-    one = next((t for t in figures.op.times if t.threads == 1), best)
+    one = best.median if figures.one is None else figures.one
     return (
         Key(figures.op.key),
         str(figures.op.count),
         f"{figures.share:.1%}",
-        f"{one.median * 1e3:.3f}",
+        f"{one * 1e3:.3f}",
         "" if figures.op.own is None else f"{figures.op.own * 1e3:.3f}",
         f"{best.threads} {best.placement}",
         f"{best.median * 1e3:.3f}",
-        f"{one.median / best.median:.2f}x" if best.median > 0 else "",
+        f"{one / best.median:.2f}x" if best.median > 0 else "",
         _curve(figures.op),
     )
 

@@ -28,6 +28,11 @@ class Figures:
     serial: float
     share: float
 
+    @property
+    def one(self) -> float | None:
+        """Seconds of a run on one thread; None when it was not measured there."""
+        return _one(self.op)
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -50,7 +55,7 @@ def analyse(profile: Profile) -> Analysis:
         for op, count, bytes_ in work
     ]
     roof = roofline(profile.machine, (case for found in cases for case in found))
-    serial = [_serial(op) for op in profile.ops]
+    serial = [(_one(op) or 0.0) * op.count for op in profile.ops]
     whole = sum(serial) or 1.0
     found = []
     for (op, count, bytes_), of, seconds in zip(work, cases, serial, strict=True):
@@ -61,6 +66,5 @@ def analyse(profile: Profile) -> Analysis:
     return Analysis(profile, roof, tuple(found))
 
 
-def _serial(op: Op) -> float:
-    one = next((time.median for time in op.times if time.threads == 1), 0.0)
-    return one * op.count
+def _one(op: Op) -> float | None:
+    return next((time.median for time in op.times if time.threads == 1), None)

@@ -52,14 +52,14 @@ def rates(time: OpTime, operations: int | None = None, moved: int | None = None)
     # without what perf appends to say where it counted: instructions:u
     counted = {count.event.partition(":")[0]: count.value for count in time.counts}
     misses, accesses = _last_level(counted)
-    faults = [found for events in FAULTS if (found := _sum(counted, events)) is not None]
+    faults = (found for events in FAULTS if (found := _sum(counted, events)) is not None)
     clock = counted.get("task-clock", counted.get("cpu-clock"))
     memory = None if misses is None else misses * CACHE_LINE
     return Rates(
         ipc=_over(counted.get("instructions"), counted.get("cycles", counted.get("cpu-cycles"))),
         miss_rate=_over(misses, accesses),
         memory_rate=_over(memory, time.median),
-        faults=faults[0] if faults else None,
+        faults=next(faults, None),
         switches=counted.get("context-switches"),
         cpu_share=_over(clock, time.median * time.threads),
         flop_rate=_over(operations, time.median),

@@ -17,14 +17,8 @@ def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
 
     Names and units are those of the classes they are from: `Rates`, `Position`, `Ceiling`.
     """
-    roof = analysis.roofline
     return {
-        "roofline": {
-            "compute": asdict(roof.compute) if roof.compute else None,
-            "memory": asdict(roof.memory) if roof.memory else None,
-            "cache": asdict(roof.cache) if roof.cache else None,
-            "caches": roof.caches,
-        },
+        "roofline": asdict(analysis.roofline),
         "steps": [
             {
                 "signature": step.signature,

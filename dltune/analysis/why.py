@@ -113,7 +113,7 @@ def _switched(switches: float | None) -> str:
 
 def _scaling(figures: Figures) -> str | None:
     """On the most threads measured, at the better placement."""
-    one = next((case.time.median for case in figures.cases if case.time.threads == 1), None)
+    one = figures.one
     most = max((case.time.threads for case in figures.cases), default=1)
     if one is None or most == 1:
         return None
@@ -140,9 +140,8 @@ def _known(figures: Figures, analysis: Analysis) -> str:
         found.append(f"its {_threads(best.time.threads)} had a CPU {best.rates.cpu_share:.0%}")
     if best.rates.faults is not None:
         found.append(f"{best.rates.faults:.0f} page faults a run")
-    one = next((case.time.median for case in figures.cases if case.time.threads == 1), None)
-    if one and best.time.threads > 1:
-        gain = one / best.time.median if best.time.median > 0 else 0.0
+    if figures.one and best.time.threads > 1:
+        gain = figures.one / best.time.median if best.time.median > 0 else 0.0
         found.append(f"{gain:.2f}x on {_threads(best.time.threads)}")
     if not best.time.counts:
         found.append("no event was counted")

@@ -18,85 +18,6 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Sliding:
-    """How windows lie along each spatial dimension.
-
-    `explicit`: (before, after) of each dimension when `padding` is EXPLICIT.
-    """
-
-    strides: Shape
-    dilations: Shape
-    padding: str
-    explicit: tuple[tuple[int, int], ...] = ()
-
-    def reach(self, axis: int, size: int) -> int:
-        """Elements from a window's first to its last."""
-        return (size - 1) * self.dilations[axis] + 1
-
-    def windows(self, image: Shape, window: Shape) -> Shape | None:
-        """How many windows along each dimension; None when one does not fit."""
-        found = []
-        for axis, (size, taps) in enumerate(zip(image, window, strict=True)):
-            stride = self.strides[axis]
-            if self.padding == "SAME":
-                found.append(-(-size // stride))
-                continue
-            around = sum(self.explicit[axis]) if self.padding == "EXPLICIT" else 0
-            found.append((size + around - self.reach(axis, taps)) // stride + 1)
-        return tuple(found) if all(count > 0 for count in found) else None
-
-    def pairs(self, image: Shape, window: Shape, windows: Shape) -> int:
-        """(window, element of the image in it), over all windows."""
-        return math.prod(
-            self._pairs(axis, *sizes)
-            for axis, sizes in enumerate(zip(image, window, windows, strict=True))
-        )
-
-    def _pairs(self, axis: int, size: int, taps: int, windows: int) -> int:
-        stride, dilation = self.strides[axis], self.dilations[axis]
-        before = 0
-        if self.padding == "SAME":
-            missing = (windows - 1) * stride + self.reach(axis, taps) - size
-            before = max(missing, 0) // 2
-        elif self.padding == "EXPLICIT":
-            before = self.explicit[axis][0]
-        total = 0
-        for tap in range(taps):
-            # windows w with 0 <= w * stride + tap * dilation - before < size
-            offset = tap * dilation - before
-            first = max(0, -(offset // stride))
-            last = min(windows - 1, (size - 1 - offset) // stride)
-            total += max(0, last - first + 1)
-        return total
-
-    def images(self, windows: Shape, window: Shape, area: int) -> Iterator[Shape]:
-        """All image sizes of `area` elements on which there are so many windows."""
-        choices: list[Iterable[int]] = []
-        for axis, count in enumerate(windows):
-            stride = self.strides[axis]
-            if self.padding == "SAME":
-                largest = count * stride
-            else:
-                around = sum(self.explicit[axis]) if self.padding == "EXPLICIT" else 0
-                largest = count * stride + self.reach(axis, window[axis]) - 1 - around
-            choices.append(range(max(1, largest - stride + 1), largest + 1))
-        for image in itertools.product(*choices):
-            if math.prod(image) == area:
-                yield image
-
-
-def factors(product: int, rank: int) -> Iterator[Shape]:
-    """All window sizes of `rank` dimensions with that many elements."""
-    if rank == 1:
-        yield (product,)
-        return
-    for first in range(1, product + 1):
-        if product % first == 0:
-            for rest in factors(product // first, rank - 1):
-                yield (first, *rest)
-
-
-@dataclass(frozen=True)
 class Layout:
     """Which dimensions of an image tensor are batch, channels and space."""
 
@@ -114,23 +35,100 @@ def layout(key: Key, rank: int) -> Layout:
     return Layout(rank - 1, tuple(range(1, rank - 1)))
 
 
-def sliding(key: Key, where: Layout) -> Sliding | None:
-    """None when the key does not say how windows slide."""
+@dataclass(frozen=True)
+class Sliding:
+    """How windows lie along each spatial dimension.
+
+    `padding`: (before, after) of each dimension; None: as much as SAME needs.
+    """
+
+    where: Layout
+    strides: Shape
+    dilations: Shape
+    padding: tuple[tuple[int, int], ...] | None
+
+    def reach(self, axis: int, size: int) -> int:
+        """Elements from a window's first to its last."""
+        return (size - 1) * self.dilations[axis] + 1
+
+    def windows(self, image: Shape, window: Shape) -> Shape | None:
+        """How many windows along each dimension; None when one does not fit."""
+        found = []
+        for axis, (size, taps) in enumerate(zip(image, window, strict=True)):
+            stride = self.strides[axis]
+            if self.padding is None:
+                found.append(-(-size // stride))
+            else:
+                span = size + sum(self.padding[axis])
+                found.append((span - self.reach(axis, taps)) // stride + 1)
+        return tuple(found) if all(count > 0 for count in found) else None
+
+    def pairs(self, image: Shape, window: Shape, windows: Shape) -> int:
+        """(window, element of the image in it), over all windows."""
+        return math.prod(
+            self._pairs(axis, *sizes)
+            for axis, sizes in enumerate(zip(image, window, windows, strict=True))
+        )
+
+    def _pairs(self, axis: int, size: int, taps: int, windows: int) -> int:
+        stride, dilation = self.strides[axis], self.dilations[axis]
+        if self.padding is None:
+            missing = (windows - 1) * stride + self.reach(axis, taps) - size
+            before = max(missing, 0) // 2
+        else:
+            before = self.padding[axis][0]
+        total = 0
+        for tap in range(taps):
+            # windows w with 0 <= w * stride + tap * dilation - before < size
+            offset = tap * dilation - before
+            first = max(0, -(offset // stride))
+            last = min(windows - 1, (size - 1 - offset) // stride)
+            total += max(0, last - first + 1)
+        return total
+
+    def images(self, windows: Shape, window: Shape, area: int) -> Iterator[Shape]:
+        """All image sizes of `area` elements on which there are so many windows."""
+        choices: list[Iterable[int]] = []
+        for axis, count in enumerate(windows):
+            stride = self.strides[axis]
+            largest = count * stride
+            if self.padding is not None:
+                largest += self.reach(axis, window[axis]) - 1 - sum(self.padding[axis])
+            choices.append(range(max(1, largest - stride + 1), largest + 1))
+        for image in itertools.product(*choices):
+            if math.prod(image) == area:
+                yield image
+
+
+def factors(product: int, rank: int) -> Iterator[Shape]:
+    """All window sizes of `rank` dimensions with that many elements."""
+    if rank == 1:
+        yield (product,)
+        return
+    for first in range(1, product + 1):
+        if product % first == 0:
+            for rest in factors(product // first, rank - 1):
+                yield (first, *rest)
+
+
+def sliding(key: Key, rank: int) -> Sliding | None:
+    """Over an image of that many dimensions. None when the key does not say how windows slide."""
+    where = layout(key, rank)
     strides = key.numbers("strides")
-    padding = key.attributes.get("padding", "")
-    rank = len(where.space) + 2
     dilations = key.numbers("dilations") or (1,) * rank
-    if len(strides) != rank or len(dilations) != rank or padding not in _PADDINGS:
+    if len(strides) != rank or len(dilations) != rank or min(*strides, *dilations) < 1:
         return None
-    if min(*strides, *dilations) < 1:
-        return None
-    explicit: tuple[tuple[int, int], ...] = ()
-    if padding == "EXPLICIT":
-        given = key.numbers("explicit_paddings")
-        if len(given) != 2 * rank:
+    padding: tuple[tuple[int, int], ...] | None
+    match key.attributes.get("padding"):
+        case "SAME":
+            padding = None
+        case "VALID":
+            padding = ((0, 0),) * len(where.space)
+        case "EXPLICIT":
+            given = key.numbers("explicit_paddings")
+            if len(given) != 2 * rank:
+                return None
+            padding = tuple((given[2 * axis], given[2 * axis + 1]) for axis in where.space)
+        case _:
             return None
-        explicit = tuple((given[2 * axis], given[2 * axis + 1]) for axis in where.space)
-    return Sliding(where.spatial(strides), where.spatial(dilations), padding, explicit)
-
-
-_PADDINGS = ("SAME", "VALID", "EXPLICIT")
+    return Sliding(where, where.spatial(strides), where.spatial(dilations), padding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from dltune.bench.allotment import Allotment, first_turn
 from dltune.bench.runner import Runner
@@ -24,30 +24,27 @@ class Progress:
     left: float | None = None
 
 
+@dataclass(eq=False)
 class Contest:
-    """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends."""
+    """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends.
 
-    def __init__(
-        self,
-        runners: Sequence[Runner],
-        *,
-        rounds: int,
-        seconds: float,
-        patience: float,
-        tell: Callable[[Progress], None],
-        keep: Callable[[], object],
-    ) -> None:
-        """`seconds`: about how long a turn is; `patience`: for how long a job that has not come to
-        a step may tell nothing. `keep` is called after each round."""
-        self.runners = tuple(runners)
-        self.rounds = rounds
-        self.partial: str | None = "interrupted before the first round"
-        self.turns: dict[str, list[Turn]] = {runner.setting.name: [] for runner in runners}
-        self.culprit: Runner | None = None  # the job that ended too early
-        self._seconds = seconds
-        self._patience = patience
-        self._tell = tell
-        self._keep = keep
+    `seconds`: about how long a turn is; `patience`: for how long a job that has not come to a step
+    may tell nothing. `keep` is called after each round. `culprit`: the job that ended too early.
+    """
+
+    runners: Sequence[Runner]
+    _: KW_ONLY
+    rounds: int
+    seconds: float
+    patience: float
+    tell: Callable[[Progress], None]
+    keep: Callable[[], object]
+    partial: str | None = field(default="interrupted before the first round", init=False)
+    turns: dict[str, list[Turn]] = field(init=False)
+    culprit: Runner | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = {runner.setting.name: [] for runner in self.runners}
 
     def run(self) -> None:
         """Measure. When a job ends before all rounds, `partial` says so and `turns` has the rest.
@@ -63,7 +60,7 @@ class Contest:
             for place, runner in enumerate(self._order(number)):
                 spent = (time.monotonic() - began) / number if number else whole
                 left = spent * (self.rounds - number - place / len(self.runners))
-                self._tell(Progress(runner.setting.name, number + 1, left))
+                self.tell(Progress(runner.setting.name, number + 1, left))
                 try:
                     self._turn(runner, allotments[runner], number)
                 except JobEndedError:
@@ -73,7 +70,7 @@ class Contest:
                 runner.listen(0)  # what a standing job's other processes have to tell
             if number + 1 == self.rounds:
                 self.partial = None
-            self._keep()
+            self.keep()
 
     def _order(self, number: int) -> list[Runner]:
         """Rotated by one each round: a Latin square, each setting in every place alike."""
@@ -87,19 +84,19 @@ class Contest:
             phase = f"waiting for the jobs' first steps, {ready} of {len(self.runners)} ready"
             if any(runner.building and not runner.sightings.records for runner in waited):
                 phase = "building the plugin for the job's TensorFlow"
-            self._tell(Progress(phase))
+            self.tell(Progress(phase))
             for runner in waited:
                 runner.listen(BRIEFLY)
                 if runner.ended:
                     raise _under(runner, runner.why_not())
-                if not runner.standing and time.monotonic() - runner.news > self._patience:
-                    raise _under(runner, runner.why_not(), f"{self._patience:g} s without news")
+                if not runner.standing and time.monotonic() - runner.news > self.patience:
+                    raise _under(runner, runner.why_not(), f"{self.patience:g} s without news")
 
     def _first_turn(self, runner: Runner) -> Allotment:
         """Warm up, and find out how long this setting's turn is."""
-        self._tell(Progress(f"warming up {runner.setting.name}"))
+        self.tell(Progress(f"warming up {runner.setting.name}"))
         try:
-            found = first_turn(runner, self._seconds)
+            found = first_turn(runner, self.seconds)
         except JobEndedError:
             raise _ended_before_a_turn(runner) from None
         if found:
@@ -140,7 +137,7 @@ class Contest:
             f"the job under {runner.setting.name} ended (exit code {runner.exit_code}) in round "
             f"{number + 1} of {self.rounds}"
         )
-        self._keep()
+        self.keep()
 
 
 def _under(runner: Runner, error: DltuneError, when: str = "") -> DltuneError:

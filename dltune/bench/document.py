@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -30,13 +29,13 @@ def assemble(
     }
     settings = []
     for runner in contest.runners:
-        setting, pools = runner.setting, runner.pools
-        asked = setting.uniform
+        setting = runner.setting
+        pools = runner.pools or setting.uniform
         settings.append(
             doc.Setting(
                 name=setting.name,
-                intra=pools.intra if pools else asked.intra if asked else len(machine.cores),
-                inter=pools.inter if pools else asked.inter if asked else len(machine.cores),
+                intra=pools.intra if pools else len(machine.cores),
+                inter=pools.inter if pools else len(machine.cores),
                 cpus=setting.cpus,
                 predicted=runner.predicted,
                 turns=tuple(contest.turns[setting.name]),
@@ -52,7 +51,7 @@ def assemble(
         )
     return doc.Bench(
         schema=doc.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         partial=contest.partial,
         command=tuple(command),

@@ -28,43 +28,32 @@ def compete(
     started.
     """
     with all_ended() as stack:
-        _compete(contest, command, stack, verbose=verbose, say=say)
-
-
-def _compete(
-    contest: Contest,
-    command: Sequence[str],
-    stack: contextlib.ExitStack,
-    *,
-    verbose: bool,
-    say: Callable[[str], None],
-) -> None:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-bench-")))
-    logs = {}
-    for number, runner in enumerate(contest.runners):
-        logs[runner] = folder / f"{number}.log"
-        with open(logs[runner], "wb") as log:
-            to = 2 if verbose else log.fileno()
-            applied = runner.setting.applied
-            job = Job(
-                applied.command(command),
-                answer=runner.answer,
-                greet=runner.greet,
-                environment=applied.environment(os.environ),
-                stdout=to,
-                stderr=to,
-            )
-            stack.enter_context(job)
-        # before the job is ended: who waits at the step barrier cannot handle a signal
-        stack.callback(runner.release)
-        runner.begin(job)
-    try:
-        contest.run()
-    except DltuneError:
-        _say_last_words(contest, logs, say)
-        raise
-    if contest.culprit:
-        _say_last_words(contest, logs, say)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-bench-")))
+        logs = {}
+        for number, runner in enumerate(contest.runners):
+            logs[runner] = folder / f"{number}.log"
+            with open(logs[runner], "wb") as log:
+                to = 2 if verbose else log.fileno()
+                applied = runner.setting.applied
+                job = Job(
+                    applied.command(command),
+                    answer=runner.answer,
+                    greet=runner.greet,
+                    environment=applied.environment(os.environ),
+                    stdout=to,
+                    stderr=to,
+                )
+                stack.enter_context(job)
+            # before the job is ended: who waits at the step barrier cannot handle a signal
+            stack.callback(runner.release)
+            runner.begin(job)
+        try:
+            contest.run()
+        except DltuneError:
+            _say_last_words(contest, logs, say)
+            raise
+        if contest.culprit:
+            _say_last_words(contest, logs, say)
 
 
 @contextlib.contextmanager

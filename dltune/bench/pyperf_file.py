@@ -10,21 +10,9 @@ import importlib.util
 import io
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dltune import __version__
 from dltune.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """What the times were measured on. `plan` is the plan file's name; `cores` those allowed."""
-
-    cpu_model: str
-    cores: int
-    tensorflow: str
-    plan: str
-    command: Sequence[str]
 
 
 def require_pyperf() -> None:
@@ -37,12 +25,19 @@ def require_pyperf() -> None:
 
 
 def encode(
-    settings: Mapping[str, Sequence[Sequence[float]]], circumstances: Circumstances
+    settings: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    cpu_model: str,
+    cores: int,
+    command: Sequence[str],
+    tensorflow: str = "none",
+    plan: str = "none",
 ) -> bytes:
     """The bytes of a pyperf suite.
 
     `settings`: setting -> turns -> the seconds of each step, at least one setting with at least one
-    step each. Turns without a step are left out.
+    step each. Turns without a step are left out. `cores`: those allowed when they were measured;
+    `plan`: the plan file's name.
 
     Raises UsageError when pyperf is not installed, ValueError when a setting has no step or a time
     is not positive.
@@ -51,11 +46,11 @@ def encode(
     import pyperf  # type: ignore[import-untyped]
 
     metadata = {
-        "cpu_model_name": circumstances.cpu_model,
-        "cpu_count": circumstances.cores,
-        "command": shlex.join(circumstances.command),
-        "plan": circumstances.plan,
-        "tensorflow_version": circumstances.tensorflow,
+        "cpu_model_name": cpu_model,
+        "cpu_count": cores,
+        "command": shlex.join(command),
+        "plan": plan,
+        "tensorflow_version": tensorflow,
         "dltune_version": __version__,
         "unit": "second",
         "loops": 1,

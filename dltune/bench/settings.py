@@ -115,10 +115,7 @@ def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
     if name == RECOMMENDED:
         return uniform.recommended(machine)
     if name == "uniform":
-        found = _best_uniform(plan)
-        if found is None:
-            raise UsageError("the plan predicts no uniform setting", remedy="name it, as in 2x1")
-        return found
+        return _best_uniform(plan)
     if not (numbers := EXPLICIT.fullmatch(name)):
         raise UsageError(
             f"there is no setting {name!r}",
@@ -146,14 +143,14 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
     return Setting("plan", fitted.uniform, orders, predicted=predicted)
 
 
-def _best_uniform(plan: Plan) -> Uniform | None:
-    """The pair in the name of the prediction "uniform AxB"."""
+def _best_uniform(plan: Plan) -> Uniform:
+    """The pair in the name of the prediction "uniform AxB". Raises UsageError without any."""
     section = plan.of(Threads)
     for prediction in section.predictions if section else ():
         word, _, pair = prediction.setting.partition(" ")
         if word == "uniform" and (numbers := EXPLICIT.fullmatch(pair)):
             return Uniform(*map(int, numbers.groups()))
-    return None
+    raise UsageError("the plan predicts no uniform setting", remedy="name it, as in 2x1")
 
 
 def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:

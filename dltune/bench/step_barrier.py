@@ -7,30 +7,19 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from dltune.bench import usage
 from dltune.bench.steps import StepFinder, StepGraphs
 from dltune.bench.usage import Usage
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings
-from dltune.job.launch import Event, Process
+from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import grant_line
 from dltune.job.record import NANOSECOND, Record
 from dltune.proc.process import exists
 
 # seconds without a message after which one looks elsewhere: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
-
-
-class Running(Protocol):
-    """What is needed of a `launch.Job`."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def exit_code(self) -> int | None: ...
-    def events(self, tick: float) -> Iterator[Event | None]: ...
 
 
 class JobEndedError(Exception):
@@ -72,7 +61,7 @@ class StepBarrier:
         self.news = time.monotonic()  # when the job last told something
         self._hear_execution = heard
         self._signatures = tuple(signatures)
-        self._job: Running | None = None
+        self._job: Job | None = None
         self._source: Iterator[Event | None] | None = None
         self._steppers: dict[int, Process] = {}
         self._lead: int | None = None
@@ -80,7 +69,7 @@ class StepBarrier:
         self._granted = 0
         self._starts: dict[str, list[int]] = defaultdict(list)
 
-    def begin(self, job: Running) -> None:
+    def begin(self, job: Job) -> None:
         self._job = job
         self.news = time.monotonic()
 
@@ -110,11 +99,6 @@ class StepBarrier:
         assert self._lead is not None
         return self.sightings.records[self._lead].process.version
 
-    @property
-    def stands_since(self) -> int | None:
-        """CLOCK_MONOTONIC nanoseconds since when the process that leads stands; None: it runs."""
-        return self._waiting.get(self._lead) if self._lead is not None else None
-
     def order(self, lines: Sequence[str]) -> None:
         """Orders for every process with step graphs, obeyed from the next execution on."""
         for process in self._steppers.values():
@@ -122,8 +106,7 @@ class StepBarrier:
 
     def release(self) -> None:
         """Let the job go on, so that it can hear the signal that ends it."""
-        for process in self._steppers.values():
-            process.order([grant_line(1 << 40)])
+        self.order([grant_line(1 << 40)])
 
     def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
         """Hear what the job tells, until `until` or nothing has come for `tick` seconds."""
@@ -156,11 +139,10 @@ class StepBarrier:
         opened = time.monotonic_ns()
         self._granted = executions
         self._waiting.clear()
-        for process in self._steppers.values():
-            process.order([grant_line(executions)])
+        self.order([grant_line(executions)])
         while not self.standing:
             self.listen(TICK, until=lambda: self.standing)
-            if self.ended or not self._lead_lives():
+            if self.ended or (self._lead is not None and not exists(self._lead)):
                 raise JobEndedError
             if not self.standing:
                 idle()
@@ -189,9 +171,6 @@ class StepBarrier:
         steps = [(b - a) * NANOSECOND for a, b in itertools.pairwise(main)]
         self._starts.clear()
         return tuple(steps), per_step
-
-    def _lead_lives(self) -> bool:
-        return self._lead is None or exists(self._lead)
 
     def _hear(self, event: Event) -> None:
         message, process = event.message, event.process

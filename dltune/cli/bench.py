@@ -16,8 +16,7 @@ from dltune.errors import JobFailed, UsageError
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
     from dltune.cli.progress import Line
-    from dltune.documents.bench import Bench
-    from dltune.documents.files import Output
+    from dltune.documents.bench import Bench, Setting
 
 # sections of a plan that a job under measurement has
 MEASURED = ("threads", "settings")
@@ -89,7 +88,7 @@ def command(
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, WITH_THREADS, WITHOUT, settings
-    from dltune.cli import interrupts, progress
+    from dltune.cli import interrupts, progress, results
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.documents.sections.threads import Threads
     from dltune.machine import topology
@@ -116,8 +115,8 @@ def command(
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupts.reported())
-        file = _claimed(stack, output, overwrite)
-        raw = _claimed(stack, pyperf, overwrite)
+        file = stack.enter_context(results.claimed(output, overwrite=overwrite))
+        raw = stack.enter_context(results.claimed(pyperf, overwrite=overwrite))
         line = stack.enter_context(progress.line())
 
         def keep() -> Bench:
@@ -152,9 +151,7 @@ def command(
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))
-    _show(bench, as_json)
-    for path in filter(None, (output, pyperf)):
-        click.echo(f"written to {path}", err=as_json)
+    results.tell(bench, show, as_json=as_json, written=(output, pyperf))
     if ended:
         sys.exit(ended.exit_code)
     if contest.culprit and (code := contest.culprit.exit_code):
@@ -166,12 +163,6 @@ def command(
         )
 
 
-def _claimed(stack: contextlib.ExitStack, path: Path | None, overwrite: bool) -> Output | None:
-    from dltune.documents.files import claim
-
-    return stack.enter_context(claim(path, overwrite=overwrite)) if path else None
-
-
 def _show_progress(line: Line, told: Progress, rounds: int) -> None:
     if not told.round:
         line.show(told.phase, (told.phase,))
@@ -181,26 +172,54 @@ def _show_progress(line: Line, told: Progress, rounds: int) -> None:
 
 
 def _raw(bench: Bench, plan: Path) -> bytes:
-    from dltune.bench.pyperf_file import Circumstances, encode
+    from dltune.bench.pyperf_file import encode
 
     return encode(
         {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},
-        Circumstances(
-            cpu_model=bench.machine.name,
-            cores=len(bench.machine.cores),
-            tensorflow=bench.tensorflow,
-            plan=plan.name,
-            command=bench.command,
-        ),
+        cpu_model=bench.machine.name,
+        cores=len(bench.machine.cores),
+        tensorflow=bench.tensorflow,
+        plan=plan.name,
+        command=bench.command,
     )
 
 
-def _show(bench: Bench, as_json: bool) -> None:
-    if as_json:
-        import msgspec
+def show(bench: Bench) -> None:
+    """Print the tables, and what their columns mean."""
+    import shlex
 
-        click.echo(msgspec.json.encode(bench).decode())
+    from dltune.bench import tables
+    from dltune.cli.tables import show as draw
+    from dltune.visible import visible
+
+    if bench.partial:
+        click.echo(f"this comparison is partial: {bench.partial}")
+    measured = tables.measured(bench)
+    if not measured:
         return
-    from dltune.cli import comparison
+    click.echo(visible(shlex.join(bench.command)))
+    draw(tables.times(bench), gap=False)
+    click.echo(f"ratios are over {bench.reference}: below 1 is faster")
+    draw(tables.costs(bench))
+    click.echo("")
+    rounds = min(len(setting.turns) for setting in measured)
+    levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
+    if levels and min(levels) < 0.95:
+        click.echo(
+            f"with {rounds} rounds the interval is the whole range, which holds the true ratio "
+            f"with {min(levels):.0%}: 6 rounds or more give 95 %"
+        )
+    if plan := next((setting for setting in measured if setting.name == "plan"), None):
+        parts = [bench.strategy, *map(str, plan.choices)]
+        click.echo(f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}")
 
-    comparison.show(bench)
+
+def _twins(plan: Setting, bench: Bench) -> str:
+    """Settings that are the very same as the plan: how they differ is noise."""
+    if plan.choices or not bench.strategy.startswith("uniform"):
+        return ""
+    pair = (plan.intra, plan.inter, plan.cpus)
+    twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]
+    if not twins:
+        return ""
+    return f", the same setting as {' and '.join(twins)}: what they differ by is noise"

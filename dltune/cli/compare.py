@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.tables import Key, Table, columns
+from dltune.cli.results import print_json
+from dltune.cli.tables import show
+from dltune.tables import Cell, Key, Table, columns
 from dltune.visible import visible
 
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
     found = compared(a, b)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     _circumstances(found.circumstances)
     if isinstance(found, benches.Comparison):
@@ -48,8 +48,6 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
 
 def _circumstances(found: Sequence[Difference]) -> None:
-    from dltune.cli.tables import show
-
     if not found:
         click.echo("same machine, versions, settings and command")
         return
@@ -58,26 +56,19 @@ def _circumstances(found: Sequence[Difference]) -> None:
 
 
 def _profiles(found: profiles.Comparison, top: int) -> None:
-    from dltune.cli.tables import show
-
     if not found.same_graph:
         click.echo("\nthe two steps are different graphs; ops are matched by their keys")
-    steps = [
-        (s.name, *_change(s.change), s.verdict, _spreads(s.spread_a, s.spread_b))
-        for s in found.steps
-    ]
+    steps = [(step.name, *_compared(step)) for step in found.steps]
     heads = (">A ms", ">B ms", ">B/A", ">interval", "verdict", ">spreads")
     if steps:
         show(Table("steps, wall time under the job's own settings", columns("step", *heads), steps))
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             Key(op.key),
             f"{op.count_a}" if op.count_a == op.count_b else f"{op.count_a} to {op.count_b}",
             f"{op.threads} {op.placement}",
             f"{op.effect * 1e3:+.3f}",
-            *_change(op.change),
-            op.verdict,
-            _spreads(op.spread_a, op.spread_b),
+            *_compared(op),
         )
         for op in found.ops[:top]
     ]
@@ -108,15 +99,11 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
 
 
 def _benches(found: benches.Comparison) -> None:
-    from dltune.cli.tables import show
-
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             s.name,
             s.pools_a if s.pools_a == s.pools_b else f"{s.pools_a} to {s.pools_b}",
-            *_change(s.change),
-            s.verdict,
-            _spreads(s.spread_a, s.spread_b),
+            *_compared(s),
             *((*_change(s.relative)[2:], s.relative.verdict) if s.relative else (NONE,) * 3),
         )
         for s in found.settings
@@ -145,5 +132,7 @@ def _change(change: Change) -> tuple[str, str, str, str]:
     return f"{change.a * 1e3:.3f}", f"{change.b * 1e3:.3f}", f"{change.ratio:.3f}", interval
 
 
-def _spreads(a: float, b: float) -> str:
-    return f"{a:.0%}, {b:.0%}"
+def _compared(
+    one: profiles.StepChange | profiles.OpChange | benches.SettingChange,
+) -> tuple[str, ...]:
+    return *_change(one.change), one.verdict, f"{one.spread_a:.0%}, {one.spread_b:.0%}"

@@ -29,7 +29,10 @@ def command(as_json: bool, selftest: bool) -> None:
     """
     checks = examine()
     if selftest:
-        checks += _selftest()
+        from dltune.machine.checks import events
+        from dltune.machine.perf.selftest import run
+
+        checks += [events.counted(outcome) for outcome in run()]
     if as_json:
         click.echo(document(checks))
     elif sys.stdout.isatty():
@@ -43,7 +46,7 @@ def command(as_json: bool, selftest: bool) -> None:
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
     from dltune.machine import topology
-    from dltune.machine.checks import allocators, compiler, cores, events, pages, py_spy, tensorflow
+    from dltune.machine.checks import cores, events, memory, native, py_spy, tensorflow
     from dltune.machine.perf import probe
 
     survey = topology.survey()
@@ -54,34 +57,27 @@ def examine() -> list[Check]:
         cores.smt(survey),
         cores.tiles(survey),
         cores.numa(survey),
-        pages.huge_pages(),
-        allocators.allocators(),
+        memory.huge_pages(),
+        memory.allocators(),
         *events.perf_events(probe.available()),
-        compiler.compiler(),
+        native.compiler(),
         tensorflow.tensorflow(found),
         _plugin(found),
         py_spy.py_spy(),
     ]
 
 
-def _selftest() -> list[Check]:
-    from dltune.machine.checks import events
-    from dltune.machine.perf import selftest
-
-    return [events.counted(outcome) for outcome in selftest.run()]
-
-
 def _plugin(found: Installed | None) -> Check:
-    from dltune.machine.checks import plugin
+    from dltune.machine.checks import native
     from dltune.tensorflow.inject import _dltune_plugin
 
     if found is None:
-        return plugin.impossible("no TensorFlow here to build it for; the job's own is looked for")
+        return native.impossible("no TensorFlow here to build it for; the job's own is looked for")
     try:
         sources, flags, salt = _dltune_plugin.arguments(found.folder)
     except RuntimeError as error:
-        return plugin.impossible(str(error))
-    return plugin.plugin(sources, flags, salt)
+        return native.impossible(str(error))
+    return native.plugin(sources, flags, salt)
 
 
 def document(checks: list[Check]) -> str:

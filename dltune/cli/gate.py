@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dltune.errors import GateFailed, UsageError
+from dltune.visible import visible
 
 if TYPE_CHECKING:
     from dltune.documents.files import Output
@@ -30,6 +31,7 @@ _CONFIG = click.option(
     help="A TOML file with the limits; otherwise [tool.dltune.gate] of pyproject.toml.",
 )
 _JOB = click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+_FILES = ("output", "junit", "markdown", "gitlab", "trend")
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
 
 
@@ -37,47 +39,36 @@ _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output file
 class _Outputs:
     """Where a result goes beside the terminal."""
 
-    output: Path | None
-    junit: Path | None
-    markdown: Path | None
-    gitlab: Path | None
-    trend: Path | None
+    files: dict[str, Path]  # by the names of their options
     history: Path | None
     github: bool
     as_json: bool
     overwrite: bool
 
-    def files(self) -> dict[str, Path]:
-        named = ("output", "junit", "markdown", "gitlab", "trend")
-        return {name: path for name in named if (path := getattr(self, name)) is not None}
-
     def written(self) -> list[Path]:
-        """These and the history, which is appended to."""
-        return [*self.files().values(), *([self.history] if self.history else [])]
+        """The files and the history, which is appended to."""
+        return [*self.files.values(), *([self.history] if self.history else [])]
 
 
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     """The options that tell where a result goes, gathered in `outputs`."""
 
+    @click.option("-o", "--output", type=_PATH, help="Write the result as JSON.")
+    @click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit.")
+    @click.option("--markdown", type=_PATH, help="Write a comment for a pull request.")
+    @click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab.")
+    @click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions.")
+    @click.option("--history", type=_PATH, help="Append the result to this file.")
+    @click.option("--trend", type=_PATH, help="Draw the history as SVG.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    @_OVERWRITE
     @functools.wraps(function)  # click keeps the parameters below in an attribute
     def gathered(**given: Any) -> None:
-        mine = {name: given.pop(name) for name in _Outputs.__dataclass_fields__}
-        function(outputs=_Outputs(**mine), **given)
+        named = {name: given.pop(name) for name in _FILES}
+        mine = {name: given.pop(name) for name in ("history", "github", "as_json", "overwrite")}
+        files = {name: path for name, path in named.items() if path is not None}
+        function(outputs=_Outputs(files, **mine), **given)
 
-    for option in reversed(
-        (
-            click.option("-o", "--output", type=_PATH, help="Write the result as JSON."),
-            click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit."),
-            click.option("--markdown", type=_PATH, help="Write a comment for a pull request."),
-            click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab."),
-            click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions."),
-            click.option("--history", type=_PATH, help="Append the result to this file."),
-            click.option("--trend", type=_PATH, help="Draw the history as SVG."),
-            click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-            _OVERWRITE,
-        )
-    ):
-        gathered = option(gathered)
     return gathered
 
 
@@ -121,7 +112,7 @@ def ab_command(
         require_pyperf()
     machine = topology.local()
     raw = dict(zip(("base", "head"), pyperf, strict=True)) if pyperf else {}
-    with _claimed(outputs.files() | raw, outputs.overwrite) as (files, tell):
+    with _claimed(outputs.files | raw, outputs.overwrite) as (files, tell):
         found, made = ab(here, base, job, config, machine, tell=tell)
         for name in raw:
             files[name].write_bytes(_raw(made, name, machine, job))
@@ -147,11 +138,12 @@ def record_command(
     """Measure a command here, as a baseline for `dltune gate check` on this machine."""
     from dltune.bench.pyperf_file import require_pyperf
     from dltune.gate import result
+    from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.machine import topology
 
     here = Path.cwd()
-    config = _config(here, config_path)
+    config = configuration(here, config_path)
     if pyperf:
         require_pyperf()
     machine = topology.local()
@@ -168,7 +160,6 @@ def record_command(
     import statistics
 
     from dltune.gate import figures
-    from dltune.visible import visible
 
     for one in baseline.measured:
         middle = figures.quantity(statistics.median(one.values), one.unit)
@@ -201,13 +192,14 @@ def check_command(
     ab` is the one to trust.
     """
     from dltune.documents.gate import Revision
-    from dltune.gate import against, result
+    from dltune.gate import against, metrics, result
+    from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.gate.verdict import limits_for
     from dltune.machine import topology
 
     here = Path.cwd()
-    config = _config(here, config_path)
+    config = configuration(here, config_path)
     _require_history(outputs)
     machine = topology.local()
     before = against.load(baseline)
@@ -217,7 +209,7 @@ def check_command(
         if path.resolve() in {file.resolve() for file in outputs.written()}:
             raise UsageError(f"{path} is both read and written", remedy="choose another output")
     began = time.monotonic()
-    with _claimed(outputs.files(), outputs.overwrite) as (files, tell):
+    with _claimed(outputs.files, outputs.overwrite) as (files, tell):
         if measured:
             now = against.load(measured)
             at = now.machine or machine
@@ -242,8 +234,8 @@ def check_command(
             made = measure([side], machine, config, tell=tell, before=before.values)
             if made.kind != before.kind:
                 raise UsageError(
-                    f"{baseline} timed the command {against.TIMED[before.kind]}, now it is timed "
-                    f"{against.TIMED[made.kind]}",
+                    f"{baseline} timed the command {metrics.TIMED[before.kind]}, now it is timed "
+                    f"{metrics.TIMED[made.kind]}",
                     remedy="record the baseline again",
                 )
             head = Revision("this checkout", _commit(here))
@@ -259,18 +251,6 @@ def check_command(
         )
         _write(found, outputs, files, config)
     _tell(found, outputs)
-
-
-def _config(here: Path, path: Path | None) -> Config:
-    from dltune.gate.ab import configuration
-    from dltune.gate.config import PYPROJECT, load
-
-    try:
-        return configuration(here, path)
-    except UsageError:
-        if path is None and not (here / PYPROJECT).exists():
-            return load(here, None)  # outside of a repository there is only this folder
-        raise
 
 
 def _here(here: Path, job: Sequence[str]) -> Side:
@@ -297,12 +277,12 @@ def _require_history(outputs: _Outputs) -> None:
     from dltune.gate import history
 
     if outputs.history:
-        if outputs.history.resolve() in {path.resolve() for path in outputs.files().values()}:
+        if outputs.history.resolve() in {path.resolve() for path in outputs.files.values()}:
             raise UsageError(
                 f"{outputs.history} is named for two outputs", remedy="give them two names"
             )
         history.load(outputs.history)
-    elif outputs.trend:
+    elif "trend" in outputs.files:
         raise UsageError("--trend draws the history", remedy="give it too: --history FILE")
 
 
@@ -329,17 +309,17 @@ def _claimed(
 
 
 def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: Config) -> None:
-    from dltune.gate import annotations, history, junit, markdown, trend
+    from dltune.gate import formats, history, trend
 
     if "output" in files:
         files["output"].write(found)
     if "junit" in files:
-        files["junit"].write_bytes(junit.render(found))
+        files["junit"].write_bytes(formats.junit(found))
     if "markdown" in files:
-        files["markdown"].write_bytes(markdown.render(found).encode())
+        files["markdown"].write_bytes(formats.markdown(found).encode())
     if "gitlab" in files:
-        source = Path(config.source).name if not config.unlimited else "pyproject.toml"
-        files["gitlab"].write_bytes(annotations.gitlab(found, source))
+        source = Path(config.source).name if config.limits else "pyproject.toml"
+        files["gitlab"].write_bytes(formats.gitlab(found, source))
     if outputs.history:
         history.append(outputs.history, history.entry(found))
         if "trend" in files:
@@ -347,30 +327,24 @@ def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: C
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
-    from dltune.bench.pyperf_file import Circumstances, encode
+    from dltune.bench.pyperf_file import encode
 
     name = "step_time" if made.kind == "steps" else "time"
     times = {name: [[s for turn in launch for s in turn] for launch in made.steps[side]]}
-    return encode(times, Circumstances(machine.name, len(machine.cores), "none", "none", job))
+    return encode(times, cpu_model=machine.name, cores=len(machine.cores), command=job)
 
 
 def _tell(found: Result, outputs: _Outputs) -> None:
+    from dltune.cli import results
+
     if outputs.github:
-        from dltune.gate import annotations
+        from dltune.gate import formats
 
-        click.echo(annotations.github(found), nl=False, err=True)
-    if outputs.as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found).decode())
-    else:
-        _show(found)
-    for path in outputs.written():
-        click.echo(f"written to {path}", err=outputs.as_json)
+        click.echo(formats.github(found), nl=False, err=True)
+    results.tell(found, _show, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
     from dltune.gate import figures
-    from dltune.visible import visible
 
     bad = [v for v in found.verdicts if v.outcome == found.outcome]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
@@ -379,7 +353,6 @@ def _tell(found: Result, outputs: _Outputs) -> None:
 def _show(found: Result) -> None:
     from dltune.cli import tables
     from dltune.gate import figures
-    from dltune.visible import visible
 
     tables.show(figures.table(found), gap=False)
     for verdict in found.verdicts:

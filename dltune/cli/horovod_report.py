@@ -13,7 +13,7 @@ import click
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
-    from dltune.documents.horovod import Horovod, Timeline
+    from dltune.documents.horovod import Horovod
     from dltune.horovod.watch.watch import Watch
 
 PID_SECONDS = 20.0
@@ -54,16 +54,14 @@ def command(
     and the others use of the cores, what they wait for. Starts CMD (horovodrun, mpirun) as it is,
     or looks at ranks that run.
     """
-    from dltune.cli import interrupts
-    from dltune.documents.files import claim
+    from dltune.cli import horovod_tables, interrupts, results
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
         raise UsageError(
             "name one thing to look at",
             remedy="a command after --, or --pid PID, or --timeline FILE, or --merge FILES",
         )
-    with interrupts.reported(), contextlib.ExitStack() as stack:
-        kept = stack.enter_context(claim(output, overwrite=overwrite)) if output else None
+    with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
         code = 0
         if merge:
             document = _merge(job, timeline)
@@ -76,9 +74,7 @@ def command(
             document = _read(timeline)
         if kept:
             kept.write(document)
-    _show(document, as_json)
-    if output:
-        click.echo(f"written to {output}", err=as_json)
+    results.tell(document, horovod_tables.show, as_json=as_json, written=[output])
     if code:
         raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
 
@@ -102,15 +98,13 @@ def _read(path: Path) -> Horovod:
 
 
 def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
-    from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
     from dltune.proc import process
     from dltune.proc.tree import Tree
 
     with Watch(Tree(pid)) as watch:
         command = tuple(process.command(pid).split(" "))
-        with live(watch, f"pid {pid}") as tell:
-            partial = _run(watch, seconds, lambda: watch.shut_out, tell)
+        partial = _run(watch, f"pid {pid}", seconds, lambda: watch.shut_out)
         return _assembled(watch, command, timeline, partial)
 
 
@@ -120,7 +114,6 @@ def _watch_job(
     """The report, and the job's exit code; 0 for a job that dltune ended."""
     import shlex
 
-    from dltune.cli.horovod_live import live
     from dltune.horovod.watch.watch import Watch
     from dltune.job.launch import Job
     from dltune.proc.tree import Tree
@@ -144,14 +137,13 @@ def _watch_job(
             for rank in watch.ranks.values():
                 if rank.pid not in heard_of:
                     heard_of.add(rank.pid)
-                    running.watch(rank.ending, watch.note_endings)
+                    running.watch(rank.ending.fileno(), watch.note_endings)
             for event in running.events(seconds):
                 if event is None:
                     break
                 watch.hear(event.message)
 
-        with live(watch, shlex.join(job)) as tell:
-            partial = _run(watch, seconds, lambda: running.exit_code is not None, tell, wait)
+        partial = _run(watch, shlex.join(job), seconds, lambda: running.exit_code is not None, wait)
         code = 0 if partial else running.exit_code or 0
         try:
             return _assembled(watch, job, timeline, partial), code
@@ -165,42 +157,32 @@ def _watch_job(
 
 def _run(
     watch: Watch,
+    subject: str,
     seconds: float | None,
     over: Callable[[], bool],
-    tell: Callable[[], None],
     wait: Callable[[float], object] | None = None,
 ) -> bool:
     """Whether a signal ended the watch."""
-    from dltune.cli import interrupts
+    from dltune.cli import horovod_tables, interrupts
+    from dltune.cli.progress import live
 
     os.nice(COURTEOUS)  # ranks that fill the cores go first
-    try:
-        watch.run(seconds, over, tell, wait)
-    except interrupts.Ended:
-        return True
-    return False
+    with live(
+        f"watching {subject}",
+        lambda: horovod_tables.watched(watch),
+        lambda: [horovod_tables.running(watch)],
+    ) as tell:
+        try:
+            watch.run(seconds, over, tell, wait)
+        except interrupts.Ended:
+            return True
+        return False
 
 
 def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partial: bool) -> Horovod:
-    from dltune.horovod.watch.document import assemble
-
-    return assemble(watch, command, _timeline(watch, path), partial)
-
-
-def _timeline(watch: Watch, path: Path | None) -> Timeline | None:
-    """Its cycles are judged by what the ranks were told."""
+    """The timeline's cycles are judged by what the ranks were told."""
     from dltune.horovod import timeline
-    from dltune.horovod.watch.document import cycle_time
+    from dltune.horovod.watch.document import assemble, cycle_time
 
-    return None if path is None else timeline.read(path, cycle_time=cycle_time(watch))
-
-
-def _show(document: Horovod, as_json: bool) -> None:
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(document).decode())
-        return
-    from dltune.cli import horovod_tables
-
-    horovod_tables.show(document)
+    told = timeline.read(path, cycle_time=cycle_time(watch)) if path else None
+    return assemble(watch, command, told, partial)

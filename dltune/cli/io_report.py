@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
-    from dltune.documents.files import Output
     from dltune.documents.io import Io
     from dltune.proc.tree import Tree
 
@@ -60,14 +58,14 @@ def command(
     at a process that runs. Or reads a file as training jobs do, cold, and tells what each way of
     reading costs on this storage.
     """
-    from dltune.cli import interrupts
+    from dltune.cli import interrupts, io_tables, results
 
     if sum((pid is not None, file is not None, bool(job))) != 1:
         raise UsageError(
             "name one thing to look at",
             remedy="a command after --, or --pid PID, or --file FILE",
         )
-    with interrupts.reported(), _claimed(output, overwrite) as kept:
+    with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
         if file is not None:
             document, code = _read(file, readers, seconds), 0
         elif pid is not None:
@@ -76,22 +74,9 @@ def command(
             document, code = _watch_job(job, seconds)
         if kept:
             kept.write(document)
-    _show(document, as_json)
-    if output:
-        click.echo(f"written to {output}", err=as_json)
+    results.tell(document, io_tables.show, as_json=as_json, written=[output])
     if code:
         raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
-
-
-@contextlib.contextmanager
-def _claimed(path: Path | None, overwrite: bool) -> Iterator[Output | None]:
-    from dltune.documents.files import claim
-
-    if path is None:
-        yield None
-        return
-    with claim(path, overwrite=overwrite) as output:
-        yield output
 
 
 def _watch_process(pid: int, seconds: float) -> Io:
@@ -120,14 +105,18 @@ def _watched(
     tree: Tree, subject: str, seconds: float | None, over: Callable[[], bool]
 ) -> tuple[Io, bool]:
     """The report, and whether a signal ended the watch."""
-    from dltune.cli import interrupts
-    from dltune.cli.io_live import live
+    from dltune.cli import interrupts, io_tables
+    from dltune.cli.progress import live
     from dltune.io.report.document import assemble
     from dltune.io.report.watch import Watch
 
     partial = None
     with Watch(tree) as watch:
-        with live(watch, subject) as tell:
+        with live(
+            f"watching {subject}",
+            lambda: io_tables.watched(watch),
+            lambda: [io_tables.open_files(watch), io_tables.waiting(watch)],
+        ) as tell:
             try:
                 watch.run(seconds, over, tell)
             except interrupts.Ended as ended:
@@ -153,14 +142,3 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
             say=line.say,
             tell=lambda text: line.show(text, (text.partition(",")[0],)),
         )
-
-
-def _show(document: Io, as_json: bool) -> None:
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(document).decode())
-        return
-    from dltune.cli import io_tables
-
-    io_tables.show(document)

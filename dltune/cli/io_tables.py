@@ -1,15 +1,23 @@
-"""An io document for people: the figures, and what follows from them."""
+"""Reading on a terminal: a job while it is watched; and an io document, its figures and what
+follows from them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from dltune.cli import findings, tables
+from dltune.cli import results, tables
 from dltune.documents.io import Experiment, Io, Watch
 from dltune.io.report import tables as io_tables
-from dltune.io.report.shown import ceiling, file_name, place, share, size
+from dltune.io.report.shown import ceiling, count, file_name, place, share, size
+from dltune.tables import Table, columns
+
+if TYPE_CHECKING:
+    from dltune.io.report.watch import Watch as Watching
 
 FILES, THREADS, LINES = 12, 12, 5
+ROWS = 8  # while it is watched
 
 
 def show(io: Io) -> None:
@@ -17,7 +25,7 @@ def show(io: Io) -> None:
         _watch(io.watch, io)
     if io.experiment:
         _experiment(io.experiment)
-    findings.show(((f.said, f.evidence, f.advice) for f in io.findings), io.unseen)
+    results.show_findings(((f.said, f.evidence, f.advice) for f in io.findings), io.unseen)
     if io.partial:
         click.echo(f"\nthis report is partial: {io.partial}")
 
@@ -61,3 +69,52 @@ def _experiment(experiment: Experiment) -> None:
             f"{seek.pages:.2f} pages touched a record; by exact offset {seek.by_offset:.2e} s"
         )
     click.echo(ceiling(experiment))
+
+
+def watched(watch: Watching) -> str:
+    """What was seen so far, in a line."""
+    running = sum(not seen.ended for seen in watch.processes.values())
+    return (
+        f"{watch.ended - watch.began:.0f} s: {running} process{'es' * (running != 1)}, "
+        f"{len(watch.files.known)} data files, {watch.looks} looks"
+    )
+
+
+def open_files(watch: Watching) -> Table:
+    """The data files seen so far, and how much of each came from storage."""
+    known = sorted(watch.files.known.values(), key=lambda file: -(file.came or 0))
+    rows = [
+        (
+            file_name(file.path),
+            file.format,
+            size(file.size),
+            "?" if file.last is None else share(file.last.now / max(1, file.size)),
+            size(file.came or 0),
+        )
+        for file in known[:ROWS]
+    ]
+    heads = columns("file", "format", "size", "in the page cache", "came from storage")
+    return Table("data files", heads, rows)
+
+
+def waiting(watch: Watching) -> Table:
+    """The threads that have waited for storage so far, the longest first."""
+    seen = [
+        (process, tid, thread)
+        for process in watch.processes.values()
+        for (tid, _), thread in process.threads.items()
+        if thread.waited
+    ]
+    seen.sort(key=lambda one: -one[2].waited)
+    rows = [
+        (
+            str(process.pid),
+            f"{tid} {thread.last.stat.name}",
+            share(min(1.0, thread.waited / max(1e-9, thread.until - thread.since))),
+            count(thread.last.voluntary - thread.first.voluntary),
+            count(thread.last.stat.major - thread.first.stat.major),
+        )
+        for process, tid, thread in seen[:ROWS]
+    ]
+    heads = columns("pid", "thread", "waits", "switches", "major faults")
+    return Table("threads that wait for storage", heads, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.results import print_json
+
 if TYPE_CHECKING:
     from dltune.io.lmdb.index import Index
     from dltune.io.lmdb.lmdb_binding import Tell
 
 QUIET_SECONDS = 1.0  # of work before progress is shown
+_HIDDEN = re.compile(rb"[^ -~]|\\")  # bytes that are not printable ASCII, and backslashes
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -47,34 +51,26 @@ def index(file: Path, as_json: bool) -> None:
         databases = Index.all(file, tell=tell)
     main = databases[0]
     kept = None if main.unsaved else beside(main.path)
+    described = [_described(database) for database in databases]
     if as_json:
-        import msgspec
-
         shown = {
             "path": str(main.path),
             "txn": main.txn,
             "index": None if kept is None else str(kept),
             "unsaved": main.unsaved,
-            "databases": [_described(database) for database in databases],
+            "databases": described,
         }
-        click.echo(msgspec.json.encode(shown).decode())
+        print_json(shown)
         return
     from dltune.cli import tables
     from dltune.tables import Table, columns
 
-    rows = []
-    for database in databases:
-        told = _described(database)
-        rows.append(
-            (
-                "(main)" if database.name is None else printable(database.name),
-                str(told["records"]),
-                str(told["bytes"]),
-                str(told["smallest"]),
-                str(told["largest"]),
-            )
-        )
-    heads = columns("database", ">records", ">bytes", ">smallest", ">largest")
+    figures = ("records", "bytes", "smallest", "largest")
+    rows = [
+        ("(main)" if one["name"] is None else str(one["name"]), *(str(one[f]) for f in figures))
+        for one in described
+    ]
+    heads = columns("database", *(f">{figure}" for figure in figures))
     tables.show(Table(f"{main.path}, transaction {main.txn}", heads, rows), gap=False)
     if kept is not None:
         click.echo(f"kept in {kept}")
@@ -117,9 +113,7 @@ def verify(file: Path, as_json: bool) -> None:
     with _progress() as tell:
         report = examine(file, tell=tell)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(report).decode())
+        print_json(report)
     else:
         for fault in report.faults:
             click.echo(fault)
@@ -141,10 +135,8 @@ def printable(key: bytes) -> str:
     r"""The key as ASCII; other bytes and the backslash as \xNN."""
     text = key.decode("latin-1")
     if text.isascii() and text.isprintable() and "\\" not in text:
-        return text
-    return "".join(
-        chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"\\x{byte:02x}" for byte in key
-    )
+        return text  # as most are, and there are millions
+    return _HIDDEN.sub(lambda found: b"\\x%02x" % found[0][0], key).decode("ascii")
 
 
 def _described(database: Index) -> dict[str, object]:

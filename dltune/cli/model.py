@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.results import print_json
 from dltune.model.regression.regressors import DEFAULT, NAMES
 
 if TYPE_CHECKING:
@@ -82,13 +83,11 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
         require_fits(header, profile, model, path)
     found = evaluated(trained, loaded)
     if as_json:
-        import msgspec
-
         rows = [
             {"threads": n, "placement": p, "sampled": (n, p) in header.samples, **s._asdict()}
             for (n, p), s in found.items()
         ]
-        click.echo(msgspec.json.encode({"regressor": header.regressor, "cases": rows}).decode())
+        print_json({"regressor": header.regressor, "cases": rows})
         return
     heads = columns(">threads", "placement", ">accuracy", ">R2", ">ops", "")
     scores = [

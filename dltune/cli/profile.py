@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dltune.cli.comma_list import parts
+from dltune.cli.results import print_json
 from dltune.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
-    from dltune.documents.plan import Plan
     from dltune.documents.profile import Profile
+    from dltune.documents.sections.settings import SettingsPlan
     from dltune.profile.counting import Choice
     from dltune.profile.standalone.job import StandaloneJob
 
 
-@click.command("profile", context_settings={"ignore_unknown_options": False})
+@click.command("profile")
 @click.option(
     "-o",
     "--output",
@@ -96,7 +96,6 @@ def command(
     from dltune.cli import interrupts, progress
     from dltune.cli.profile_tables import show_profile
     from dltune.documents.files import claim
-    from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job
     from dltune.machine import topology
@@ -123,8 +122,7 @@ def command(
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
     choice = _choice(counters)
-    plan = _plan(plan_path, machine) if plan_path else None
-    section = plan.of(SettingsPlan) if plan else None
+    section = _settings(plan_path, machine) if plan_path else None
     around = applied(section, machine, job, os.environ, placed=True)
     with (
         interrupts.raised(),
@@ -184,56 +182,53 @@ def command(
                 line.say(_kept(session.profile, output))
             raise
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(profile).decode())
+        print_json(profile)
     else:
         show_profile(profile, output, top)
     if code and (profile.partial or keep_running):
         raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
 
 
-def _plan(path: Path, machine: Machine) -> Plan:
-    """The plan with the settings to profile under. Raises UsageError when it has none, or is for
-    another machine."""
+def _settings(path: Path, machine: Machine) -> SettingsPlan:
+    """The settings to profile under. Raises UsageError when the plan has none, or is for another
+    machine."""
     from dltune.documents.sections.settings import SettingsPlan
-    from dltune.planners import plan as documents
-    from dltune.planners.plan import require_machine
+    from dltune.planners.plan import load, require_machine
 
-    plan = documents.load(path)
-    if plan.of(SettingsPlan) is None:
+    plan = load(path)
+    section = plan.of(SettingsPlan)
+    if section is None:
         raise UsageError(
             f"{path} has no settings to profile under", remedy="dltune tune chooses some"
         )
     require_machine(plan, machine)
-    return plan
+    return section
 
 
 def _choice(asked: str) -> Choice | None:
     """What to count. Raises UsageError when that is not known, or not possible here."""
     if asked == "none":
         return None
-    from dltune.machine import page_fault
+    from dltune.machine import pages
     from dltune.machine.perf import group, presets
     from dltune.profile.counting import Choice
 
     events, why = presets.choose(asked)
-    return Choice(asked, why, tuple(group.split(events)), page_fault.seconds())
+    return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
 
 
-@contextlib.contextmanager
-def _standalone(ops_of: Path | None, batch: str | None) -> Iterator[StandaloneJob | None]:
+def _standalone(
+    ops_of: Path | None, batch: str | None
+) -> contextlib.AbstractContextManager[StandaloneJob | None]:
     """The job of --ops-of; None without it."""
     if ops_of is None:
-        yield None
-        return
+        return contextlib.nullcontext()
     from dltune.profile.standalone.job import standalone_job
 
     sizes = parts(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
         raise UsageError(f"--batch {batch}: {wrong[0]} is not a number of examples")
-    with standalone_job(ops_of, [int(size) for size in sizes]) as made:
-        yield made
+    return standalone_job(ops_of, [int(size) for size in sizes])
 
 
 def _kept(profile: Profile | None, output: Path) -> str:

@@ -1,4 +1,4 @@
-"""The progress line on stderr: one live line on a terminal, a line per change elsewhere."""
+"""Progress on stderr: a live line or view on a terminal, a line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from dltune.profile.session import Progress
+    from dltune.tables import Table
 
 # without a terminal, what has changed within a phase is told after so many seconds
 QUIET_SECONDS = 15.0
@@ -69,3 +70,28 @@ def line() -> Iterator[Line]:
 
     with Console(stderr=True).status("starting the job") as status:
         yield Line(status)
+
+
+@contextlib.contextmanager
+def live(
+    subject: str, summary: Callable[[], str], tables: Callable[[], Sequence[Table]]
+) -> Iterator[Callable[[], None]]:
+    """A live view on stderr: shows `summary`, and on a terminal `tables` below it, whenever the
+    function is called; elsewhere a line now and then."""
+    if not sys.stderr.isatty():
+        line = Line(None)
+        line.show(subject, ())
+        yield lambda: line.show(summary(), ())
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from dltune.cli.tables import drawn
+
+    with Live(
+        Text(subject), console=Console(stderr=True), auto_refresh=False, transient=True
+    ) as shown:
+        yield lambda: shown.update(
+            Group(Text(summary()), *(drawn(table) for table in tables())), refresh=True
+        )

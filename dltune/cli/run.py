@@ -41,7 +41,7 @@ def command(
     import contextlib
 
     from dltune.cli import interrupts
-    from dltune.documents.files import Output, claim
+    from dltune.cli.results import claimed
     from dltune.machine import topology
     from dltune.planners.plan import load, require_machine
     from dltune.run.composition import Composition
@@ -65,9 +65,7 @@ def command(
     with contextlib.ExitStack() as stack:
         # until there is a job to pass signals on to, and while what is left of it is ended
         stack.enter_context(interrupts.reported())
-        file: Output | None = None
-        if as_json:
-            file = stack.enter_context(claim(as_json, overwrite=overwrite))
+        file = stack.enter_context(claimed(as_json, overwrite=overwrite))
         for sentence in composition.announced():
             _say(sentence)
         running = stack.enter_context(composition.started())

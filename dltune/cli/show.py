@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from dltune.cli.results import print_json
 from dltune.errors import UsageError
 
 
@@ -47,12 +48,10 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
         return
     found = document.load(file)
     if as_json:
-        import msgspec
-
         from dltune.analysis.figures import analyse
         from dltune.analysis.report import report
 
-        click.echo(msgspec.json.encode(report(analyse(found), top)).decode())
+        print_json(report(analyse(found), top))
         return
     from dltune.cli.profile_tables import describe
 
@@ -61,15 +60,13 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
 
 def _plan(file: Path, top: int | None, as_json: bool) -> None:
     """A section whose planner is not here is named, and left out."""
-    import msgspec
-
     from dltune.cli.tables import show_body
     from dltune.planners import plan as plans
     from dltune.planners.registry import planner
 
     found = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     build = found.framework
     framework = f", {build.name} {build.version}" if build else ""

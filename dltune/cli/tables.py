@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dltune.tables import Bar, Cell, Figure, Key, Prose, Ratios, Table
 from dltune.visible import visible
+
+if TYPE_CHECKING:
+    from rich import table as rich
 
 # columns of a table that is not on a terminal, and the least for an op's key
 WIDTH, KEY = 120, 24
@@ -24,7 +27,7 @@ def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
     kept = [
         index
         for index, column in enumerate(table.columns)
-        if not column.page and not any(_drawn(row[index]) for row in table.rows)
+        if not column.page and not any(_only_drawn(row[index]) for row in table.rows)
     ]
     shown = [table.columns[index] for index in kept]
     rows = [[row[index] for index in kept] for row in table.rows[:most]]
@@ -35,17 +38,9 @@ def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
         click.echo("")
     texts = _texts([column.head for column in shown], rows)
     if sys.stdout.isatty():
-        from rich import table as rich
         from rich.console import Console
-        from rich.text import Text
 
-        drawn = rich.Table(title=Text(title, "table.title"), title_justify="left")
-        for column in shown:
-            align: Literal["left", "right"] = "right" if column.right else "left"
-            drawn.add_column(column.head, justify=align, overflow="ellipsis")
-        for line in texts[1:]:
-            drawn.add_row(*map(Text, line))
-        Console().print(drawn)
+        Console().print(drawn(Table(title, shown, texts[1:])))
         return
     widths = [max(map(len, cells)) for cells in zip(*texts, strict=True)]
     if title:
@@ -67,7 +62,21 @@ def show_body(body: Iterable[str | Table | Ratios], most: int | None = None) -> 
             click.echo(visible(one, LONGEST))
 
 
-def _drawn(cell: Cell) -> bool:
+def drawn(table: Table) -> rich.Table:
+    """All of a table, for a terminal, in whatever width there is for it."""
+    from rich import table as rich
+    from rich.text import Text
+
+    made = rich.Table(title=Text(table.title, "table.title"), title_justify="left")
+    for column in table.columns:
+        align: Literal["left", "right"] = "right" if column.right else "left"
+        made.add_column(column.head, justify=align, overflow="ellipsis")
+    for row in table.rows:
+        made.add_row(*(Text(_text(cell)) for cell in row))
+    return made
+
+
+def _only_drawn(cell: Cell) -> bool:
     return isinstance(cell, Bar) or hasattr(cell, "__html__")
 
 

@@ -6,17 +6,15 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.progress import live
 from dltune.cli.tune_tables import one_trial
 from dltune.documents.tune import Trial
 from dltune.planners.settings.effects import in_words
+from dltune.tables import Table, columns
 from dltune.tune.search import Progress
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # trials that are shown, the latest
 SHOWN = 8
@@ -62,22 +60,24 @@ class View:
         return "; ".join([*parts, f"about {max(self._progress.left, 0):.0f} s left"])
 
     def tables(self) -> Sequence[Table]:
-        from rich.table import Table
-
-        racing = Table("racing", "rounds", "of the time")
-        for candidate, ratios in self._progress.racing.items() if self._progress else ():
-            racing.add_row(in_words(candidate), str(len(ratios)), _median(ratios))
-        done = Table("tried", "verdict", "of the time")
-        for trial in self._trials[-SHOWN:]:
-            done.add_row(in_words(trial.candidate), trial.verdict, _median(trial.ratios))
-        return [table for table in (racing, done) if table.row_count]
+        racing = [
+            (in_words(candidate), str(len(ratios)), _median(ratios))
+            for candidate, ratios in (self._progress.racing.items() if self._progress else ())
+        ]
+        done = [
+            (in_words(trial.candidate), trial.verdict, _median(trial.ratios))
+            for trial in self._trials[-SHOWN:]
+        ]
+        both = (
+            Table("", columns("racing", "rounds", "of the time"), racing),
+            Table("", columns("tried", "verdict", "of the time"), done),
+        )
+        return [table for table in both if table.rows]
 
 
 @contextlib.contextmanager
 def shown(command: Sequence[str]) -> Iterator[View]:
     """The view for the time of a block."""
-    from dltune.cli.live import live
-
     view = View()
     with live(f"tuning {' '.join(command)}", view.summary, view.tables) as refresh:
         view.refresh = refresh

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
+from dltune.cli import tables
 from dltune.documents.sections.settings import Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.planners.settings.effects import effects, in_words, interval
-from dltune.tune.candidate import Candidate, added
 
 # characters of a reason in a line
 _WHY = 60
@@ -17,8 +17,6 @@ _WHY = 60
 
 def show(section: SettingsPlan) -> None:
     """The table of effects, what was not tried, what was chosen."""
-    from dltune.cli import tables
-
     if section.effects:
         tables.show(effects(section), gap=False)
     if section.untried:
@@ -60,9 +58,11 @@ def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
         lines.append(f"{setting.name} ({setting.kind}): {setting.what}")
         lines.append(f"  known from: {setting.source}")
         for trial in trials:
-            changed = (*_new(trial), *added(trial.against, trial.candidate))
+            changed = {*trial.candidate} ^ {*trial.against}
             if any(choice.setting == setting.name for choice in changed):
-                lines.append(f"  {_told_trial(trial)}")
+                why = f": {trial.why}" if trial.why else ""
+                ratios = " ".join(f"{ratio:.3f}" for ratio in trial.ratios)
+                lines.append(f"  {_said(trial)}{why} [{ratios}]")
         lines += [
             f"  {_name(untried)} was not tried: {untried.why}"
             for untried in section.untried
@@ -76,25 +76,15 @@ def one_trial(trial: Trial) -> str:
     import statistics
 
     over = f", {statistics.median(trial.ratios):.3f} of the time" if trial.ratios else ""
-    why = f" ({_short(trial.why)})" if trial.why else ""
-    return (
-        f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}{over}{why}"
-    )
+    return f"{_said(trial)}{over}" + (f" ({tables.cut(trial.why, _WHY)})" if trial.why else "")
 
 
 def _name(untried: Untried) -> str:
     return untried.setting + (f"={untried.value}" if untried.value is not None else "")
 
 
-def _told_trial(trial: Trial) -> str:
-    ratios = " ".join(f"{ratio:.3f}" for ratio in trial.ratios)
-    why = f": {trial.why}" if trial.why else ""
-    beside = f"{in_words(trial.candidate)} beside {in_words(trial.against)}"
-    return f"{beside}: {trial.verdict}{why} [{ratios}]"
-
-
-def _new(trial: Trial) -> Candidate:
-    return added(trial.candidate, trial.against)
+def _said(trial: Trial) -> str:
+    return f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}"
 
 
 def _gain(measured: Measured) -> str:
@@ -105,7 +95,3 @@ def _gain(measured: Measured) -> str:
         f"{1 / measured.ratio:.2f}x as fast ({measured.ratio:.3f} of the step time, {bounds}, "
         f"{measured.rounds} rounds)"
     )
-
-
-def _short(why: str) -> str:
-    return why if len(why) <= _WHY else why[: _WHY - 1] + "…"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dltune.compare.change import Change, Difference, Verdict, differences
+from dltune.compare.change import Change, Difference, Verdict, differences, machine_facts
 from dltune.documents.bench import Bench, Setting
 from dltune.stats.samples import relative_spread
 from dltune.stats.unpaired import unpaired_ratio
@@ -53,7 +53,7 @@ def compare(a: Bench, b: Bench) -> Comparison:
         reference = None
     found = [_setting(in_a, in_b, name, reference) for name in in_a if name in in_b]
     return Comparison(
-        circumstances=tuple(_circumstances(a, b)),
+        circumstances=differences(_facts(a), _facts(b)),
         reference=reference,
         settings=tuple(sorted(found, key=lambda s: -abs(s.change.seconds))),
         appeared=tuple(name for name in in_b if name not in in_a),
@@ -61,22 +61,17 @@ def compare(a: Bench, b: Bench) -> Comparison:
     )
 
 
-def _circumstances(a: Bench, b: Bench) -> list[Difference]:
-    return differences(
-        [
-            ("machine", a.machine.name, b.machine.name),
-            ("cores", len(a.machine.cores), len(b.machine.cores)),
-            ("CPU quota", a.machine.quota, b.machine.quota),
-            ("topology or CPUs", a.machine.fingerprint, b.machine.fingerprint),
-            ("TensorFlow", a.tensorflow, b.tensorflow),
-            ("dltune", a.dltune, b.dltune),
-            ("command", " ".join(a.command), " ".join(b.command)),
-            ("plan", a.plan[:16], b.plan[:16]),
-            ("strategy of the plan", a.strategy, b.strategy),
-            ("reference", a.reference, b.reference),
-            ("incomplete because", a.partial, b.partial),
-        ]
-    )
+def _facts(bench: Bench) -> dict[str, object]:
+    return {
+        **machine_facts(bench.machine),
+        "TensorFlow": bench.tensorflow,
+        "dltune": bench.dltune,
+        "command": " ".join(bench.command),
+        "plan": bench.plan[:16],
+        "strategy of the plan": bench.strategy,
+        "reference": bench.reference,
+        "incomplete because": bench.partial,
+    }
 
 
 def _setting(

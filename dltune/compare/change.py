@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+
+from dltune.documents.machine import Machine
 
 Verdict = Literal["slower", "faster", "noise", "too few samples"]
 
@@ -39,9 +41,22 @@ class Difference(msgspec.Struct, frozen=True):
     b: str
 
 
-def differences(facts: Sequence[tuple[str, object, object]]) -> list[Difference]:
-    """Of (what, in A, in B), those that differ."""
-    return [Difference(what, _text(a), _text(b)) for what, a, b in facts if a != b]
+def differences(a: Mapping[str, object], b: Mapping[str, object]) -> tuple[Difference, ...]:
+    """Of the facts of A and of B, those that differ."""
+    return tuple(
+        Difference(what, _text(value), _text(b[what]))
+        for what, value in a.items()
+        if value != b[what]
+    )
+
+
+def machine_facts(machine: Machine) -> dict[str, object]:
+    return {
+        "machine": machine.name,
+        "cores": len(machine.cores),
+        "CPU quota": machine.quota,
+        "topology or CPUs": machine.fingerprint,
+    }
 
 
 def _text(value: object) -> str:

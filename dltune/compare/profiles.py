@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dltune.compare.change import Change, Difference, Verdict, differences
+from dltune.compare.change import Change, Difference, Verdict, differences, machine_facts
 from dltune.compare.noise import Pair, intervals
 from dltune.documents.profile import Op, OpTime, Placement, Profile, Step
 
@@ -79,7 +79,7 @@ def compare(a: Profile, b: Profile) -> Comparison:
     ops = _ops(common)
     graphs = [{step.signature for step in profile.steps} for profile in (a, b)]
     return Comparison(
-        circumstances=tuple(_circumstances(a, b)),
+        circumstances=differences(_facts(a), _facts(b)),
         same_graph=graphs[0] == graphs[1],
         steps=tuple(_steps(a.steps, b.steps)),
         total=(
@@ -92,28 +92,19 @@ def compare(a: Profile, b: Profile) -> Comparison:
     )
 
 
-def _circumstances(a: Profile, b: Profile) -> list[Difference]:
-    return differences(
-        [
-            ("machine", a.machine.name, b.machine.name),
-            ("cores", len(a.machine.cores), len(b.machine.cores)),
-            ("CPU quota", a.machine.quota, b.machine.quota),
-            ("topology or CPUs", a.machine.fingerprint, b.machine.fingerprint),
-            ("TensorFlow", a.framework.version, b.framework.version),
-            ("TensorFlow build", a.framework.git, b.framework.git),
-            ("Python", a.framework.python, b.framework.python),
-            ("dltune", a.dltune, b.dltune),
-            ("intra-op threads", a.settings.intra, b.settings.intra),
-            ("inter-op threads", a.settings.inter, b.settings.inter),
-            ("command", " ".join(a.command), " ".join(b.command)),
-            ("counters", _counted(a), _counted(b)),
-            ("incomplete because", a.partial, b.partial),
-        ]
-    )
-
-
-def _counted(profile: Profile) -> str:
-    return profile.counters.asked if profile.counters else "none"
+def _facts(profile: Profile) -> dict[str, object]:
+    return {
+        **machine_facts(profile.machine),
+        "TensorFlow": profile.framework.version,
+        "TensorFlow build": profile.framework.git,
+        "Python": profile.framework.python,
+        "dltune": profile.dltune,
+        "intra-op threads": profile.settings.intra,
+        "inter-op threads": profile.settings.inter,
+        "command": " ".join(profile.command),
+        "counters": profile.counters.asked if profile.counters else "none",
+        "incomplete because": profile.partial,
+    }
 
 
 def _steps(a: Sequence[Step], b: Sequence[Step]) -> Iterator[StepChange]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import AMOUNT, POSITIVE, at_least, empty, index, one_of, repeated
+from dltune.documents.faults import AMOUNT, POSITIVE, at_least, each, empty, index, one_of, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Samples
 from dltune.documents.sections.settings import Choice
@@ -105,11 +104,6 @@ class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: tuple[Setting, ...]
 
 
-def load(path: Path) -> Bench:
-    """The bench in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Bench, SCHEMA, check)
-
-
 def check(bench: Bench) -> list[str]:
     """All that cannot be true of a bench, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(bench.machine)]
@@ -117,9 +111,12 @@ def check(bench: Bench) -> list[str]:
     names = [setting.name for setting in bench.settings]
     faults += repeated("settings", "name", names)
     faults += one_of(names, "the settings").of("", bench, "reference")
-    for number, setting in enumerate(bench.settings):
-        faults += _setting_faults(f"settings[{number}] ({setting.name})", setting, bench.rounds)
+    for here, setting in each("settings", bench.settings, "name"):
+        faults += _setting_faults(here, setting, bench.rounds)
     return faults
+
+
+load = files.reader(Bench, SCHEMA, check)
 
 
 def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
@@ -128,8 +125,7 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
     if (setting.summary is None) != (not setting.turns):
         yield f"{here}.summary must be there with turns, and with turns alone"
     yield from repeated(f"{here}.turns", "round", (turn.round for turn in setting.turns))
-    for number, turn in enumerate(setting.turns):
-        at = f"{here}.turns[{number}]"
+    for at, turn in each(f"{here}.turns", setting.turns):
         yield from index(rounds, "rounds").of(at, turn, "round")
         yield from empty(at, turn, "steps")
         yield from POSITIVE.faults(f"{at}.steps", *turn.steps)

@@ -7,12 +7,14 @@ import functools
 import math
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from dltune.errors import UsageError
 from dltune.visible import visible
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,11 @@ class Bound:
             if not self.holds(value)
         ]
 
-    def of(self, here: str, struct: msgspec.Struct, *fields: str) -> list[str]:
+    def of(self, here: str, struct: msgspec.Struct | None, *fields: str) -> list[str]:
         """As `faults`, for these fields of what is found at the path `here` ("": the document).
-        A field that is None holds no value."""
+        A field that is None holds no value, nor does any field where the struct is left out."""
         found: list[str] = []
-        for field in fields:
+        for field in fields if struct is not None else ():
             value = getattr(struct, field)
             # paths are made for faults alone: a large profile has half a million such fields
             if value is not None and not self.holds(value):
@@ -78,6 +80,12 @@ AMOUNT = Bound("finite and not negative", lambda value: 0 <= value < math.inf)
 POSITIVE = Bound("finite and above 0", lambda value: 0 < value < math.inf)
 SHARE = between(0, 1)
 LEVEL = Bound("above 0 and below 1", lambda value: 0 < value < 1)
+
+
+def each(here: str, items: Iterable[T], name: str = "") -> Iterator[tuple[str, T]]:
+    """Each with its path: its place in the list `here`, and in brackets the field `name` of it."""
+    for place, item in enumerate(items):
+        yield f"{here}[{place}] ({getattr(item, name)})" if name else f"{here}[{place}]", item
 
 
 def empty(here: str, struct: msgspec.Struct, *fields: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ checked. Writing goes through a file beside the target, so a reader never sees h
 from __future__ import annotations
 
 import contextlib
+import datetime
 import gzip
 import hashlib
 import os
@@ -48,6 +49,16 @@ def read(
     or has faults; the message lists them all.
     """
     return decode(content(path), kind, schema, check, str(path), older)
+
+
+def reader(
+    kind: type[T],
+    schema: str,
+    check: Callable[[T], list[str]],
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> Callable[[Path], T]:
+    """`read` of this kind: the document in a file. Raises UsageError, which lists every fault."""
+    return lambda path: read(path, kind, schema, check, older)
 
 
 def decode(
@@ -111,6 +122,11 @@ def _fault(data: bytes, error: msgspec.DecodeError) -> str:
     at = re.search(r"\(byte (\d+)\)", str(error))
     found = re.compile(rb"NaN|Infinity").match(data, int(at[1])) if at else None
     return f"byte {at[1]} is {found[0].decode()}, no number of JSON" if at and found else str(error)
+
+
+def now() -> str:
+    """This moment, as a document's `created` tells it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def digest(document: msgspec.Struct) -> str:

@@ -6,14 +6,13 @@ Times are seconds, sizes bytes, counts per step or per run of the command. Lower
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import AMOUNT, LEVEL, at_least, empty, repeated
+from dltune.documents.faults import AMOUNT, LEVEL, at_least, each, empty, repeated
 from dltune.documents.machine import Machine
 
 BASELINE_SCHEMA = "dltune.gate-baseline/1"
@@ -100,21 +99,14 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
 
 
-def load_baseline(path: Path) -> Baseline:
-    """The baseline in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Baseline, BASELINE_SCHEMA, check_baseline)
-
-
-def load(path: Path) -> Result:
-    """The result in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Result, RESULT_SCHEMA, check)
-
-
 def check_baseline(baseline: Baseline) -> list[str]:
     """All that cannot be true of a baseline, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(baseline.machine)]
     faults += empty("", baseline, "measured")
     return [*faults, *_measured_faults("measured", baseline.measured)]
+
+
+load_baseline = files.reader(Baseline, BASELINE_SCHEMA, check_baseline)
 
 
 def check(result: Result) -> list[str]:
@@ -123,8 +115,7 @@ def check(result: Result) -> list[str]:
     faults += LEVEL.of("", result, "confidence")
     faults += AMOUNT.of("", result, "budget", "seconds")
     faults += empty("", result, "verdicts")
-    for index, verdict in enumerate(result.verdicts):
-        at = f"verdicts[{index}] ({verdict.metric})"
+    for at, verdict in each("verdicts", result.verdicts, "metric"):
         faults += AMOUNT.of(at, verdict, "limit", "median", "low", "high", "base", "head")
         if verdict.low is not None:
             faults += at_least(verdict.low, "its low").of(at, verdict, "high")
@@ -133,10 +124,12 @@ def check(result: Result) -> list[str]:
     return faults
 
 
+load = files.reader(Result, RESULT_SCHEMA, check)
+
+
 def _measured_faults(here: str, measured: tuple[Measured, ...]) -> Iterator[str]:
     yield from repeated(here, "metric", (one.metric for one in measured))
-    for index, one in enumerate(measured):
-        at = f"{here}[{index}] ({one.metric})"
+    for at, one in each(here, measured, "metric"):
         yield from empty(at, one, "values")
-        for place, value in enumerate(one.values):
-            yield from AMOUNT.faults(f"{at}.values[{place}]", value)
+        for where, value in each(f"{at}.values", one.values):
+            yield from AMOUNT.faults(where, value)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import collections
 import graphlib
-import math
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.faults import AMOUNT, each
 from dltune.documents.profile import Placement
 
 SCHEMA = "dltune.graph/1"
@@ -79,57 +78,42 @@ class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ops: tuple[Op, ...] = ()
 
 
-def load(path: Path) -> Graph:
-    """The graph in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Graph, SCHEMA, check)
-
-
 def check(graph: Graph) -> list[str]:
     """All that cannot be true of a graph, one sentence each, the field's path first."""
     faults = [
         *_op_faults(graph),
-        *(fault for at, node in enumerate(graph.nodes) for fault in _node_faults(graph, at, node)),
+        *(f for node in each("nodes", graph.nodes, "name") for f in _node_faults(graph, *node)),
         *_tensor_faults(graph),
     ]
     return faults or [*_cycle(graph)]
 
 
+load = files.reader(Graph, SCHEMA, check)
+
+
 def _op_faults(graph: Graph) -> Iterator[str]:
     keys = collections.Counter(op.key for op in graph.ops)
     yield from (f"ops: the key {key!r} is there {n} times" for key, n in keys.items() if n > 1)
-    for index, op in enumerate(graph.ops):
-        here = f"ops[{index}] ({op.key}).ways"
-        cases = collections.Counter((way.threads, way.placement) for way in op.ways)
-        for (threads, placement), n in cases.items():
-            if n > 1:
-                yield f"{here}: {threads} threads {placement} are there {n} times"
-        for place, way in enumerate(op.ways):
+    for here, op in each("ops", graph.ops, "key"):
+        cases = collections.Counter(f"{way.threads} threads {way.placement}" for way in op.ways)
+        yield from (f"{here}.ways: {c} are there {n} times" for c, n in cases.items() if n > 1)
+        for at, way in each(f"{here}.ways", op.ways):
             if way.threads < 1:
-                yield f"{here}[{place}].threads: {way.threads} is below 1"
-            if not _is_amount(way.seconds):
-                yield f"{here}[{place}].seconds: {way.seconds} is negative or not finite"
+                yield f"{at}.threads: {way.threads} is below 1"
+            yield from _no_amount(f"{at}.seconds", way.seconds)
 
 
-def _node_faults(graph: Graph, index: int, node: Node) -> Iterator[str]:
-    here = f"nodes[{index}] ({node.name})"
-    if node.op is not None and not 0 <= node.op < len(graph.ops):
-        yield f"{here}.op: there is no ops[{node.op}]"
-    for tensor in node.inputs:
-        if not 0 <= tensor < len(graph.tensors):
-            yield f"{here}.inputs: there is no tensors[{tensor}]"
-    for other in node.control:
-        if not 0 <= other < len(graph.nodes):
-            yield f"{here}.control: there is no nodes[{other}]"
-    if not _is_amount(node.runs):
-        yield f"{here}.runs: {node.runs} is negative or not finite"
+def _node_faults(graph: Graph, here: str, node: Node) -> Iterator[str]:
+    yield from _absent(f"{here}.op", "ops", graph.ops, () if node.op is None else (node.op,))
+    yield from _absent(f"{here}.inputs", "tensors", graph.tensors, node.inputs)
+    yield from _absent(f"{here}.control", "nodes", graph.nodes, node.control)
+    yield from _no_amount(f"{here}.runs", node.runs)
 
 
 def _tensor_faults(graph: Graph) -> Iterator[str]:
     first: dict[tuple[int, int], int] = {}
-    for index, tensor in enumerate(graph.tensors):
-        here = f"tensors[{index}]"
-        if not 0 <= tensor.node < len(graph.nodes):
-            yield f"{here}.node: there is no nodes[{tensor.node}]"
+    for index, (here, tensor) in enumerate(each("tensors", graph.tensors)):
+        yield from _absent(f"{here}.node", "nodes", graph.nodes, (tensor.node,))
         for field, bits in (("slot", 31), ("bytes", 63)):
             if not 0 <= getattr(tensor, field) < 1 << bits:
                 yield f"{here}.{field}: {getattr(tensor, field)} is not within 0 to 2^{bits} - 1"
@@ -169,5 +153,10 @@ def _cycle(graph: Graph) -> Iterator[str]:
         yield f"nodes: each waits for the one before: {around}; mark the way back of a loop (back)"
 
 
-def _is_amount(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+def _absent(here: str, what: str, there: Sequence[object], wanted: Iterable[int]) -> Iterator[str]:
+    return (f"{here}: there is no {what}[{n}]" for n in wanted if not 0 <= n < len(there))
+
+
+def _no_amount(here: str, value: float) -> Iterator[str]:
+    if not AMOUNT.holds(value):
+        yield f"{here}: {value} is negative or not finite"

@@ -7,13 +7,12 @@ seen"; why not stands in `unseen`. Ranks of several hosts are merged into one do
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import AMOUNT, index, one_of, repeated
+from dltune.documents.faults import AMOUNT, each, index, one_of, repeated
 from dltune.documents.sections.allreduce import Controller
 
 SCHEMA = "dltune.horovod/1"
@@ -181,25 +180,22 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watching: float | None = None
 
 
-def load(path: Path) -> Horovod:
-    """The report in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Horovod, SCHEMA, check)
-
-
 def check(report: Horovod) -> list[str]:
     """All that cannot be in a report, one sentence each, the field's path first."""
     return [
-        *(fault for i, rank in enumerate(report.ranks) for fault in _rank_faults(i, rank)),
+        *(fault for rank in each("ranks", report.ranks) for fault in _rank_faults(*rank)),
         *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
     ]
 
 
-def _rank_faults(number: int, rank: Rank) -> Iterator[str]:
-    here = f"ranks[{number}]"
+load = files.reader(Horovod, SCHEMA, check)
+
+
+def _rank_faults(here: str, rank: Rank) -> Iterator[str]:
     yield from index(rank.size, "ranks").of(here, rank, "rank")
     yield from index(rank.local_size, "local ranks").of(here, rank, "local_rank")
     yield from AMOUNT.of(here, rank, "seconds", "cpu")
     yield from one_of({t.tid for t in rank.threads}, "its threads").of(here, rank, "background")
     used = ("cpu", "user", "system", "voluntary", "involuntary")
-    for place, thread in enumerate(rank.threads):
-        yield from AMOUNT.of(f"{here}.threads[{place}]", thread, *used)
+    for at, thread in each(f"{here}.threads", rank.threads):
+        yield from AMOUNT.of(at, thread, *used)

@@ -8,13 +8,12 @@ touched in mappings. *Storage* is what came from below the page cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, one_of, path, repeated
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, one_of, path, repeated
 
 SCHEMA = "dltune.io/1"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
@@ -320,11 +319,6 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unseen: tuple[str, ...]
 
 
-def load(path: Path) -> Io:
-    """The io document in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Io, SCHEMA, check)
-
-
 def check(io: Io) -> list[str]:
     """All that cannot be true of an io document, one sentence each, the field's path first."""
     faults = []
@@ -339,6 +333,9 @@ def check(io: Io) -> list[str]:
     if io.experiment:
         faults += _experiment_faults(io.experiment, device)
     return faults
+
+
+load = files.reader(Io, SCHEMA, check)
 
 
 def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
@@ -384,7 +381,7 @@ def _numbers(here: str, value: object) -> Iterator[str]:
         for field in value.__struct_fields__:
             yield from _numbers(path(here, field), getattr(value, field))
     elif isinstance(value, tuple):
-        for at, item in enumerate(value):
-            yield from _numbers(f"{here}[{at}]", item)
+        for at, item in each(here, value):
+            yield from _numbers(at, item)
     elif isinstance(value, int | float):
         yield from AMOUNT.faults(here, value)

@@ -9,12 +9,12 @@ level cache and nothing smaller, the whole machine is one tile.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from collections.abc import Iterable
 
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import Bound, above, at_least, empty
+from dltune.documents.faults import Bound, above, at_least, each, empty
 
 SCHEMA = "dltune.machine/1"
 
@@ -63,6 +63,10 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def sockets(self) -> int:
         return len({core.socket for core in self.cores})
 
+    def of_cores(self, cores: Iterable[int]) -> Machine:
+        """With these of its cores alone, by their indices."""
+        return msgspec.structs.replace(self, cores=tuple(self.cores[core] for core in cores))
+
     @property
     def fingerprint(self) -> str:
         """Short hash of what a plan depends on: name, topology and quota; not the memory size."""
@@ -70,18 +74,12 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
 
-def load(path: Path) -> Machine:
-    """The machine described in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Machine, SCHEMA, check)
-
-
 def check(machine: Machine) -> list[str]:
     """All that is impossible in this topology, one sentence each, the field's path first."""
     faults = [*empty("", machine, "cores")]
     owner: dict[int, int] = {}
     socket_of: dict[int, tuple[int, int]] = {}
-    for index, core in enumerate(machine.cores):
-        here = f"cores[{index}]"
+    for index, (here, core) in enumerate(each("cores", machine.cores)):
         faults += at_least(0).of(here, core, "tile", "socket", "numa")
         faults += empty(here, core, "cpus")
         faults += at_least(0).faults(f"{here}.cpus", *core.cpus)
@@ -103,3 +101,6 @@ def check(machine: Machine) -> list[str]:
     words = f"above 0 and at most {threads}, the hardware threads of a core"
     faults += Bound(words, lambda value: 0 < value <= threads).of("", machine, "smt_throughput")
     return faults
+
+
+load = files.reader(Machine, SCHEMA, check)

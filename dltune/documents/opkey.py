@@ -78,9 +78,8 @@ def parse(key: str) -> OpKey:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    starts = list(_ATTRIBUTE.finditer(text))
-    ends = [*(start.start() for start in starts[1:]), len(text)][: len(starts)]
-    return {start[1]: text[start.end() : end] for start, end in zip(starts, ends, strict=True)}
+    _, *found = _ATTRIBUTE.split(text)
+    return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def of_node(graph: str, name: str) -> str:

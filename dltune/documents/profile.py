@@ -7,14 +7,13 @@ attributes that change the work); a *node* is one place in a graph that runs an 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, at_most, index, repeated
+from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, at_most, each, index, repeated
 from dltune.documents.machine import Machine
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
@@ -258,11 +257,6 @@ def is_clock(event: str) -> bool:
     return event.partition(":")[0] in CLOCKS
 
 
-def load(path: Path) -> Profile:
-    """The profile in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Profile, SCHEMA, check, {1: _second})
-
-
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """A profile of the first schema, which was TensorFlow's alone."""
     build = first.pop("tensorflow", None)
@@ -279,24 +273,25 @@ def check(profile: Profile) -> list[str]:
     faults += at_least(1).of("settings", profile.settings, "intra", "inter")
     faults += at_least(1).of("", profile, "interval")
     faults += repeated("ops", "key", (op.key for op in profile.ops))
-    for number, op in enumerate(profile.ops):
-        faults += _op_faults(f"ops[{number}] ({op.key})", op)
+    for here, op in each("ops", profile.ops, "key"):
+        faults += _op_faults(here, op)
     faults += repeated("steps", "signature", (step.signature for step in profile.steps))
-    for number, step in enumerate(profile.steps):
-        faults += _step_faults(f"steps[{number}]", step, len(profile.ops))
-    if profile.memory is not None:
-        faults += at_least(0).of("memory", profile.memory, "live", "peak")
+    for here, step in each("steps", profile.steps):
+        faults += _step_faults(here, step, len(profile.ops))
+    faults += at_least(0).of("memory", profile.memory, "live", "peak")
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults
+
+
+load = files.reader(Profile, SCHEMA, check, {1: _second})
 
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:
     yield from AMOUNT.of(here, op, "count", "output_bytes", "own")
     cases = (f"{time.threads} threads {time.placement}" for time in op.times)
     yield from repeated(f"{here}.times", "case", cases)
-    for number, time in enumerate(op.times):
-        at = f"{here}.times[{number}]"
+    for at, time in each(f"{here}.times", op.times):
         yield from at_least(1).of(at, time, "threads")
         yield from _measured(at, time)
         yield from repeated(f"{at}.counts", "event", (count.event for count in time.counts))
@@ -315,8 +310,7 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
     for part in step.parts:
         yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
     an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
-    for number, node in enumerate(step.nodes):
-        at = f"{here}.nodes[{number}] ({node.name})"
+    for at, node in each(f"{here}.nodes", step.nodes, "name"):
         yield from an_op.of(at, node, "op")
         yield from a_node.faults(f"{at}.inputs", *node.inputs)
         yield from a_node.faults(f"{at}.control", *node.control)
@@ -327,9 +321,9 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
             bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
             yield from bound.faults(f"{at}.slots", slot)
         an_input = index(len(node.inputs), "inputs")
-        for slot, tensor in enumerate(node.outputs):
-            yield from AMOUNT.of(f"{at}.outputs[{slot}]", tensor, "bytes")
-            yield from an_input.of(f"{at}.outputs[{slot}]", tensor, "alias")
+        for where, tensor in each(f"{at}.outputs", node.outputs):
+            yield from AMOUNT.of(where, tensor, "bytes")
+            yield from an_input.of(where, tensor, "alias")
         yield from AMOUNT.of(at, node, "repeats", "output_bytes")
         if node.start is not None:
             yield from at_least(node.start, "its start").of(at, node, "end")

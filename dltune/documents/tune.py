@@ -5,12 +5,10 @@ Ratios are seconds of a step over those of `against` in the same round: below 1 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import AMOUNT, POSITIVE, empty
+from dltune.documents.faults import AMOUNT, POSITIVE, each, empty
 from dltune.documents.sections.settings import Choice, Verdict
 
 SCHEMA = "dltune.tune/1"
@@ -41,14 +39,12 @@ class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trials: tuple[Trial, ...]
 
 
-def load(path: Path) -> Tune:
-    """The state in a file. Raises UsageError, which lists every fault."""
-    return files.read(path, Tune, SCHEMA, check)
-
-
 def check(state: Tune) -> list[str]:
     """All that cannot be true, one sentence each, the field's path first."""
     faults = [*empty("", state, "command"), *AMOUNT.of("", state, "spent")]
-    for index, trial in enumerate(state.trials):
-        faults += POSITIVE.faults(f"trials[{index}].ratios", *trial.ratios)
+    for here, trial in each("trials", state.trials):
+        faults += POSITIVE.faults(f"{here}.ratios", *trial.ratios)
     return faults
+
+
+load = files.reader(Tune, SCHEMA, check)

@@ -64,27 +64,21 @@ class Leaf:
         return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def leaves(of: ms.Type, example: object = None) -> Iterator[Leaf]:
-    """In the order of the fields. `example`: a struct of this type, which tells the types in a
-    dictionary of different structs."""
-    assert is_structure(of)
-    return _leaves(of, (), False, example)
-
-
-def _leaves(
-    of: Structure, path: tuple[str, ...], optional: bool, example: object
+def leaves(
+    of: ms.Type, example: object = None, path: tuple[str, ...] = (), optional: bool = False
 ) -> Iterator[Leaf]:
+    """In the order of the fields. `example`: a struct of this type, which tells the types in a
+    dictionary of different structs. `path`: where such a struct stands, `optional`: or None."""
+    assert is_structure(of)
     for field in of.fields:
         here = (*path, field.name)
         found, none = _without_none(field.type)
         value = getattr(example, field.name, None)
         if is_structure(found) and not _is_text(found):
-            yield from _leaves(found, here, optional or none, value)
+            yield from leaves(found, value, here, optional or none)
         elif isinstance(found, ms.DictType) and not element(found):
             for name, section in (value or {}).items():
-                kind = ms.type_info(type(section))
-                assert is_structure(kind)
-                yield from _leaves(kind, (*here, name), False, section)
+                yield from leaves(ms.type_info(type(section)), section, (*here, name))
         else:
             yield Leaf(here, found, optional or none)
 
@@ -105,17 +99,15 @@ def element(found: ms.Type) -> ms.Type | None:
     """The type of the rows of such a table; None for a dictionary of different structs."""
     if isinstance(found, ms.DictType):
         value = found.value_type
-        return element(value) if isinstance(value, ms.VarTupleType) else _plain(value)
+        if isinstance(value, ms.VarTupleType):
+            return element(value)
+        return value if type(value) in _KINDS else None
     assert isinstance(found, ms.VarTupleType)
     return found.item_type
 
 
 def is_structure(found: ms.Type) -> TypeGuard[Structure]:
     return isinstance(found, ms.StructType | ms.DataclassType)
-
-
-def _plain(found: ms.Type) -> ms.Type | None:
-    return found if type(found) in _KINDS else None
 
 
 def _is_text(found: ms.Type) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,15 +10,17 @@ from pathlib import Path
 from dltune.documents import gate as doc
 from dltune.documents.machine import Machine
 from dltune.errors import UsageError
-from dltune.gate import result, sides, whole, worktrees
+from dltune.gate import result, whole, worktrees
 from dltune.gate.config import PYPROJECT, Config, load
 from dltune.gate.measure import Measurement, measure
+from dltune.gate.side import in_checkout, require_own_files
 
 
 def configuration(here: Path, path: Path | None) -> Config:
     """The configuration at `path`, of the folder `here`, or of the top of its repository."""
     if path is None and not (here / PYPROJECT).exists():
-        return load(worktrees.repository(here).top, None)
+        with contextlib.suppress(UsageError):  # outside of a repository there is only this folder
+            here = worktrees.repository(here).top
     return load(here, path)
 
 
@@ -42,30 +45,28 @@ def ab(
             remedy="give it after --: dltune gate ab --base main -- python train.py",
         )
     repo = worktrees.repository(here)
-    commits = [
-        ("base", worktrees.commit_of(repo, base)),
-        ("head", worktrees.commit_of(repo, "HEAD")),
-    ]
+    revisions = {"base": base, "head": "HEAD"}
+    commits = {name: worktrees.commit_of(repo, at) for name, at in revisions.items()}
     worktrees.require_clean(repo)
-    sides.require_own_files(repo, command)
+    require_own_files(repo, command)
     with worktrees.checkouts(repo, commits) as checkouts:
         both = [
-            sides.side(name, revision, checkouts[name], command, here)
-            for name, revision in (("base", base), ("head", "HEAD"))
+            in_checkout(name, revision, checkouts[name], command, here)
+            for name, revision in revisions.items()
         ]
         if config.build is not None:
             for side in both:
                 tell(f"building {side.title}")
                 whole.build(side, config.build, config.timeout)
         made = measure(both, machine, config, tell=tell)
-    if commits[0][1] == commits[1][1]:
+    if commits["base"] == commits["head"]:
         made.notes.append("base and HEAD are the same commit: this is noise against noise")
     found = result.result(
         made,
         machine=machine,
         command=command,
-        base=doc.Revision(base, commits[0][1]),
-        head=doc.Revision("HEAD", commits[1][1]),
+        base=doc.Revision(base, commits["base"]),
+        head=doc.Revision("HEAD", commits["head"]),
         config=config,
         seconds=time.monotonic() - began,
     )

@@ -13,10 +13,8 @@ from dltune.errors import UsageError
 from dltune.gate import metrics, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import Measurement
-from dltune.gate.verdict import Sample, judge
+from dltune.gate.verdict import Sample
 from dltune.visible import visible
-
-TIMED: Mapping[doc.Kind, str] = {"steps": "by its steps", "whole": "whole"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,8 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
     """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
     if before.kind != now.kind:
         raise UsageError(
-            f"{before.title} timed its command {TIMED[before.kind]}, {now.title} {TIMED[now.kind]}",
+            f"{before.title} timed its command {metrics.TIMED[before.kind]}, {now.title} "
+            f"{metrics.TIMED[now.kind]}",
             remedy="record both of one command, under one configuration",
         )
     limits = _limits(before, now, config)
@@ -96,9 +95,7 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
             if name not in side.values:
                 sample.missing = side.missing.get(name, f"{side.title} does not have it")
     made = Measurement(now.kind, limits, samples)
-    made.verdicts = [v for limit in limits for v in judge(limit, samples[limit.metric],
-                                                          config.confidence)]  # fmt: skip
-    made.rounds = max(len(sample.head) for sample in samples.values())
+    made.judge(config.confidence)
     return made
 
 
@@ -106,7 +103,7 @@ def _limits(before: Before, now: Before, config: Config) -> tuple[Limit, ...]:
     """The configured limits, patterns of benchmarks made one limit for each; without any, the
     default ratio for all that both have."""
     shared = [name for name in before.values if name in now.values]
-    if config.unlimited:
+    if not config.limits:
         found = [Limit(name, ratio=metrics.DEFAULT_RATIO) for name in shared]
     else:
         found = []

@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from dltune.documents import files
 from dltune.documents.faults import Bound, one_of, refuse
 from dltune.errors import UsageError
 from dltune.gate import metrics
@@ -61,9 +62,8 @@ class Config:
     rounds_per_launch: int = 10
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"
-    unlimited: bool = field(default=True)  # no metric was configured: the default one is judged
 
 
 def load(folder: Path, path: Path | None) -> Config:
@@ -75,65 +75,61 @@ def load(folder: Path, path: Path | None) -> Config:
     if path is None and not where.exists():
         return Config()
     try:
-        text = where.read_bytes().decode()
-    except OSError as error:
-        raise UsageError(f"cannot read {where}: {error.strerror}") from None
+        data = tomllib.loads(files.content(where).decode())
     except UnicodeDecodeError:
         raise UsageError(f"{where} is not UTF-8 text") from None
-    try:
-        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is not TOML: {error}") from None
-    tool = data.get("tool")
-    nested = tool.get("dltune") if isinstance(tool, dict) else None
-    found = nested.get("gate") if isinstance(nested, dict) else None
-    if found is None:
-        if where.name == PYPROJECT:
-            if path is not None:
-                raise UsageError(f"{where} has no [tool.dltune.gate]")
-            return Config()
-        found = data  # a file of its own has the keys at its top
-        prefix = ""
-    else:
-        prefix = "tool.dltune.gate."
-    if not isinstance(found, dict):
+    found: object = data
+    for key in ("tool", "dltune", "gate"):
+        found = found.get(key) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return parse(found, str(where), "tool.dltune.gate.")
+    if found is not None:
         raise UsageError(f"{where}: tool.dltune.gate must be a table, got {visible(repr(found))}")
-    return parse(found, str(where), prefix)
+    if where.name != PYPROJECT:
+        return parse(data, str(where))  # a file of its own has the keys at its top
+    if path is not None:
+        raise UsageError(f"{where} has no [tool.dltune.gate]")
+    return Config()
 
 
 def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
     """The configuration in a table. Raises UsageError, which lists every fault."""
     faults: list[str] = []
-    values: dict[str, object] = {}
+    values: dict[str, Any] = _values(table, _KEYS, prefix, faults)
+    limits = _limits(values.pop("metrics", {}), f"{prefix}metrics", faults)
+    refuse(source, faults)
+    return Config(**values, limits=limits, source=source)
+
+
+def _values(
+    table: Mapping[str, object], known: Mapping[str, Bound], prefix: str, faults: list[str]
+) -> dict[str, Any]:
+    """The values that are as they have to be; what is wrong with the others goes to `faults`."""
+    values: dict[str, Any] = {}
     for key, value in table.items():
         here = f"{prefix}{visible(key)}"
-        if key == "metrics":
-            values["limits"] = _limits(value, here, faults)
-        elif key not in _KEYS:
-            faults.append(f"{here}: no such key; {metrics.near(key, [*_KEYS, 'metrics'])}")
-        elif told := _KEYS[key].faults(here, value):
+        if key not in known:
+            faults.append(f"{here}: no such key; {metrics.near(key, known)}")
+        elif told := known[key].faults(here, value):
             faults += told
         else:
-            values[key] = float(value) if key in _FLOATS else value  # type: ignore[arg-type]
-    refuse(source, faults)
-    return Config(**values, source=source, unlimited=not values.get("limits"))  # type: ignore[arg-type]
+            values[key] = float(value) if known[key] in _FLOATS else value  # type: ignore[arg-type]
+    return values
 
 
-def _limits(table: object, here: str, faults: list[str]) -> tuple[Limit, ...]:
-    if not isinstance(table, dict):
-        faults.append(f"{here} must be a table of metrics, got {visible(repr(table))}")
-        return ()
+def _limits(table: Mapping[str, object], here: str, faults: list[str]) -> tuple[Limit, ...]:
     limits = []
     for name, value in table.items():
         at = f"{here}.{visible(name)}"
         if metrics.metric(name) is None:
             known = [*metrics.METRICS, "ops:PATTERN", "pyperf:PATTERN"]
             faults.append(f"{at}: no such metric; {metrics.near(name, known)}")
-        elif not isinstance(value, dict):
-            told = visible(repr(value))
-            faults.append(f"{at} must be limits, as in {{ ratio = 1.03 }}, got {told}")
-        else:
+        elif isinstance(value, dict):
             limits.append(_limit(name, value, at, faults))
+        else:
+            faults += _LIMITS.faults(at, value)
     return tuple(limits)
 
 
@@ -143,20 +139,12 @@ def _limit(name: str, table: Mapping[str, object], here: str, faults: list[str])
         known["document"] = _TEXT
         if name != "plan_step_time":
             known["field"] = _TEXT
-    found: dict[str, object] = {}
-    for key, value in table.items():
-        at = f"{here}.{visible(key)}"
-        if key not in known:
-            faults.append(f"{at}: no such key; {metrics.near(key, known)}")
-        elif told := known[key].faults(at, value):
-            faults += told
-        else:
-            found[key] = float(value) if known[key] is _POSITIVE else value  # type: ignore[arg-type]
+    values = _values(table, known, f"{here}.", faults)
     if not {"ratio", "at_most"} & table.keys():
         faults.append(f"{here} must have ratio or at_most, got neither")
-    if "document" in found and name != "plan_step_time" and "field" not in table:
+    if "document" in values and name != "plan_step_time" and "field" not in table:
         faults.append(f"{here} must name the field to read, as in field = 'summary.ratio'")
-    return Limit(name, **found)  # type: ignore[arg-type]
+    return Limit(name, **values)
 
 
 def _is_number(value: object) -> bool:
@@ -164,14 +152,16 @@ def _is_number(value: object) -> bool:
 
 
 _POSITIVE = Bound("a number above 0", lambda value: _is_number(value) and value > 0)
+_LEVEL = Bound(
+    "a number from 0.5 to 0.9999", lambda value: _is_number(value) and 0.5 <= value <= 0.9999
+)
+_FLOATS = (_POSITIVE, _LEVEL)
 _TEXT = Bound("a text", lambda value: isinstance(value, str) and bool(value.strip()))
-_FLOATS = ("confidence", "budget", "seconds_per_turn", "timeout")
+_LIMITS = Bound("limits, as in { ratio = 1.03 }", lambda value: isinstance(value, dict))
 _KEYS = {
     "timed": one_of(("auto", "steps", "whole"), "auto, steps, whole"),
     "build": _TEXT,
-    "confidence": Bound(
-        "a number from 0.5 to 0.9999", lambda value: _is_number(value) and 0.5 <= value <= 0.9999
-    ),
+    "confidence": _LEVEL,
     "budget": _POSITIVE,
     "undecided": one_of(("pass", "fail"), "pass, fail"),
     "rounds_per_launch": Bound(
@@ -180,4 +170,5 @@ _KEYS = {
     ),
     "seconds_per_turn": _POSITIVE,
     "timeout": _POSITIVE,
+    "metrics": Bound("a table of metrics", lambda value: isinstance(value, dict)),
 }

@@ -23,7 +23,7 @@ def value(limit: Limit, folder: Path) -> float:
     assert limit.document is not None
     path = folder / limit.document
     if limit.metric == "plan_step_time":
-        return predicted(path)
+        return _predicted(path)
     try:
         found: object = msgspec.json.decode(files.content(path))
     except msgspec.DecodeError as error:
@@ -42,14 +42,13 @@ def value(limit: Limit, folder: Path) -> float:
     return float(found)
 
 
-def predicted(path: Path) -> float:
+def _predicted(path: Path) -> float:
     """Seconds of a step that the plan in a file predicts for what it chose. Raises UsageError."""
     plan = plan_document.load(path)
     section = plan.of(Threads)
     if section is None:
         raise UsageError(f"{path} has no section for threads, which predicts a step")
-    by_setting = {p.setting: p.seconds for p in section.predictions}
-    return by_setting[section.strategy]
+    return {p.setting: p.seconds for p in section.predictions}[section.strategy]
 
 
 def why_missing(limit: Limit) -> str | None:

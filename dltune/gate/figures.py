@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dltune.documents.gate import Result, Unit, Verdict
+from dltune.gate.history import Point
 from dltune.tables import Key, Prose, Table, columns
 
 NONE = "-"
 COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")
-SIGNS = {"pass": "ok", "fail": "FAIL", "undecided": "?"}
 _STEPS = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
           "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))}  # fmt: skip
 
@@ -22,7 +22,7 @@ def quantity(value: float | None, unit: Unit) -> str:
     return f"{value:.4g}{' s' if unit == 's' else ' B' if unit == 'bytes' else ''}"
 
 
-def over(verdict: Verdict, value: float | None) -> str:
+def over(verdict: Verdict | Point, value: float | None) -> str:
     """A figure of the verdict's own scale: a ratio, or a value with its unit."""
     if value is None:
         return NONE

@@ -50,10 +50,7 @@ def entry(result: Result) -> Entry:
         base=result.base.commit or result.base.name,
         head=result.head.commit or result.head.name,
         outcome=result.outcome,
-        points=tuple(
-            Point(v.metric, v.unit, v.over, v.limit, v.outcome, v.median, v.low, v.high, v.head)
-            for v in result.verdicts
-        ),
+        points=msgspec.convert(result.verdicts, tuple[Point, ...], from_attributes=True),
     )
 
 
@@ -86,21 +83,18 @@ def append(path: Path, added: Entry) -> None:
     """Add a line, whole or not at all, also when several gates end at once. Raises UsageError."""
     line = msgspec.json.encode(added) + b"\n"
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            size = os.fstat(handle).st_size
+        with open(path, "ab", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            size = os.fstat(file.fileno()).st_size
             try:
-                if os.write(handle, line) < len(line):
+                if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
+                os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):  # what is no file has nothing to be cut
-                    os.ftruncate(handle, size)
+                    file.truncate(size)
                 if size == 0 and path.is_file() and not path.is_symlink():
                     path.unlink()
                 raise
-        finally:
-            os.close(handle)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None

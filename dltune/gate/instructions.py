@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.gate.side import Side, blame, last_lines
+from dltune.gate import whole
+from dltune.gate.side import Side
 from dltune.machine.perf import probe, syscall
 from dltune.machine.perf.events import HARDWARE
 
@@ -44,11 +44,6 @@ def why_no_counter() -> str | None:
     return refused.reason if refused else None
 
 
-def why_no_callgrind() -> str | None:
-    """Why callgrind cannot be used here; None when it can."""
-    return None if shutil.which("valgrind") else "valgrind is not installed"
-
-
 def callgrind(side: Side, *, timeout: float) -> float:
     """Instructions of one run of the side's command and its children under callgrind.
 
@@ -58,34 +53,18 @@ def callgrind(side: Side, *, timeout: float) -> float:
     """
     with tempfile.TemporaryDirectory(prefix="dltune-gate-callgrind-", dir=side.temporary) as name:
         folder = Path(name)
-        log = folder / "log"
         command = [
             *("valgrind", "--tool=callgrind", "--quiet", "--trace-children=yes"),
             *(f"--callgrind-out-file={folder}/out.%p", "--", *side.command),
         ]
         hashing = {} if "PYTHONHASHSEED" in os.environ else {"PYTHONHASHSEED": "0"}
-        with open(log, "wb") as file:
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=side.folder,
-                    env={**os.environ, **side.environment, **hashing},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    timeout=timeout,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                raise blame(
-                    side, f"the command took longer than {timeout:g} s under callgrind"
-                ) from None
-        if done.returncode:
-            raise blame(
-                side,
-                f"under callgrind the command ended with exit code {done.returncode}",
-                last_lines(log),
-            )
+        under = replace(
+            side,
+            title=f"{side.title} under callgrind",
+            command=command,
+            environment={**side.environment, **hashing},
+        )
+        whole.run(under, timeout=timeout)
         counts = [total(path.read_bytes()) for path in folder.glob("out.*")]
         if not counts:
             raise UsageError(f"in {side.title}: callgrind counted nothing")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,12 @@ from dltune.errors import UsageError
 from dltune.gate import documents, instructions, metrics, probe, training, whole
 from dltune.gate.config import Config, Limit
 from dltune.gate.side import Side
-from dltune.gate.verdict import Sample, decided, judge, limits_for
+from dltune.gate.verdict import Sample, decided, judge, limits_for, next_look
 
 # a training job that has not come to a step may tell nothing for so long, in seconds
 PATIENCE = 120.0
 # no verdict is found with fewer rounds, so no budget ends before them
 LEAST_ROUNDS = 2
-# with many rounds one more tells little: the next look is after so many times as many
-LOOK_AGAIN = 1.03
 
 
 @dataclass
@@ -38,6 +36,14 @@ class Measurement:
     rounds: int = 0
     notes: list[str] = field(default_factory=list)
 
+    def judge(self, confidence: float) -> None:
+        """From what was sampled so far."""
+        self.verdicts = [
+            verdict
+            for limit in self.limits
+            for verdict in judge(limit, self.samples[limit.metric], confidence)
+        ]
+
 
 def measure(
     sides: Sequence[Side],
@@ -47,7 +53,6 @@ def measure(
     tell: Callable[[str], None],
     before: Mapping[str, Sequence[float]] | None = None,
     rounds: int | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Measurement:
     """Measure the sides in turns and judge after each round.
 
@@ -56,11 +61,11 @@ def measure(
     Raises UsageError, which names the side, when its command fails.
     """
     steps = _steps(config)
-    found = {
+    signatures = {
         side.name: probe.look(side, machine, steps=steps, timeout=config.timeout, tell=tell)
         for side in sides
     }
-    kinds: dict[str, Kind] = {n: "steps" if f.signatures else "whole" for n, f in found.items()}
+    kinds: dict[str, Kind] = {n: "steps" if s else "whole" for n, s in signatures.items()}
     if len(set(kinds.values())) > 1:
         trains = next(s.title for s in sides if kinds[s.name] == "steps")
         other = next(s.title for s in sides if kinds[s.name] == "whole")
@@ -74,32 +79,26 @@ def measure(
     for name, values in (before or {}).items():
         if (sample := made.samples.get(name)) and sample.missing is None:
             sample.base, sample.paired = list(values), sample.exact
-    with _sampler(kind, sides, found, machine, config, made, tell) as sample_round:
-        began, longest, next_look = clock(), 0.0, 1
-        while True:
-            started = clock()
+    with _sampler(kind, sides, signatures, machine, config, made, tell) as sample_round:
+        began, longest, look = time.monotonic(), 0.0, 1
+        while rounds is None or made.rounds < rounds:
+            started = time.monotonic()
             _add(made, sample_round(), sides)
             made.rounds += 1
-            longest = max(longest, clock() - started)
-            if rounds is not None:
-                if made.rounds >= rounds:
-                    return made
+            now = time.monotonic()
+            longest = max(longest, now - started)
+            spent = now - began + longest > config.budget and made.rounds >= LEAST_ROUNDS
+            if rounds is not None or (made.rounds < look and not spent):
                 continue
-            spent = clock() - began + longest > config.budget and made.rounds >= LEAST_ROUNDS
-            if made.rounds < next_look and not spent:
-                continue
-            next_look = max(made.rounds + 1, math.ceil(made.rounds * LOOK_AGAIN))
-            made.verdicts = [
-                verdict
-                for limit in limits
-                for verdict in judge(limit, made.samples[limit.metric], config.confidence)
-            ]
+            look = next_look(made.rounds)
+            made.judge(config.confidence)
             if decided(made.verdicts):
-                return made
+                break
             if spent:
                 made.notes.append(f"the budget of {config.budget:g} s was spent")
-                return made
+                break
             tell(f"round {made.rounds + 1}: {_state(made.verdicts)}")
+    return made
 
 
 def _steps(config: Config) -> bool | None:
@@ -111,7 +110,7 @@ def _steps(config: Config) -> bool | None:
             if known and known.kinds and needs not in known.kinds:
                 raise UsageError(
                     f"{config.source}: {limit.metric} is not shown by a command timed "
-                    f"{'by its steps' if needs == 'steps' else 'whole'}",
+                    f"{metrics.TIMED[needs]}",
                     remedy="change `timed`, or leave the metric out",
                 )
         return needs == "steps"
@@ -128,10 +127,7 @@ def _steps(config: Config) -> bool | None:
 
 
 def _samples(
-    limits: Sequence[Limit],
-    sides: Sequence[Side],
-    tell: Callable[[str], None],
-    config: Config,
+    limits: Sequence[Limit], sides: Sequence[Side], tell: Callable[[str], None], config: Config
 ) -> dict[str, Sample]:
     samples = {}
     for limit in limits:
@@ -142,31 +138,27 @@ def _samples(
             sample.exact = True
             sample.missing = documents.why_missing(limit)
             if sample.missing is None:
-                _add_exact(sample, {s.name: documents.value(limit, s.folder) for s in sides})
+                for side in sides:
+                    sample.of(side.name).append(documents.value(limit, side.folder))
         elif limit.metric.startswith(metrics.BENCHMARK):
             sample.missing = "it is read from a pyperf file, and none is given"
         elif limit.metric == "instructions" and (why := instructions.why_no_counter()):
             sample.exact = True
-            if none := instructions.why_no_callgrind():
-                sample.missing = f"{why}, and {none}"
+            if shutil.which("valgrind") is None:
+                sample.missing = f"{why}, and valgrind is not installed"
                 continue
             tell("counting instructions under callgrind, which takes a while")
-            _add_exact(
-                sample, {s.name: instructions.callgrind(s, timeout=config.timeout) for s in sides}
-            )
+            for side in sides:
+                counted = instructions.callgrind(side, timeout=config.timeout)
+                sample.of(side.name).append(counted)
     return samples
-
-
-def _add_exact(sample: Sample, values: Mapping[str, float]) -> None:
-    for name, value in values.items():
-        (sample.base if name == "base" else sample.head).append(value)
 
 
 @contextlib.contextmanager
 def _sampler(
     kind: Kind,
     sides: Sequence[Side],
-    found: Mapping[str, probe.ProbeResult],
+    signatures: Mapping[str, tuple[str, ...]],
     machine: Machine,
     config: Config,
     made: Measurement,
@@ -174,11 +166,6 @@ def _sampler(
 ) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
     """What takes a round: metric -> side -> value."""
     if kind == "steps":
-        wanted = training.Wanted(
-            peak="peak_bytes" in made.samples,
-            ops=tuple(m.removeprefix(metrics.OPS) for m in made.samples if metrics.OPS in m),
-        )
-        signatures = {name: one.signatures for name, one in found.items()}
 
         def launch() -> dict[str, dict[str, float]]:
             done = training.launch(
@@ -188,7 +175,7 @@ def _sampler(
                 rounds=config.rounds_per_launch,
                 seconds=config.seconds_per_turn,
                 patience=PATIENCE,
-                wanted=wanted,
+                wanted=made.samples,
                 tell=tell,
             )
             for name, rounds in done.steps.items():
@@ -229,7 +216,7 @@ def _add(
         if sample.exact or sample.missing or len(found) < len(sides):
             continue
         for side, value in found.items():
-            (sample.base if side == "base" else sample.head).append(value)
+            sample.of(side).append(value)
 
 
 def _state(verdicts: Sequence[Verdict]) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["steps", "whole"]
-Unit = Literal["s", "bytes", "count", ""]
+from dltune.documents.gate import Kind, Unit
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,7 @@ class Metric:
 
 
 BOTH: tuple[Kind, ...] = ("steps", "whole")
+TIMED: dict[Kind, str] = {"steps": "by its steps", "whole": "whole"}
 METRICS = {
     metric.name: metric
     for metric in (

@@ -17,8 +17,6 @@ from dltune.visible import visible
 class _Metadata(msgspec.Struct):
     name: str | None = None
     unit: str = "second"
-    cpu_model_name: str | None = None
-    hostname: str | None = None
 
 
 class _Run(msgspec.Struct):

@@ -11,6 +11,9 @@ Without the option such tests are skipped: a machine that does other things is n
 
 from __future__ import annotations
 
+import math
+import random
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,13 @@ import pytest
 
 if TYPE_CHECKING:
     from dltune.documents.gate import Verdict
-    from dltune.gate.config import Config
+    from dltune.gate.config import Config, Limit
+    from dltune.gate.verdict import Sample
+
+# calls of one turn take about so long together, so that the clock and a call's own noise are small
+TURN_SECONDS = 0.005
+# of the budget, for one limit of one test
+MOST_SECONDS = 10.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,27 +62,56 @@ class Gate:
 
     def within(self, seconds: float, function: Callable[[], object]) -> Verdict:
         """Fail the test when the median call of `function` takes longer than `seconds`."""
-        from dltune.gate.functions import within
+        from dltune.gate.config import Limit
 
-        return self._hold(within(seconds, function, self._config))
+        calls = _calls(function)
+        return self._hold(
+            Limit("time", at_most=seconds),
+            lambda sample: sample.head.append(_turn(function, calls)),
+        )
 
     def ratio(
         self, limit: float, *, new: Callable[[], object], base: Callable[[], object]
     ) -> Verdict:
         """Fail the test when `new` takes more than `limit` times as long as `base`: they take
         turns, in an order drawn by lot."""
-        from dltune.gate.functions import ratio
+        from dltune.gate.config import Limit
 
-        return self._hold(ratio(limit, new, base, self._config))
+        calls = max(_calls(new), _calls(base))
 
-    def _hold(self, verdict: Verdict) -> Verdict:
+        def both(sample: Sample) -> None:
+            turns = [(new, sample.head), (base, sample.base)]
+            for function, values in random.sample(turns, 2):
+                values.append(_turn(function, calls))
+
+        return self._hold(Limit("time", ratio=limit), both)
+
+    def _hold(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
         from dltune.gate.figures import sentence
 
+        verdict = self._decided(limit, take)
         self.verdicts.append(verdict)
         lax = verdict.outcome == "undecided" and self._config.undecided == "pass"
         if verdict.outcome != "pass" and not lax:
             pytest.fail(sentence(verdict), pytrace=False)
         return verdict
+
+    def _decided(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
+        from dltune.gate.verdict import Sample, judge, next_look
+
+        sample = Sample("time", "s")
+        until = time.monotonic() + min(self._config.budget, MOST_SECONDS)
+        look = 1
+        while True:
+            take(sample)
+            rounds = len(sample.head)
+            spent = time.monotonic() >= until
+            if rounds < look and not spent:
+                continue
+            look = next_look(rounds)
+            (verdict,) = judge(limit, sample, self._config.confidence)
+            if verdict.outcome != "undecided" or spent:
+                return verdict
 
 
 _CONFIG: pytest.StashKey[Config] = pytest.StashKey()
@@ -85,3 +123,18 @@ def dltune_gate(request: pytest.FixtureRequest) -> Gate:
     if _CONFIG not in request.config.stash:
         pytest.skip("performance limits are held with --dltune-gate")
     return Gate(request.config.stash[_CONFIG])
+
+
+def _calls(function: Callable[[], object]) -> int:
+    """So many calls make a turn; found out by calling, which also warms up."""
+    function()
+    once = max(_turn(function, 1), 1e-9)
+    return max(1, math.ceil(TURN_SECONDS / once))
+
+
+def _turn(function: Callable[[], object], calls: int) -> float:
+    """Seconds of one call, over a turn of `calls`."""
+    began = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return max((time.perf_counter() - began) / calls, 1e-12)

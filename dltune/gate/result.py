@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 from dltune import __version__
+from dltune.documents import files
 from dltune.documents import gate as doc
 from dltune.documents.machine import Machine
 from dltune.gate.config import Config
@@ -28,7 +28,7 @@ def result(
     held = outcome == "pass" or (outcome == "undecided" and config.undecided == "pass")
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
-        created=_now(),
+        created=files.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),
@@ -44,7 +44,7 @@ def result(
         measured={
             name: tuple(found)
             for name in ("base", "head")
-            if (found := [_measured(s, name) for s in made.samples.values() if _values(s, name)])
+            if (found := [_measured(s, name) for s in made.samples.values() if s.of(name)])
         },
         notes=tuple(made.notes),
     )
@@ -56,7 +56,7 @@ def baseline(
     """The baseline of one side's measurement."""
     return doc.Baseline(
         schema=doc.BASELINE_SCHEMA,
-        created=_now(),
+        created=files.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),
@@ -67,13 +67,5 @@ def baseline(
     )
 
 
-def _values(sample: Sample, side: str) -> list[float]:
-    return sample.base if side == "base" else sample.head
-
-
 def _measured(sample: Sample, side: str) -> doc.Measured:
-    return doc.Measured(sample.metric, sample.unit, tuple(_values(sample, side)), sample.exact)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return doc.Measured(sample.metric, sample.unit, tuple(sample.of(side)), sample.exact)

@@ -1,16 +1,24 @@
-"""One of the two that are compared: a command, where it runs, and how to speak of it."""
+"""One of the two that are compared: a command, where it runs, how to speak of it, and how the same
+command in two checkouts comes to run the code of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.gate import worktrees
+from dltune.gate.worktrees import Checkout, Repository
+from dltune.job import messages
+from dltune.job.last_words import last_lines
+from dltune.job.launch import Job, Process
 from dltune.visible import visible
 
-LAST_LINES = 15
-LAST_BYTES = 1 << 16
+# a project's packages stand in its top folder or here
+SOURCE = "src"
 
 
 @dataclass(frozen=True)
@@ -28,20 +36,94 @@ class Side:
         """Where its temporary files go, which are removed with its checkout; None: the usual."""
         return self.environment.get("TMPDIR")
 
+    def start(
+        self,
+        log: Path,
+        *,
+        greet: Callable[[Process], list[str]],
+        answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
+    ) -> Job:
+        """The command as a job that writes to `log`. Raises as `Job`."""
+        with open(log, "wb") as file:
+            return Job(
+                self.command,
+                answer=answer,
+                greet=greet,
+                environment=dict(self.environment),
+                stdout=file.fileno(),
+                stderr=file.fileno(),
+                folder=self.folder,
+            )
 
-def last_lines(log: Path) -> str:
+
+def require_own_files(repo: Repository, command: Sequence[str]) -> None:
+    """Raises UsageError when an argument names a file of the repository absolutely: both sides
+    would run that one file."""
+    for argument in command:
+        value = argument.rpartition("=")[2]
+        path = Path(value)
+        if path.is_absolute() and path.exists() and worktrees.tracked(repo, path):
+            raise UsageError(
+                f"{visible(argument)} names this checkout's file: base and head would both run it",
+                remedy="name it relative to this folder",
+            )
+
+
+def in_checkout(
+    name: str, revision: str, checkout: Checkout, command: Sequence[str], here: Path
+) -> Side:
+    """The command in a checkout. Raises UsageError when there is no such program.
+
+    PYTHONPATH begins with the checkout, so that its packages come before an installed copy; a
+    program by a relative path that the checkout lacks, such as .venv/bin/python, is `here`'s.
+    """
+    paths = [checkout.top / SOURCE, checkout.top]
+    own = [str(path) for path in paths if path.is_dir()]
+    short = checkout.commit[:10]
+    named = "" if checkout.commit.startswith(revision) else f"{visible(revision, 60)}, "
+    inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return Side(
+        name=name,
+        title=f"{name} ({named}{short})",
+        command=[_program(command[0], checkout.folder, here), *command[1:]],
+        folder=checkout.folder,
+        environment={
+            "PYTHONPATH": os.pathsep.join([*own, *inherited]),
+            "TMPDIR": str(checkout.temporary),  # a job that is ended leaves its temporary files
+        },
+    )
+
+
+def _program(program: str, folder: Path, here: Path) -> str:
+    if os.sep not in program:
+        if shutil.which(program) is None:
+            raise UsageError(f"command not found: {visible(program)}")
+        return program
+    found = [path for path in (folder / program, here / program) if path.exists()]
+    if not found:
+        raise UsageError(f"command not found: {visible(program)}, neither in {folder} nor here")
+    if not os.access(found[0], os.X_OK) or found[0].is_dir():
+        raise UsageError(
+            f"cannot start {visible(program)}: it is not executable",
+            remedy="name the interpreter too, as in: -- python train.py",
+        )
+    return str(found[0])
+
+
+def _shown(log: Path) -> str:
     """The end of what a command wrote, harmless to a terminal; empty when there is nothing.
 
     Behind a bar, and with "##[" broken: a CI runner obeys lines that begin with "::", even
     indented, and some that hold "##[".
     """
-    with open(log, "rb") as file:
-        file.seek(max(0, log.stat().st_size - LAST_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-    return "\n".join(f"  | {visible(line, 400).replace('##[', '## [')}" for line in lines)
+    lines = (visible(line, 400).replace("##[", "## [") for line in last_lines(log))
+    return "\n".join(f"  | {line}" for line in lines)
 
 
-def blame(side: Side, what: str, last: str = "", *, remedy: str | None = None) -> UsageError:
-    """The error of one side; `last` are the last lines that its command wrote."""
+def blame(
+    side: Side, what: str, log: Path | None = None, *, remedy: str | None = None
+) -> UsageError:
+    """The error of one side, with the last lines that its command wrote to `log`."""
+    last = _shown(log) if log else ""
     wrote = f"; its last lines:\n{last}" if last else ""
     return UsageError(f"in {side.title}: {what}{wrote}", remedy=remedy)

@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,9 +24,9 @@ from dltune.bench.settings import Setting
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.machine import Machine
 from dltune.errors import DltuneError, UsageError
-from dltune.gate.side import Side, blame, last_lines
+from dltune.gate.metrics import OPS
+from dltune.gate.side import Side, blame
 from dltune.job import messages
-from dltune.job.launch import Job
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.planners import plan as plan_document
@@ -36,14 +36,6 @@ from dltune.stats.samples import quantiles
 RECORDED = 4
 PLAIN, RECORDING = 1, 2
 SHORT = "let it train for more steps, or set fewer rounds_per_launch or seconds_per_turn"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to look for beside the step's time. `ops`: patterns of op keys, as of a shell."""
-
-    peak: bool = False
-    ops: tuple[str, ...] = ()
 
 
 @dataclass
@@ -63,20 +55,25 @@ def launch(
     rounds: int,
     seconds: float,
     patience: float,
-    wanted: Wanted,
+    wanted: Collection[str],
     tell: Callable[[str], None],
 ) -> Launch:
     """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
 
     `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
-    has not come to a step may tell nothing, in seconds.
+    has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; the
+    allocator's peak and the ops of a pattern are looked for only if they are among them.
     Raises UsageError, which names the side, when a job ends too early.
     """
-    observers = [_Observer(side, signatures[side.name], machine, wanted) for side in sides]
+    patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]
+    observers = [
+        _Observer(side, signatures[side.name], machine, "peak_bytes" in wanted, patterns)
+        for side in sides
+    ]
     runners = [observer.runner for observer in observers]
 
     def after_round() -> None:
-        if wanted.ops and contest.turns[sides[0].name]:
+        if patterns and contest.turns[sides[0].name]:
             for observer in observers:
                 observer.record_ops()
 
@@ -88,17 +85,18 @@ def launch(
         tell=lambda told: tell(_phase(told, rounds)),
         keep=after_round,
     )
-    with _running(observers) as logs:
+    with _running(observers):
         try:
             contest.run()
         except JobEndedError:
-            raise _ended(observers, logs) from None
+            raise _ended(observers) from None
         except DltuneError as error:
             if any(observer.runner.ended for observer in observers):
-                raise _ended(observers, logs) from None
-            raise blame(_culprit(observers), str(error), _log(observers, logs)) from None
+                raise _ended(observers) from None
+            culprit = _culprit(observers)
+            raise blame(culprit.side, str(error), culprit.log) from None
         if contest.culprit:
-            raise _ended(observers, logs)
+            raise _ended(observers)
     return _gathered(contest, observers)
 
 
@@ -106,17 +104,23 @@ class _Observer:
     """One side's job, and what was seen of it beside its steps."""
 
     def __init__(
-        self, side: Side, signatures: tuple[str, ...], machine: Machine, wanted: Wanted
+        self,
+        side: Side,
+        signatures: tuple[str, ...],
+        machine: Machine,
+        peak: bool,
+        patterns: Sequence[str],
     ) -> None:
         self.side = side
         self._signatures = signatures
-        self._wanted = wanted
+        self._patterns = patterns
         self.began = 0
+        self.log: Path | None = None
         self.startup: float | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
         orders = Orders(PLAIN, targets=signatures, barrier=True)
-        kind = _Counting if wanted.peak else Setting
+        kind = _Counting if peak else Setting
         self.runner = Runner(
             kind(side.name, None, orders),
             machine,
@@ -132,7 +136,7 @@ class _Observer:
         signature = record.graphs[execution.graph].signature
         if execution.version != RECORDING or signature != self._signatures[0]:
             return
-        for pattern in self._wanted.ops:
+        for pattern in self._patterns:
             self.ops[pattern].append(
                 sum(
                     (end - start) * NANOSECOND
@@ -188,7 +192,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
             "page_faults": [turn.faults for turn in turns if turn.faults is not None],
             "startup": [observer.startup] if observer.startup is not None else [],
             "peak_bytes": [float(observer.peak)] if observer.peak else [],
-            **{f"ops:{pattern}": seconds for pattern, seconds in observer.ops.items()},
+            **{OPS + pattern: seconds for pattern, seconds in observer.ops.items()},
         }
         for metric, found in values.items():
             if found:
@@ -197,49 +201,34 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
 
 
 @contextlib.contextmanager
-def _running(observers: Sequence[_Observer]) -> Iterator[dict[str, Path]]:
+def _running(observers: Sequence[_Observer]) -> Iterator[None]:
+    temporary = observers[0].side.temporary
     with contextlib.ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(
-            prefix="dltune-gate-log-", dir=observers[0].side.temporary
-        )
+        made = tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=temporary)
         folder = Path(stack.enter_context(made))
-        logs = {o.side.name: folder / f"{number}.log" for number, o in enumerate(observers)}
-        for observer in observers:
-            side = observer.side
+        for number, observer in enumerate(observers):
+            runner = observer.runner
             observer.began = time.monotonic_ns()
-            with open(logs[side.name], "wb") as log:
-                job = Job(
-                    side.command,
-                    answer=observer.runner.answer,
-                    greet=observer.runner.greet,
-                    environment=dict(side.environment),
-                    stdout=log.fileno(),
-                    stderr=log.fileno(),
-                    folder=side.folder,
-                )
+            observer.log = folder / f"{number}.log"
+            job = observer.side.start(observer.log, greet=runner.greet, answer=runner.answer)
             stack.enter_context(job)
-            stack.callback(observer.runner.release)
-            observer.runner.begin(job)
-        yield logs
+            stack.callback(runner.release)
+            runner.begin(job)
+        yield
 
 
-def _culprit(observers: Sequence[_Observer]) -> Side:
+def _culprit(observers: Sequence[_Observer]) -> _Observer:
     """Who ended, else who never stood, else the first."""
     ended = [o for o in observers if o.runner.ended]
     late = [o for o in observers if not o.runner.standing]
-    return (ended or late or list(observers))[0].side
+    return (ended or late or list(observers))[0]
 
 
-def _log(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> str:
-    return last_lines(logs[_culprit(observers).name])
-
-
-def _ended(observers: Sequence[_Observer], logs: Mapping[str, Path]) -> UsageError:
-    side = _culprit(observers)
-    runner = next(o.runner for o in observers if o.side is side)
-    what = f"the job ended with exit code {runner.exit_code} before its turns were over"
-    remedy = None if runner.exit_code else SHORT
-    return blame(side, what, last_lines(logs[side.name]), remedy=remedy)
+def _ended(observers: Sequence[_Observer]) -> UsageError:
+    culprit = _culprit(observers)
+    code = culprit.runner.exit_code
+    what = f"the job ended with exit code {code} before its turns were over"
+    return blame(culprit.side, what, culprit.log, remedy=None if code else SHORT)
 
 
 def _phase(told: Progress, rounds: int) -> str:

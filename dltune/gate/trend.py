@@ -69,7 +69,7 @@ def _chart(name: tuple[str, str], entries: Sequence[Entry]) -> list[str]:
     parts += [
         f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}" fill="none"/>',
         f'<path class="line" d="M{LEFT} {y(last.limit):.1f}H{WIDTH - RIGHT}"/>',
-        _text(LEFT - 6, y(last.limit) + 4, _figure(last, last.limit), "end"),
+        _text(LEFT - 6, y(last.limit) + 4, figures.over(last, last.limit), "end"),
     ]
     for place, entry, point in found:
         parts += _mark(point, entry, x(place), y)
@@ -83,7 +83,7 @@ def _mark(point: Point, entry: Entry, x: float, y: Callable[[float], float]) -> 
     colour = COLOURS[point.outcome]
     assert point.median is not None
     middle = y(point.median)
-    figure = _figure(point, point.median)
+    figure = figures.over(point, point.median)
     told = f"{visible(entry.head, 60)} {visible(entry.created, 40)}: {figure}, {point.outcome}"
     parts: list[str] = [Markup("<g><title>{}</title>").format(told)]
     if point.low is not None and point.high is not None:
@@ -103,9 +103,3 @@ def _mark(point: Point, entry: Entry, x: float, y: Callable[[float], float]) -> 
 def _text(x: float, y: float, text: str, anchor: str = "start", weight: str = "normal") -> str:
     element = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" font-weight="{}">{}</text>')
     return element.format(x, y, anchor, weight, visible(text))
-
-
-def _figure(point: Point, value: float | None) -> str:
-    if value is None:
-        return figures.NONE
-    return f"{value:.3f}" if point.over == "ratio" else figures.quantity(value, point.unit)

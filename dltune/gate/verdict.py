@@ -6,12 +6,18 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dltune.documents.gate import Kind, Outcome, Unit, Verdict
 from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
 from dltune.stats.anytime import anytime_median, anytime_ratio
+from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
+
+Over = Literal["ratio", "value"]
+# with many rounds one more tells little: the next look is after so many times as many
+LOOK_AGAIN = 1.03
 
 
 @dataclass
@@ -31,6 +37,10 @@ class Sample:
     exact: bool = False
     missing: str | None = None
 
+    def of(self, side: str) -> list[float]:
+        """The values of "base" or "head"."""
+        return self.base if side == "base" else self.head
+
 
 def judge(limit: Limit, sample: Sample, confidence: float) -> list[Verdict]:
     """A verdict for each limit of one metric.
@@ -38,12 +48,10 @@ def judge(limit: Limit, sample: Sample, confidence: float) -> list[Verdict]:
     A ratio over the base passes when its whole interval lies at or below the limit, and fails when
     the whole interval lies above; the value of the head likewise.
     """
-    found = []
-    if limit.ratio is not None:
-        found.append(_ratio(limit.ratio, sample, confidence))
-    if limit.at_most is not None:
-        found.append(_value(limit.at_most, sample, confidence))
-    return found
+    asked: dict[Over, float | None] = {"ratio": limit.ratio, "value": limit.at_most}
+    return [
+        _verdict(over, most, sample, confidence) for over, most in asked.items() if most is not None
+    ]
 
 
 def overall(verdicts: Sequence[Verdict]) -> Outcome:
@@ -59,43 +67,64 @@ def decided(verdicts: Sequence[Verdict]) -> bool:
 
 def limits_for(config: Config, kind: Kind) -> tuple[Limit, ...]:
     """The limits to hold: those configured, else the default one of this kind of command."""
-    if config.unlimited:
-        return (Limit(metrics.DEFAULT[kind], ratio=metrics.DEFAULT_RATIO),)
-    return config.limits
+    return config.limits or (Limit(metrics.DEFAULT[kind], ratio=metrics.DEFAULT_RATIO),)
 
 
-def _ratio(limit: float, sample: Sample, confidence: float) -> Verdict:
-    if sample.missing or not sample.head or not sample.base:
-        return _missing("ratio", limit, sample)
+def next_look(rounds: int) -> int:
+    """After how many rounds to judge again: where there are many, one more tells little."""
+    return max(rounds + 1, math.ceil(rounds * LOOK_AGAIN))
+
+
+def _verdict(over: Over, limit: float, sample: Sample, confidence: float) -> Verdict:
+    if sample.missing or not sample.head or (over == "ratio" and not sample.base):
+        interval = None
+        outcome: Outcome = "undecided"
+        why = f"not measured: {sample.missing or 'nothing was seen of it'}"
+    else:
+        interval = (_ratio if over == "ratio" else _value)(sample, confidence)
+        outcome, why = _outcome(over, limit, sample, interval)
+    low, high = interval.bounds if interval else (None, None)
+    return Verdict(
+        metric=sample.metric,
+        unit=sample.unit,
+        over=over,
+        limit=limit,
+        outcome=outcome,
+        median=interval.median if interval and math.isfinite(interval.median) else None,
+        low=low,
+        high=high,
+        base=statistics.median(sample.base) if sample.base else None,
+        head=statistics.median(sample.head) if sample.head else None,
+        rounds=interval.rounds if interval else 0,
+        why=why,
+    )
+
+
+def _ratio(sample: Sample, confidence: float) -> Interval:
     floor = known.floor if (known := metrics.metric(sample.metric)) else 0.0
     if sample.exact:
-        ratio = _over(sample.head[0], sample.base[0], floor)
-        return _judged("ratio", limit, sample, ratio, ratio, ratio, len(sample.head))
+        return _certain(_over(sample.head[0], sample.base[0], floor), sample)
     if sample.paired:
         pairs = zip(sample.head, sample.base, strict=True)
-        found = anytime_ratio([_over(h, b, floor) for h, b in pairs], confidence)
-        return _judged("ratio", limit, sample, found.median, found.low, found.high, found.rounds)
+        return anytime_ratio([_over(h, b, floor) for h, b in pairs], confidence)
     # each side's median errs with half of what both may err together
     either = 1 - (1 - confidence) / 2
     head = anytime_median(sample.head, either)
     base = median_interval(sample.base, either)
-    if base.confidence < either or min(sample.base) <= 0:
-        return _judged("ratio", limit, sample, _over(head.median, base.median, floor), None, None,
-                       head.rounds)  # fmt: skip
-    return _judged(
-        *("ratio", limit, sample, _over(head.median, base.median, floor)),
-        *(_over(head.low, base.high, floor), _over(head.high, base.low, floor), head.rounds),
-    )
+    median, low, high = _over(head.median, base.median, floor), -math.inf, math.inf
+    if base.confidence >= either and min(sample.base) > 0:
+        low, high = _over(head.low, base.high, floor), _over(head.high, base.low, floor)
+    return Interval(median, low, high, confidence, head.rounds)
 
 
-def _value(limit: float, sample: Sample, confidence: float) -> Verdict:
-    if sample.missing or not sample.head:
-        return _missing("value", limit, sample)
+def _value(sample: Sample, confidence: float) -> Interval:
     if sample.exact:
-        value = sample.head[0]
-        return _judged("value", limit, sample, value, value, value, len(sample.head))
-    found = anytime_median(sample.head, confidence)
-    return _judged("value", limit, sample, found.median, found.low, found.high, found.rounds)
+        return _certain(sample.head[0], sample)
+    return anytime_median(sample.head, confidence)
+
+
+def _certain(value: float, sample: Sample) -> Interval:
+    return Interval(value, value, value, 1.0, len(sample.head))
 
 
 def _over(head: float, base: float, floor: float) -> float:
@@ -104,60 +133,22 @@ def _over(head: float, base: float, floor: float) -> float:
     return head / base if base > 0 else math.inf
 
 
-def _judged(
-    over: str,
-    limit: float,
-    sample: Sample,
-    median: float,
-    low: float | None,
-    high: float | None,
-    rounds: int,
-) -> Verdict:
-    low = low if low is not None and math.isfinite(low) else None
-    bounded = high is not None and math.isfinite(high)
-    outcome: Outcome = "undecided"
-    if high is not None and bounded and high <= limit:
-        outcome, why = "pass", "the whole interval lies within the limit"
-    elif (low is not None and low > limit) or median == math.inf == high:
-        outcome, why = "fail", "the whole interval lies beyond the limit"
-    elif low is None and not bounded and over == "ratio" and not sample.paired:
-        why = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
+def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tuple[Outcome, str]:
+    """What follows from the interval for the limit, and why, in a sentence."""
+    low, high = interval.bounds
+    unbounded = low is None and high is None
+    rounds = interval.rounds
+    if unbounded and over == "ratio" and not (sample.paired or sample.exact):
         if 0 in sample.base:
-            why = "the base measured 0, over which there is no ratio"
-    elif low is None and not bounded:
-        why = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
-    else:
-        why = "the interval holds the limit"
-    if sample.exact:
-        why = "within the limit" if outcome == "pass" else "beyond the limit"
-    return Verdict(
-        metric=sample.metric,
-        unit=sample.unit,
-        over="ratio" if over == "ratio" else "value",
-        limit=limit,
-        outcome=outcome,
-        median=median if math.isfinite(median) else None,
-        low=low,
-        high=high if bounded else None,
-        base=statistics.median(sample.base) if sample.base else None,
-        head=statistics.median(sample.head) if sample.head else None,
-        rounds=rounds,
-        why=why,
-    )
-
-
-def _missing(over: str, limit: float, sample: Sample) -> Verdict:
-    return Verdict(
-        metric=sample.metric,
-        unit=sample.unit,
-        over="ratio" if over == "ratio" else "value",
-        limit=limit,
-        outcome="undecided",
-        median=None,
-        low=None,
-        high=None,
-        base=statistics.median(sample.base) if sample.base else None,
-        head=statistics.median(sample.head) if sample.head else None,
-        rounds=0,
-        why=f"not measured: {sample.missing or 'nothing was seen of it'}",
-    )
+            return "undecided", "the base measured 0, over which there is no ratio"
+        few = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
+        return "undecided", few
+    lies = "" if sample.exact else "the whole interval lies "
+    if high is not None and high <= limit:
+        return "pass", f"{lies}within the limit"
+    if (low is not None and low > limit) or interval.median == math.inf == interval.high:
+        return "fail", f"{lies}beyond the limit"
+    if unbounded:
+        few = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
+        return "undecided", few
+    return "undecided", "the interval holds the limit"

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dltune.errors import UsageError
-from dltune.gate.instructions import Counter
-from dltune.gate.side import Side, blame, last_lines
+from dltune.gate.side import Side, blame
+
+if TYPE_CHECKING:
+    from dltune.gate.instructions import Counter
 
 ACCOUNTED = str(Path(__file__).with_name("accounted.py"))
 
@@ -33,14 +36,14 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
             counted = counter.read() if counter else 0
             told, late = _accounted(side, file, timeout)
         if late:
-            raise blame(side, f"the command took longer than {timeout:g} s", last_lines(log))
+            raise blame(side, f"the command took longer than {timeout:g} s", log)
         if errno := told.get("errno"):
             raise blame(side, f"cannot start {side.command[0]}: {os.strerror(errno)}")
         if (code := told.get("exit_code")) is None:
-            raise blame(side, "the command was ended from outside", last_lines(log))
+            raise blame(side, "the command was ended from outside", log)
         if code:
             shown = code if code > 0 else 128 - code
-            raise blame(side, f"the command ended with exit code {shown}", last_lines(log))
+            raise blame(side, f"the command ended with exit code {shown}", log)
     values: dict[str, float] = told["values"]
     if counter:
         values["instructions"] = float(counter.read() - counted)
@@ -50,9 +53,8 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
 def build(side: Side, script: str, timeout: float) -> None:
     """Run the build command in the side's checkout, by the shell. Raises UsageError, which names
     the side and shows the last lines, when it fails."""
-    shell = Side(side.name, side.title, ["sh", "-c", script], side.folder, side.environment)
     try:
-        run(shell, timeout=timeout)
+        run(replace(side, command=["sh", "-c", script]), timeout=timeout)
     except UsageError as error:
         raise UsageError(f"the build failed {error}", remedy="build = ... names it") from None
 

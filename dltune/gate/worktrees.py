@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +38,6 @@ class Checkout:
     top: Path
     folder: Path  # the counterpart of where the caller stands
     temporary: Path  # for temporary files of what runs there, removed with the checkout
-
-
-def environment() -> dict[str, str]:
-    """This process's environment without what git hands to its hooks."""
-    return {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
 
 
 def repository(folder: Path) -> Repository:
@@ -102,9 +97,7 @@ def tracked(repo: Repository, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def checkouts(
-    repo: Repository, commits: Sequence[tuple[str, str]]
-) -> Iterator[dict[str, Checkout]]:
+def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str, Checkout]]:
     """A checkout for each (name, commit), in a folder of temporary files.
 
     Leaving the block removes them, and what a gate that was killed has left earlier. Raises
@@ -123,7 +116,7 @@ def checkouts(
         fcntl.flock(alive, fcntl.LOCK_EX)
         try:
             found = {}
-            for name, commit in commits:
+            for name, commit in commits.items():
                 top = home / name
                 made.append(top)
                 done = _git(repo.top, "worktree", "add", "--detach", "--force", str(top), commit)
@@ -143,11 +136,6 @@ def checkouts(
             _remove(repo, home, made)
 
 
-def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
-    with _undisturbed():
-        _remove_all(repo, home, tops)
-
-
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """However often somebody presses Ctrl-C meanwhile."""
@@ -162,7 +150,8 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _remove_all(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
+@_undisturbed()
+def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
     for top in tops:
         _git(repo.top, "worktree", "remove", "--force", "--force", str(top))
     # what a build made unwritable, git leaves
@@ -193,12 +182,13 @@ def _sweep(repo: Repository) -> None:
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
     return subprocess.run(
         ["git", "-C", str(folder), *arguments],
         capture_output=True,
         text=True,
         errors="replace",
-        env={**environment(), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        env={**inherited, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
         check=False,
     )
 

@@ -42,8 +42,6 @@ def lives(graph: StepGraph, start: Amounts, end: Amounts) -> Lives:
 def peak(found: Lives) -> tuple[int, int, list[int]]:
     """The most bytes that are needed at once, the moment from which on they are, and the tensors,
     the largest first. Memory that ends at a moment is free for what begins then."""
-    if not len(found.tensor):
-        return 0, 0, []
     real = found.end > found.begin
     moments = np.concatenate((found.end[real], found.begin[real]))
     change = np.concatenate((-found.bytes[real], found.bytes[real]))

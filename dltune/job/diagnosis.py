@@ -29,18 +29,17 @@ class Sightings:
             self.failures.append(message)
 
 
-def hopeless(seen: Sightings) -> UsageError | None:
+def hopeless(seen: Sightings) -> DltuneError | None:
     """The error for a running job that can never give a step to work on; None while it may."""
     if seen.failures and not seen.records:
-        message, remedy = _failure(seen.failures[0])
-        return UsageError(message, remedy=remedy)
+        return _error(*_failure(seen.failures[0]))
     if _on_accelerator(seen):
-        return UsageError(_ACCELERATOR)
+        return _error(*_ACCELERATOR)
     xla, eager, graphs = _totals(seen)
     if xla >= XLA_SECONDS and xla > graphs:
-        return UsageError(_XLA, remedy=_XLA_REMEDY)
+        return _error(*_XLA)
     if eager >= EAGER_SECONDS and eager > 10 * graphs:
-        return UsageError(_EAGER, remedy=_EAGER_REMEDY)
+        return _error(*_EAGER)
     return None
 
 
@@ -55,26 +54,25 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
         return _error(
             "no Python of the job reported in: it starts no Python, or starts it with -I, -S or a "
             "PYTHONPATH of its own",
-            exit_code,
             "dltune works on Python jobs that use TensorFlow",
+            exit_code,
         )
     if not seen.records and seen.failures:
-        message, remedy = _failure(seen.failures[0])
-        return _error(message, exit_code, remedy)
+        return _error(*_failure(seen.failures[0]), exit_code)
     if not seen.records:
-        return _error("the job never imported TensorFlow", exit_code, None)
+        return _error("the job never imported TensorFlow", None, exit_code)
     if _on_accelerator(seen):
-        return _error(_ACCELERATOR, exit_code, None)
+        return _error(*_ACCELERATOR, exit_code)
     xla, eager, graphs = _totals(seen)
     if xla > max(eager, graphs):
-        return _error(_XLA, exit_code, _XLA_REMEDY)
+        return _error(*_XLA, exit_code)
     repeats = any(n > 1 for record in seen.records.values() for n in record.runs.values())
     if not repeats and not exit_code and eager >= 1.0:
-        return _error(_EAGER, exit_code, _EAGER_REMEDY)
+        return _error(*_EAGER, exit_code)
     return _error(
         "the job ended before a training step had run often enough to be measured",
-        exit_code,
         None if exit_code else "let it train for more steps",
+        exit_code,
     )
 
 
@@ -89,11 +87,13 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     )
 
 
-_XLA = "the job's step is compiled by XLA, which makes it one kernel"
-_XLA_REMEDY = "pass jit_compile=False to measure and plan its ops"
-_EAGER = "the job runs its ops eagerly, one by one"
-_EAGER_REMEDY = "put the training step into a tf.function"
-_ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on the CPU"
+# what is wrong, and what to do about it
+_XLA = (
+    "the job's step is compiled by XLA, which makes it one kernel",
+    "pass jit_compile=False to measure and plan its ops",
+)
+_EAGER = "the job runs its ops eagerly, one by one", "put the training step into a tf.function"
+_ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on the CPU", None
 
 
 def _failure(failed: messages.Failed) -> tuple[str, str]:
@@ -121,7 +121,7 @@ def _on_accelerator(seen: Sightings) -> bool:
     )
 
 
-def _error(message: str, exit_code: int | None, remedy: str | None) -> DltuneError:
+def _error(message: str, remedy: str | None, exit_code: int | None = None) -> DltuneError:
     if exit_code:
         return JobFailed(
             f"{message} (it ended with exit code {exit_code})", exit_code, remedy=remedy

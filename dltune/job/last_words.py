@@ -1,12 +1,19 @@
-"""The last that a job wrote, where its output was kept aside."""
+"""The last that a job wrote, where its output was kept aside, and what a rank says last when it has
+lost another one."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 LINES = 15
 # of the log that are looked at
 _BYTES = 1 << 16
+# of a rank that has lost another, through Horovod, gloo or MPI
+_LOST = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Gloo \w+ failed|[Cc]onnection closed by peer"
+    r"|[Cc]onnection reset by peer|Broken pipe|MPI_ERR"
+)
 
 
 def last_lines(log: Path) -> list[str]:
@@ -20,3 +27,8 @@ def last_words(log: Path, job: str = "the job") -> str:
     """The same for a person; empty when it wrote nothing."""
     lines = last_lines(log)
     return "\n  ".join([f"the last lines of {job}:", *lines]) if lines else ""
+
+
+def tells_of_another(error: str) -> bool:
+    """Whether an exception of a rank only says that another rank is gone."""
+    return _LOST.search(error) is not None

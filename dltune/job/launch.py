@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
 
 import msgspec
 
@@ -32,12 +30,6 @@ INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 GRACE_SECONDS = 10.0
 # bytes; a graph of a hundred thousand nodes takes a tenth of it
 LONGEST_MESSAGE = 1 << 28
-
-
-class HasFileno(Protocol):
-    """What can be waited for."""
-
-    def fileno(self) -> int: ...
 
 
 class Process:
@@ -126,12 +118,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             # a job that ended by itself may have left processes on purpose, as it would without us
             if self._child.poll() is None or (error is not None and self._group_alive()):
@@ -170,9 +157,9 @@ class Job:
                     return
                 yield None
 
-    def watch(self, source: HasFileno, ready: Callable[[], None]) -> None:
-        """Call `ready` once, within `events`, when `source` can be read."""
-        self._selector.register(source.fileno(), selectors.EVENT_READ, ready)
+    def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` once, within `events`, when `descriptor` can be read."""
+        self._selector.register(descriptor, selectors.EVENT_READ, ready)
 
     def _read(self, source: object) -> Iterator[Event]:
         assert isinstance(source, socket.socket)
@@ -226,7 +213,7 @@ class Job:
         ends the grace period at once.
         """
         try:
-            self._signal(signal.SIGTERM)
+            self.pass_on(signal.SIGTERM)
             until = time.monotonic() + GRACE_SECONDS
             while self._group_alive() and time.monotonic() < until:
                 for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
@@ -236,14 +223,11 @@ class Job:
                     for _ in self._read(key.fileobj):
                         pass
         finally:
-            self._signal(signal.SIGKILL)
+            self.pass_on(signal.SIGKILL)
             self._child.wait()
 
     def pass_on(self, number: int) -> None:
-        """Send the whole process group a signal that dltune itself was sent."""
-        self._signal(number)
-
-    def _signal(self, number: int) -> None:
+        """Send the whole process group a signal, as one that dltune itself was sent."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 

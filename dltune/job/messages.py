@@ -265,25 +265,9 @@ class Complaint(msgspec.Struct, tag="complaint", frozen=True):
     text: str
 
 
-Message = (
-    Python
-    | Building
-    | Failed
-    | Environment
-    | Setting
-    | Horovod
-    | NoHorovod
-    | Reduction
-    | RankFailed
-    | Plugin
-    | Device
-    | Graph
-    | Key
-    | OutputBytes
-    | Execution
-    | Waiting
-    | Report
-    | Totals
-    | Complaint
-)
+_FromHorovod = Horovod | NoHorovod | Reduction | RankFailed
+_FromBootstrap = Python | Building | Failed | Environment | Setting | _FromHorovod
+_FromStep = Device | Graph | Key | OutputBytes | Execution | Waiting
+_FromPlugin = Plugin | _FromStep | Report | Totals | Complaint
+Message = _FromBootstrap | _FromPlugin
 decode = msgspec.json.Decoder(Message).decode

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores
 from dltune.job import messages
-from dltune.machine.ranks import LocalRank, local_rank, share
+from dltune.machine.ranks import Rank, local_rank, share
 
 
 class Shares:
@@ -43,11 +41,8 @@ class Shares:
         """The part of the machine that a process has, and its rank; all of it and None without."""
         return self._parts.get(pid, (self.machine, None))
 
-    def _part(self, rank: LocalRank) -> Machine:
+    def _part(self, rank: Rank) -> Machine:
         """Of a rank with planned cores those of its ops; its other threads have their own."""
         if self._planned is None:
             return share(self.machine, rank)
-        mine = self._planned[rank.rank].compute
-        return msgspec.structs.replace(
-            self.machine, cores=tuple(self.machine.cores[core] for core in mine)
-        )
+        return self.machine.of_cores(self._planned[rank.rank].compute)

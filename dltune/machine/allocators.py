@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -47,12 +48,9 @@ def preloaded(environment: Mapping[str, str]) -> str | None:
 
 def glibc() -> tuple[int, int] | None:
     """The version of the C library here; None when it is another one."""
-    try:
-        name = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return None
-    match = re.fullmatch(r"glibc (\d+)\.(\d+).*", name)
-    return (int(match[1]), int(match[2])) if match else None
+    library, version = platform.libc_ver()
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match and library == "glibc" else None
 
 
 def _places(soname: str, environment: Mapping[str, str]) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dltune.machine import cpulist
+from dltune.proc.entry import text
 from dltune.proc.mounts import mounts
 
 
@@ -28,20 +29,18 @@ class Limits:
 def limits(root: Path = Path("/")) -> Limits:
     """The tightest of each limit on the way from this process's groups up."""
     cpusets: list[frozenset[int]] = []
-    quotas: list[float] = []
-    memories: list[int] = []
     for group in _groups(root, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
-            if found := _cpus(group / name):
+            if found := cpulist.read(group / name):
                 cpusets.append(found)
                 break
-    for group in _groups(root, "cpu"):
-        if (quota := _quota(group)) is not None:
-            quotas.append(quota)
-    for group in _groups(root, "memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            if (text := _text(group / name)) and text.isdigit():
-                memories.append(int(text))
+    quotas = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
+    memories = [
+        int(limit)
+        for group in _groups(root, "memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (limit := text(group / name)).isdigit()
+    ]
     return Limits(
         cpus=frozenset.intersection(*cpusets) if cpusets else None,
         quota=min(quotas, default=None),
@@ -52,9 +51,8 @@ def limits(root: Path = Path("/")) -> Limits:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of this process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+    for line in text(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
         unified = number == "0" and not controllers
         if not unified and controller not in controllers.split(","):
             continue
@@ -66,37 +64,20 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _upwards(point: Path, mount_root: str, path: str) -> Iterator[Path]:
-    try:
-        below = PurePosixPath(path).relative_to(mount_root).parts
-    except ValueError:  # the group lies outside what is mounted here
-        below = ()
-    if ".." in below:
+    group = PurePosixPath(path)
+    below = group.relative_to(mount_root).parts if group.is_relative_to(mount_root) else ()
+    if ".." in below:  # as without any: the group lies outside what is mounted here
         below = ()
     for depth in range(len(below), -1, -1):
         yield point.joinpath(*below[:depth])
 
 
 def _quota(group: Path) -> float | None:
-    if text := _text(group / "cpu.max"):
-        quota, _, period = text.partition(" ")
+    if limit := text(group / "cpu.max"):
+        quota, _, period = limit.partition(" ")
     else:
-        quota = _text(group / "cpu.cfs_quota_us") or ""
-        period = _text(group / "cpu.cfs_period_us") or ""
+        quota, period = text(group / "cpu.cfs_quota_us"), text(group / "cpu.cfs_period_us")
     # "max" and -1 are no limit
     if quota.isdigit() and period.isdigit() and int(period):
         return int(quota) / int(period)
     return None
-
-
-def _cpus(path: Path) -> frozenset[int]:
-    try:
-        return cpulist.parse(_text(path) or "")
-    except ValueError:
-        return frozenset()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None

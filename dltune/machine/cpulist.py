@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
+
+from dltune.proc.entry import text
 
 
-def parse(text: str) -> frozenset[int]:
+def parse(listed: str) -> frozenset[int]:
     """CPU numbers of a list; the empty list is "" (some files hold only a newline).
 
     Raises ValueError when the text is not such a list.
     """
     cpus: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
+    for part in filter(None, listed.strip().split(",")):
         first, _, last = part.partition("-")
         cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)
+
+
+def read(path: Path) -> frozenset[int]:
+    """CPU numbers of a file of the kernel's; none where there is no such list."""
+    try:
+        return parse(text(path))
+    except ValueError:
+        return frozenset()
 
 
 def show(cpus: Iterable[int]) -> str:

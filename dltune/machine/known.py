@@ -9,30 +9,21 @@ from dltune.documents import machine as document
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.errors import UsageError
 
-
-def _knl_7250() -> Machine:
-    """The paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that
-    share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode."""
-    cores = 68
-    return Machine(
+KNOWN = {
+    # the paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that
+    # share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode
+    "knl-7250": Machine(
         schema=SCHEMA,
         name="Intel Xeon Phi 7250",
         cores=tuple(
-            Core(
-                cpus=tuple(range(core, 4 * cores, cores)),
-                tile=core // 2,
-                socket=0,
-                numa=0,
-            )
-            for core in range(cores)
+            Core(cpus=tuple(range(core, 4 * 68, 68)), tile=core // 2, socket=0, numa=0)
+            for core in range(68)
         ),
         shared_cache=2**20,
         memory=16 * 2**30,
         smt_throughput=1.03,  # Table III: 41.1 s one after the other, 39.9 s on hyper-threads
     )
-
-
-KNOWN = {"knl-7250": _knl_7250}
+}
 
 
 def find(name_or_path: str) -> Machine:
@@ -41,7 +32,7 @@ def find(name_or_path: str) -> Machine:
     Raises UsageError, with near matches, when it is neither.
     """
     if name_or_path in KNOWN:
-        return KNOWN[name_or_path]()
+        return KNOWN[name_or_path]
     path = Path(name_or_path)
     if path.exists() or path.parent != Path() or path.suffix in (".json", ".gz"):
         return document.load(path)

@@ -9,6 +9,7 @@ tiles in turn.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -41,11 +42,13 @@ def placements(machine: Machine, threads: int) -> tuple[Placement, ...]:
     if set(sizes) == {2}:
         found: list[Placement] = ["spread"] if threads <= len(sizes) else []
         return (*found, "shared") if threads % 2 == 0 else tuple(found)
-    shapes = {
-        placement: _shape(machine, cores_for(machine, threads, placement))
-        for placement in ("spread", "shared")
-    }
-    return ("spread", "shared") if shapes["spread"] != shapes["shared"] else ("shared",)
+
+    def threads_on_tiles(placement: Placement) -> list[int]:
+        cores = cores_for(machine, threads, placement)
+        return sorted(Counter(machine.cores[core].tile for core in cores).values())
+
+    alike = threads_on_tiles("spread") == threads_on_tiles("shared")
+    return ("shared",) if alike else ("spread", "shared")
 
 
 def cores_for(
@@ -116,11 +119,3 @@ def _dealt(tiles: list[_Tile], threads: int) -> list[int]:
     rounds = itertools.zip_longest(*(tile.free for tile in order))
     cores = (core for round_ in rounds for core in round_ if core is not None)
     return list(itertools.islice(cores, threads))
-
-
-def _shape(machine: Machine, cores: tuple[int, ...]) -> list[int]:
-    counts: dict[int, int] = {}
-    for core in cores:
-        tile = machine.cores[core].tile
-        counts[tile] = counts.get(tile, 0) + 1
-    return sorted(counts.values())

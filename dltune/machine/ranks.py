@@ -1,10 +1,12 @@
-"""Several ranks of one job on a node: which of them this is, and its part of the node's cores."""
+"""Several ranks of one job: which of them this is, of all and of those on its node, as launchers
+tell it, and its part of the node's cores."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -13,8 +15,17 @@ from dltune.errors import UsageError
 from dltune.machine import cpulist
 from dltune.machine.topology import Survey
 
-# what launchers tell each rank: its number among the node's ranks, and how many these are
-VARIABLES = (
+# what launchers tell each rank: its number among all ranks, and how many these are
+WORLD_VARIABLES = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),  # Intel MPI, MPICH
+    ("RANK", "WORLD_SIZE"),  # torchrun
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+# the same among the node's ranks
+LOCAL_VARIABLES = (
     ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # Intel MPI, MPICH
@@ -25,43 +36,53 @@ VARIABLES = (
 
 
 @dataclass(frozen=True)
-class LocalRank:
-    """`rank` of `size` ranks on this node; `variables`: where that was read."""
+class Rank:
+    """`rank` of `size` ranks, all or those on this node; `variables`: where that was read."""
 
     rank: int
     size: int
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] = field(default=(), compare=False)
 
 
-def local_rank(environ: Mapping[str, str]) -> LocalRank | None:
-    """This process's rank on its node; None when no launcher has set one.
+def world(environ: Mapping[str, str]) -> Rank:
+    """This process's rank among all ranks of its job; rank 0 of 1 when no launcher has set one.
 
-    A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
     Raises UsageError when a rank lacks its size, is no number or out of range, or when two
     launchers disagree.
     """
-    found = [
+    ranks = []
+    for rank, size in WORLD_VARIABLES:
+        if not environ.get(rank) or (rank.startswith("SLURM") and not environ.get(size)):
+            continue
+        assigned = f"{rank}={environ[rank]}, {size}={environ.get(size, '')}"
+        try:
+            one = Rank(int(environ[rank]), int(environ[size]), (rank, size))
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"this process's rank is not known from {assigned}", remedy=f"set {rank} and {size}"
+            ) from None
+        if not 0 <= one.rank < one.size:
+            raise UsageError(f"{assigned}: there is no such rank")
+        ranks.append(one)
+    return _agreed(ranks, environ) or Rank(0, 1)
+
+
+def local_rank(environ: Mapping[str, str]) -> Rank | None:
+    """This process's rank on its node; None when no launcher has set one.
+
+    Raises UsageError as `world`.
+    """
+    ranks = [
         _pair(environ, rank, size)
-        for rank, size in VARIABLES
+        for rank, size in LOCAL_VARIABLES
         if environ.get(rank) or environ.get(size)
     ]
     if slurm := _slurm(environ):
-        found.append(slurm)
-    found = [one for one in found if one.size > 1] or found
-    if not found:
-        return None
-    first = found[0]
-    for other in found[1:]:
-        if (other.rank, other.size) != (first.rank, first.size):
-            raise UsageError(
-                f"the environment names two ranks: {_told(first, environ)} "
-                f"but {_told(other, environ)}",
-                remedy="unset the variables of the launcher that did not start this process",
-            )
-    return first
+        ranks.append(slurm)
+    return _agreed(ranks, environ)
 
 
-def share(machine: Machine, rank: LocalRank) -> Machine:
+def share(machine: Machine, rank: Rank) -> Machine:
     """That rank's part of the machine, so that the ranks' parts together are the machine.
 
     Neighbouring cores in tile order, with as many borders between ranks on borders of tiles as
@@ -75,14 +96,13 @@ def share(machine: Machine, rank: LocalRank) -> Machine:
         borders = _borders([len(tile) for tile in machine.tiles], rank.size)
         mine = order[borders[rank.rank] : borders[rank.rank + 1]]
     return msgspec.structs.replace(
-        machine,
-        cores=tuple(machine.cores[core] for core in mine),
+        machine.of_cores(mine),
         quota=None if machine.quota is None else machine.quota / rank.size,
         memory=None if machine.memory is None else machine.memory // rank.size,
     )
 
 
-def binding(survey: Survey, rank: LocalRank) -> str | None:
+def binding(survey: Survey, rank: Rank) -> str | None:
     """What to tell when a launcher seems to have bound this rank already; None when it has not.
 
     Open MPI binds two ranks to a core each, more to sockets, unless told otherwise; what `share`
@@ -103,11 +123,8 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
 
     `best[k]` after i parts, k of them large: the most borders on edges, and the borders so far.
     """
-    edges, total = {0}, 0
-    for size in tiles:
-        total += size
-        edges.add(total)
-    small, large = divmod(total, parts)
+    edges = set(itertools.accumulate(tiles, initial=0))
+    small, large = divmod(sum(tiles), parts)
     best: dict[int, tuple[int, list[int]]] = {0: (0, [0])}
     for _ in range(parts):
         following: dict[int, tuple[int, list[int]]] = {}
@@ -123,22 +140,35 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
     return best[large][1]
 
 
-def _pair(environ: Mapping[str, str], rank: str, size: str) -> LocalRank:
+def _agreed(ranks: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
+    """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
+    Raises UsageError when two launchers disagree."""
+    larger = [one for one in ranks if one.size > 1] or ranks
+    for other in larger[1:]:
+        if other != larger[0]:
+            raise UsageError(
+                f"the environment names two ranks: {_assignments(larger[0], environ)} "
+                f"but {_assignments(other, environ)}",
+                remedy="unset the variables of the launcher that did not start this process",
+            )
+    return larger[0] if larger else None
+
+
+def _pair(environ: Mapping[str, str], rank: str, size: str) -> Rank:
     for name, other in ((rank, size), (size, rank)):
         if not environ.get(name):
             raise UsageError(
                 f"{other} is set but {name} is not, so this rank's part of the node is not known",
                 remedy=f"set {name}, or unset {other}",
             )
-    return _checked(environ, rank, _number(environ, rank), _number(environ, size), (rank, size))
+    return _local(environ, (rank, size), _number(environ, size))
 
 
-def _slurm(environ: Mapping[str, str]) -> LocalRank | None:
+def _slurm(environ: Mapping[str, str]) -> Rank | None:
     """The task of a Slurm step. A batch script has SLURM_LOCALID too, but is alone on its node."""
     in_step = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_STEP_ID")
     if not environ.get("SLURM_LOCALID") or not in_step:
         return None
-    rank = _number(environ, "SLURM_LOCALID")
     if tasks := environ.get("SLURM_STEP_TASKS_PER_NODE"):
         counts = _tasks(tasks)
         node = _number(environ, "SLURM_NODEID") if environ.get("SLURM_NODEID") else 0
@@ -149,11 +179,10 @@ def _slurm(environ: Mapping[str, str]) -> LocalRank | None:
             )
         if node >= len(counts):
             raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={tasks}")
-        names = ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
-        return _checked(environ, names[0], rank, counts[node], names)
+        return _local(environ, ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"), counts[node])
     if environ.get("SLURM_NTASKS_PER_NODE"):
-        names = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
-        return _checked(environ, names[0], rank, _number(environ, names[1]), names)
+        size = _number(environ, "SLURM_NTASKS_PER_NODE")
+        return _local(environ, ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"), size)
     raise UsageError(
         "SLURM_LOCALID is set but neither SLURM_STEP_TASKS_PER_NODE nor SLURM_NTASKS_PER_NODE is",
         remedy="start the job with srun --ntasks-per-node=N, or unset SLURM_LOCALID",
@@ -178,16 +207,15 @@ def _number(environ: Mapping[str, str], name: str) -> int:
         raise UsageError(f"{name}={environ[name]!r} is not a number") from None
 
 
-def _checked(
-    environ: Mapping[str, str], name: str, rank: int, size: int, variables: tuple[str, ...]
-) -> LocalRank:
-    found = LocalRank(rank, size, variables)
-    if not 0 <= rank < size:
+def _local(environ: Mapping[str, str], variables: tuple[str, str], size: int) -> Rank:
+    rank = Rank(_number(environ, variables[0]), size, variables)
+    if not 0 <= rank.rank < size:
         raise UsageError(
-            f"{name}={rank} is not one of {size} ranks on this node ({_told(found, environ)})"
+            f"{variables[0]}={rank.rank} is not one of {size} ranks on this node "
+            f"({_assignments(rank, environ)})"
         )
-    return found
+    return rank
 
 
-def _told(rank: LocalRank, environ: Mapping[str, str]) -> str:
+def _assignments(rank: Rank, environ: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={environ[name]}" for name in rank.variables)

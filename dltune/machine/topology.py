@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.machine import cgroups, cpulist
+from dltune.machine import cgroups, cpuinfo, cpulist
+from dltune.proc.entry import text
 
 _Cpus: TypeAlias = frozenset[int]
 
@@ -65,7 +66,7 @@ def survey(root: Path = Path("/")) -> Survey:
     allowed = (online & mask & (limits.cpus or mask)) or (online & mask) or online
 
     siblings = {cpu: _siblings(root, cpu) for cpu in online}
-    if any(found is None for found in siblings.values()):
+    if not all(siblings.values()):
         gaps["cores"] = "which CPUs share a core is not told: each is taken as a core"
     host_cores = frozenset(found or frozenset({cpu}) for cpu, found in siblings.items())
     sockets = _sockets(root, host_cores, gaps)
@@ -90,7 +91,7 @@ def survey(root: Path = Path("/")) -> Survey:
     numbers = {key: number for number, key in enumerate(sorted(set(tile_of.values())))}
     machine = Machine(
         schema=SCHEMA,
-        name=_name(root),
+        name=cpuinfo.first(root).get("model name") or platform.machine(),
         cores=tuple(
             Core(
                 cpus=tuple(sorted(group)),
@@ -133,11 +134,9 @@ def _shared_cache(
 ) -> int | None:
     """Bytes of the cache of that level (else of the last) that serves a whole tile, the smallest
     where tiles differ; None when no cache does."""
-    tiles: dict[Hashable, list[_Cpus]] = {}
-    for core, tile in tile_of.items():
-        tiles.setdefault(tile, []).append(core)
     sizes = []
-    for cores in tiles.values():
+    for tile in set(tile_of.values()):
+        cores = [core for core in tile_of if tile_of[core] == tile]
         found = caches[cores[0]]
         wanted = level or max((cache.level for cache in found), default=0)
         sizes += [
@@ -150,47 +149,43 @@ def _shared_cache(
 
 def _online(root: Path) -> _Cpus:
     folder = root / "sys/devices/system/cpu"
-    if found := _list(folder / "online"):
-        return found
-    return frozenset(
-        int(match[1])
-        for entry in (folder.iterdir() if folder.is_dir() else ())
-        if (match := re.fullmatch(r"cpu(\d+)", entry.name))
+    return cpulist.read(folder / "online") or frozenset(
+        int(number) for entry in folder.glob("cpu*") if (number := entry.name[3:]).isdecimal()
     )
 
 
 def _mask(root: Path) -> _Cpus:
-    match = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(root / "proc/self/status"), re.M)
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)", text(root / "proc/self/status"), re.M)
     return cpulist.parse(match[1]) if match else frozenset()
 
 
-def _siblings(root: Path, cpu: int) -> _Cpus | None:
+def _siblings(root: Path, cpu: int) -> _Cpus:
     folder = _cpu(root, cpu) / "topology"
     # core_cpus_list is the newer name of thread_siblings_list
-    return _list(folder / "core_cpus_list") or _list(folder / "thread_siblings_list") or None
+    return cpulist.read(folder / "core_cpus_list") or cpulist.read(folder / "thread_siblings_list")
 
 
 def _sockets(root: Path, cores: frozenset[_Cpus], gaps: dict[str, str]) -> dict[int, int]:
     """Socket of each CPU, one number where the system does not tell."""
-    found = {}
+    packages = {}
     for core in cores:
-        text = _text(_cpu(root, min(core)) / "topology/physical_package_id")
-        found[core] = int(text) if text.isdigit() else -1  # some firmwares say -1 themselves
-    if -1 in found.values():
+        package = text(_cpu(root, min(core)) / "topology/physical_package_id")
+        # some firmwares say -1 themselves
+        packages[core] = int(package) if package.isdigit() else -1
+    if -1 in packages.values():
         gaps["sockets"] = "the sockets are not told: one is assumed"
-        found = dict.fromkeys(found, 0)
-    elif 1 < len(set(found.values())) == len(cores):
+    elif 1 < len(set(packages.values())) == len(cores):
         # no real machine has had one core per socket for long; hypervisors do this by default
         gaps["sockets"] = "each core is shown as a socket of its own: one socket is assumed"
-        found = dict.fromkeys(found, 0)
-    return {cpu: socket for core, socket in found.items() for cpu in core}
+    assumed = "sockets" in gaps
+    return {cpu: 0 if assumed else packages[core] for core in cores for cpu in core}
 
 
 def _numa_nodes(root: Path) -> dict[int, int]:
     return {
         cpu: int(folder.name.removeprefix("node"))
         for folder in sorted((root / "sys/devices/system/node").glob("node[0-9]*"))
-        for cpu in _list(folder / "cpulist")
+        for cpu in cpulist.read(folder / "cpulist")
     }
 
 
@@ -198,9 +193,9 @@ def _caches(root: Path, cpu: int) -> list[_Cache]:
     """Data and unified caches of a CPU."""
     caches = []
     for folder in sorted((_cpu(root, cpu) / "cache").glob("index[0-9]*")):
-        level, cpus = _text(folder / "level"), _list(folder / "shared_cpu_list")
-        if level.isdigit() and cpus and _text(folder / "type") != "Instruction":
-            size = re.fullmatch(r"(\d+)([KMG]?)", _text(folder / "size"))
+        level, cpus = text(folder / "level"), cpulist.read(folder / "shared_cpu_list")
+        if level.isdigit() and cpus and text(folder / "type") != "Instruction":
+            size = re.fullmatch(r"(\d+)([KMG]?)", text(folder / "size"))
             caches.append(
                 _Cache(int(level), cpus, int(size[1]) * UNITS.get(size[2], 1) if size else None)
             )
@@ -208,29 +203,10 @@ def _caches(root: Path, cpu: int) -> list[_Cache]:
 
 
 def _memory(root: Path, limit: int | None) -> int | None:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
-    total = int(match[1]) * 1024 if match else None
-    return min((size for size in (total, limit) if size is not None), default=None)
-
-
-def _name(root: Path) -> str:
-    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.M)
-    return match[1].strip() if match else platform.machine()
+    total = re.findall(r"^MemTotal:\s*(\d+) kB", text(root / "proc/meminfo"), re.M)
+    sizes = [int(kib) * 1024 for kib in total] + ([limit] if limit is not None else [])
+    return min(sizes, default=None)
 
 
 def _cpu(root: Path, cpu: int) -> Path:
     return root / f"sys/devices/system/cpu/cpu{cpu}"
-
-
-def _list(path: Path) -> _Cpus:
-    try:
-        return cpulist.parse(_text(path))
-    except ValueError:
-        return frozenset()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

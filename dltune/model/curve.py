@@ -18,12 +18,20 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dltune.documents.machine import Machine
 from dltune.documents.profile import OpTime, Placement
 from dltune.documents.sections.threads import Candidate
+from dltune.machine.placement import placements
 
 Case = tuple[int, Placement]
 
 _OTHER: dict[Placement, Placement] = {"spread": "shared", "shared": "spread"}
+
+
+def all_cases(machine: Machine) -> tuple[Case, ...]:
+    """Every thread count in each of its placements: 68 on the paper's machine."""
+    counts = range(1, len(machine.cores) + 1)
+    return tuple((n, placement) for n in counts for placement in placements(machine, n))
 
 
 @dataclass(frozen=True)

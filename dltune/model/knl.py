@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dltune.analysis import keys
 from dltune.model.curve import Case, Curve
 
 NAME = "Intel Xeon Phi 7250"
@@ -46,33 +46,10 @@ FAMILIES = {
 CONTROLLED = frozenset(
     {
         *FAMILIES,
-        "Add",
-        "AddN",
-        "AvgPool",
-        "AvgPoolGrad",
-        "BatchMatMul",
-        "BiasAdd",
-        "BiasAddGrad",
-        "Concat",
-        "Elu",
-        "EluGrad",
-        "FusedBatchNorm",
-        "FusedBatchNormGrad",
-        "LRN",
-        "LRNGrad",
-        "MatMul",
-        "MaxPool",
-        "MaxPoolGrad",
-        "Maximum",
-        "Mul",
-        "Relu",
-        "ReluGrad",
-        "Softmax",
-        "SquaredDifference",
-        "Sub",
-        "Tanh",
-        "TanhGrad",
-        "Transpose",
+        *("Add", "AddN", "AvgPool", "AvgPoolGrad", "BatchMatMul", "BiasAdd", "BiasAddGrad"),
+        *("Concat", "Elu", "EluGrad", "FusedBatchNorm", "FusedBatchNormGrad", "LRN", "LRNGrad"),
+        *("MatMul", "MaxPool", "MaxPoolGrad", "Maximum", "Mul", "Relu", "ReluGrad", "Softmax"),
+        *("SquaredDifference", "Sub", "Tanh", "TanhGrad", "Transpose"),
     }
 )
 
@@ -109,11 +86,7 @@ def family(kind: str) -> str:
     Prefixes of rewritten kernels (_Fused, _Mkl, Native, Resource) and suffixes (versions, WithBias)
     go.
     """
-    name = kind.lstrip("_")
-    for prefix in ("Mkl", "Native", "Fused"):
-        if name.startswith(prefix) and not name.startswith("FusedBatchNorm"):
-            name = name[len(prefix) :]
-    return re.sub(r"V\d+$", "", name).removeprefix("Resource").removesuffix("WithBias")
+    return keys.family(kind).removeprefix("Resource").removesuffix("WithBias")
 
 
 def controlled(kind: str) -> bool:

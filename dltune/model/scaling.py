@@ -9,9 +9,12 @@ Its minimum is at n = sqrt(parallel / spawn).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dltune.model.curve import Case, Curve
 
@@ -37,14 +40,6 @@ class Law:
         return Curve.of({(n, placement): self.seconds(n) for n, placement in cases})
 
 
-# By how many counts were measured, which parts (by index) may stand in a law, the simplest first.
-_SHAPES: dict[int, tuple[tuple[int, ...], ...]] = {
-    1: ((1,),),
-    2: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)),
-    3: ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)),
-}
-
-
 def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     """The law nearest to (threads, seconds) samples: least relative squares, no negative part.
 
@@ -54,8 +49,16 @@ def fitted(samples: Sequence[tuple[int, float]]) -> Law:
     if not samples or any(seconds <= 0 for _, seconds in samples):
         raise ValueError("a law needs samples with times above 0")
     counts = len({n for n, _ in samples})
+    # which parts (by index) may stand in the law, the simplest first
+    shapes = (
+        [(1,)]
+        if counts == 1
+        else itertools.chain.from_iterable(
+            itertools.combinations(range(3), size) for size in range(1, min(counts, 3) + 1)
+        )
+    )
     best: tuple[float, Law] | None = None
-    for shape in _SHAPES[min(counts, 3)]:
+    for shape in shapes:
         parts = _least_squares(samples, shape)
         if parts is None or min(parts) < 0:
             continue
@@ -70,25 +73,12 @@ def fitted(samples: Sequence[tuple[int, float]]) -> Law:
 
 def _least_squares(
     samples: Sequence[tuple[int, float]], shape: Sequence[int]
-) -> tuple[float, float, float] | None:
+) -> list[float] | None:
     """The three parts, those outside `shape` zero; None when the samples do not determine them."""
-    rows = [[(1.0, 1.0 / n, float(n))[part] / s for part in shape] for n, s in samples]
-    size = len(shape)
-    matrix = [
-        [math.fsum(row[i] * row[j] for row in rows) for j in range(size)]
-        + [math.fsum(row[i] for row in rows)]
-        for i in range(size)
-    ]
-    for i in range(size):
-        pivot = max(range(i, size), key=lambda r: abs(matrix[r][i]))
-        matrix[i], matrix[pivot] = matrix[pivot], matrix[i]
-        if abs(matrix[i][i]) <= 1e-12 * max(abs(x) for x in matrix[i]):
-            return None
-        for r in range(size):
-            if r != i:
-                factor = matrix[r][i] / matrix[i][i]
-                matrix[r] = [a - factor * b for a, b in zip(matrix[r], matrix[i], strict=True)]
-    parts = [0.0, 0.0, 0.0]
-    for i, part in enumerate(shape):
-        parts[part] = matrix[i][size] / matrix[i][i]
-    return parts[0], parts[1], parts[2]
+    relative = np.array([(1.0 / s, 1.0 / n / s, n / s) for n, s in samples])[:, shape]
+    solved, _, rank, _ = np.linalg.lstsq(relative, np.ones(len(samples)), rcond=None)
+    if rank < len(shape):
+        return None
+    parts = np.zeros(3)
+    parts[list(shape)] = solved
+    return parts.tolist()

@@ -9,7 +9,6 @@ from typing import Any
 
 from dltune.errors import DltuneError
 from dltune.native.build import BuildError, library
-from dltune.native.mirrored import require_sizes
 
 
 def bound(
@@ -38,3 +37,17 @@ def bound(
         declared = getattr(native, function)
         declared.restype, declared.argtypes = result, arguments
     return native
+
+
+def require_sizes(native: ctypes.CDLL, *structs: type[ctypes.Structure]) -> None:
+    """Raises DltuneError unless each struct is as large here as in the library, which tells
+    (`DLTUNE_MIRRORED` with the struct's name)."""
+    for struct in structs:
+        there = getattr(native, f"dltune_sizeof_{struct.__name__}")()
+        if there != ctypes.sizeof(struct):
+            raise DltuneError(
+                f"{struct.__name__} has {there} bytes in {native._name} and "
+                f"{ctypes.sizeof(struct)} in Python",
+                remedy="empty dltune's cache folder; if that does not help, it is a defect of "
+                "dltune: tell its authors which compiler this is",
+            )

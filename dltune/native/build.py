@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 COMMON_FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-DNDEBUG")
@@ -83,7 +83,8 @@ def library(
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_suffix(".lock")):
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
                 if on_build:
                     on_build()
@@ -119,10 +120,3 @@ def _compile(path: Path, sources: Sequence[Path], flags: Sequence[str]) -> None:
         f"{Path(command[0]).name} ended with {done.returncode} while building {path.stem}; "
         f"its last lines:\n{last}\nthe whole log: {log}"
     )
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -313,19 +313,16 @@ class Scheduler {
     double overlap;
   };
   static constexpr int kNeighbours = 8;
-  struct Running {
-    std::uint64_t ticket;
+  struct Running : Admission {
     int op;
-    double start, predicted;
-    bool second;
+    double start;
     int core;  // strategy 4's
-    CoreSet cores;
     Neighbour beside[kNeighbours] = {};
     int neighbours = 0;
     bool alone = true;
     double lost = 0;  // to strategy 4's ops on its cores, as predicted
 
-    double remaining(double now) const { return std::max(0.0, start + predicted - now); }
+    double remaining(double now) const { return std::max(0.0, start + seconds - now); }
     void share(int shared, double overlap, double smt_throughput) {
       if (!second && cores.test(shared)) lost += overlap * (1 - smt_throughput / 2) / cores.count();
     }
@@ -349,13 +346,13 @@ class Scheduler {
 
   void judge(Running ended, double now) {
     const double took = now - ended.start;
-    if (ended.predicted <= 0 || took <= 0) return;
+    if (ended.seconds <= 0 || took <= 0) return;
     for (const Running& other : running_) {
       const double overlap = now - std::max(other.start, ended.start);
       ended.note(other.op, overlap);
       if (other.second) ended.share(other.core, overlap, options_.smt_throughput);
     }
-    const double ratio = took / (ended.predicted + ended.lost);
+    const double ratio = took / (ended.seconds + ended.lost);
     if (ended.alone) interference_.alone(ended.op, ratio);
     for (int i = 0; i < ended.neighbours; ++i)
       if (ended.beside[i].overlap >= kOverlap * took)
@@ -432,11 +429,7 @@ class Scheduler {
     if (shortest < 0) return false;
     const double predicted = ready_[shortest].work.serial * 2 / options_.smt_throughput;
     if (predicted > longest_remaining(now) + kTie) return false;
-    Admission admission;
-    admission.ticket = ready_[shortest].ticket;
-    admission.threads = 1;
-    admission.seconds = predicted;
-    admission.second = true;
+    Admission admission{ready_[shortest].ticket, 1, predicted, true, {}};
     admission.cores.set(core);
     ++seconds_[core];
     admit(shortest, admission, core, now, out);
@@ -444,10 +437,7 @@ class Scheduler {
   }
 
   void start(int index, const Candidate& chosen, double now, std::vector<Admission>* out) {
-    Admission admission;
-    admission.ticket = ready_[index].ticket;
-    admission.threads = chosen.threads;
-    admission.seconds = chosen.seconds;
+    Admission admission{ready_[index].ticket, chosen.threads, chosen.seconds, false, {}};
     const int n = needs(chosen);
     picker_.pick(idle_, n, chosen.placement, &admission.cores);
     admission.cores.each([&](int c) { idle_.reset(c); });
@@ -458,15 +448,7 @@ class Scheduler {
   void admit(int index, const Admission& admission, int core, double now,
              std::vector<Admission>* out) {
     for (int i = 0; i < index; ++i) ++ready_[i].overtaken;
-    Running running;
-    running.ticket = admission.ticket;
-    running.op = ready_[index].work.op;
-    running.start = now;
-    running.predicted = admission.seconds;
-    running.second = admission.second;
-    running.core = core;
-    running.cores = admission.cores;
-    running_.push_back(running);
+    running_.push_back({admission, ready_[index].work.op, now, core});
     ready_.erase(ready_.begin() + index);
     out->push_back(admission);
   }

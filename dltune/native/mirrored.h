@@ -1,5 +1,5 @@
 // Structs that Python lays out again with ctypes: each tells its size, which is compared when the
-// library is loaded (mirrored.py).
+// library is loaded (binding.py).
 #pragma once
 
 #define DLTUNE_MIRRORED(name, type)                                                      \

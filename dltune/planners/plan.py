@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -68,7 +67,7 @@ def bare(
     """A plan for this machine, made now, of these sections."""
     return Plan(
         schema=SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         profile=profile,
         machine=machine.fingerprint,

@@ -31,3 +31,8 @@ class Part:
 class Shown:
     parts: Sequence[Part] = ()
     findings: Sequence[Finding] = ()
+
+
+def counted(number: int, noun: str) -> str:
+    """As in "1 bin" and "2 bins"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,14 +1,16 @@
-"""The files that a process has mapped: /proc/PID/maps."""
+"""The files that a process has mapped, and what of them is in its page table: /proc/PID/maps and
+/proc/PID/smaps."""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) (\d+) +(/.*)$", re.M)
+_HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) (\d+) +(/.*)$", re.M)
 
 
 class Mapping(NamedTuple):
@@ -25,6 +27,16 @@ class Mapping(NamedTuple):
     device: int
     inode: int
     path: str
+
+
+class Resident(NamedTuple):
+    """Of the mapping at address `start`, which shows its file from `offset` on: bytes that are
+    there, and what madvise was told: "random", "sequential" or "normal"."""
+
+    start: int
+    offset: int
+    bytes: int
+    advice: str
 
 
 def mappings(pid: int) -> list[Mapping]:
@@ -45,8 +57,30 @@ def parse(data: bytes) -> list[Mapping]:
             int(inode),
             _name(path),
         )
-        for start, end, access, offset, device, inode, path in HEADER.findall(data)
+        for start, end, access, offset, device, inode, path in _HEADER.findall(data)
     ]
+
+
+def resident(pid: int) -> list[Resident]:
+    """Of every mapped file. The kernel walks the page table for it, which takes a tenth of a second
+    for ten GiB. Raises OSError when the process has ended or may not be seen."""
+    return list(_parse_resident(Path(f"/proc/{pid}/smaps").read_bytes()))
+
+
+def _parse_resident(data: bytes) -> Iterator[Resident]:
+    header = None
+    there = 0
+    for line in data.split(b"\n"):
+        if line[:1] in b"0123456789abcdef":
+            header = _HEADER.match(line)
+        elif header is None:
+            continue
+        elif line.startswith(b"Rss:"):
+            there = int(line.split()[1]) * 1024
+        elif line.startswith(b"VmFlags:"):
+            flags = line.split()
+            advice = "random" if b"rr" in flags else "sequential" if b"sr" in flags else "normal"
+            yield Resident(int(header[1], 16), int(header[4], 16), there, advice)
 
 
 # a file has several mappings, and a process's files lie on few devices

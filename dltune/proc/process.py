@@ -1,15 +1,20 @@
-"""Who a process is, what it has used and read, and whether it may be looked into."""
+"""Who a process is, what it has used and read, how much memory it has, and whether it may be looked
+into."""
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pwd
+import re
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from dltune.proc.entry import read
+
+_FILES = re.compile(rb"^RssFile:\s+(\d+) kB", re.M)
 
 
 class Reads(NamedTuple):
@@ -70,6 +75,27 @@ def reads(pid: int, tid: int | None = None) -> Reads | None:
         return None
     fields = dict(line.split(b": ", 1) for line in data.splitlines())
     return Reads(int(fields[b"syscr"]), int(fields[b"rchar"]), int(fields[b"read_bytes"]))
+
+
+def address_space(pid: int) -> int:
+    """Its size in bytes; 0 when it has ended."""
+    return _pages(pid, 0) * mmap.PAGESIZE
+
+
+def resident(pid: int) -> int:
+    """Bytes of it that are in memory; 0 when it has ended."""
+    return _pages(pid, 1) * mmap.PAGESIZE
+
+
+def resident_files(pid: int) -> int | None:
+    """Bytes of mapped files in its page table, by the kernel's count; None when it has ended."""
+    match = _FILES.search(read(f"/proc/{pid}/status") or b"")
+    return int(match[1]) * 1024 if match else None
+
+
+def _pages(pid: int, field: int) -> int:
+    told = (read(f"/proc/{pid}/statm") or b"").split()
+    return int(told[field]) if told else 0
 
 
 def may_look_into(pid: int) -> bool:

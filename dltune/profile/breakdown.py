@@ -198,8 +198,7 @@ def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartN
         return found
     changes: list[tuple[int, PartName | None, int]] = [(cut, None, 0) for cut in cuts[1:]]
     for start, end, part in busy:
-        changes.append((start, part, 1))
-        changes.append((end, part, -1))
+        changes += [(start, part, 1), (end, part, -1)]
     changes.sort(key=lambda change: change[0])
     running: dict[PartName, int] = dict.fromkeys(PARTS, 0)
     window, now = 0, cuts[0]

@@ -30,7 +30,7 @@ class Climb:
 
     def __init__(self, cases: Sequence[Case], patience: int = PATIENCE) -> None:
         self._cases = tuple(cases)
-        self._counts = sorted({count for count, _ in cases})
+        self._all_cores = max(count for count, _ in cases)
         self._patience = patience
         self._position = 0
         self._samples: dict[str, dict[Case, list[float]]] = {}
@@ -59,12 +59,8 @@ class Climb:
 
     def held(self) -> dict[str, Case]:
         """The ops that do not run in the climb's present case, and their own."""
-        at_the_top = self.case is not None and self.case[0] == self._counts[-1]
+        at_the_top = self.case is not None and self.case[0] == self._all_cores
         return {} if at_the_top else self._stopped
-
-    def stopped(self) -> dict[str, Case]:
-        """The best case of each op that has stopped climbing."""
-        return dict(self._stopped)
 
     def add(self, key: str, seconds: float) -> None:
         """One measurement of `key` at the case that it is `wanted` at."""
@@ -95,9 +91,7 @@ class Climb:
                 self._stopped[key] = best
         if self._samples and self.climbing == 0 and self.case is not None:
             # nothing to gain between here and the count of all cores
-            self._position = next(
-                i for i, (n, _) in enumerate(self._cases) if n == self._counts[-1]
-            )
+            self._position = [count for count, _ in self._cases].index(self._all_cores)
 
     def samples(self) -> Iterator[tuple[str, Case, list[float]]]:
         """Everything measured: (key, case, seconds)."""

@@ -44,49 +44,41 @@ class Counting:
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.overhead: doc.Ratio | None = None
-        self._values: dict[tuple[str, Case, str], list[float]] = defaultdict(list)
-        self._running: dict[tuple[str, Case, str], float] = {}
-        self._began: messages.Totals | None = None
-        self._ended: messages.Totals | None = None
+        # by key, case and event: running share and value of each run
+        self._runs: dict[tuple[str, Case, str], list[tuple[float, float]]] = defaultdict(list)
+        self._accounts: list[messages.Totals] = []
 
     def add(self, group: int, key: str, case: Case, counted: Sequence[float]) -> None:
         """One run of an op: its running share, then a value for each event of the group."""
         running, *values = counted
         for event, value in zip(self.choice.groups[group], values, strict=True):
-            at = (key, case, event.name)
-            self._values[at].append(value * NANOSECOND if doc.is_clock(event.name) else value)
-            self._running[at] = min(running, self._running.get(at, 1.0))
+            self._runs[key, case, event.name].append((running, value * _unit(event)))
 
     def counts(self, key: str, case: Case) -> tuple[doc.Count, ...]:
         """What a run of `key` counts at `case`; empty when it was not counted there."""
-        found = []
-        for event in (event for group in self.choice.groups for event in group):
-            at = (key, case, event.name)
-            if values := self._values.get(at):
-                found.append(
-                    doc.Count(
-                        event=event.name,
-                        value=statistics.fmean(values),
-                        spread=relative_spread(values),
-                        samples=len(values),
-                        running=self._running[at],
-                    )
-                )
-        return tuple(found)
+        return tuple(
+            doc.Count(
+                event=event.name,
+                value=statistics.fmean(value for _, value in runs),
+                spread=relative_spread([value for _, value in runs]),
+                samples=len(runs),
+                running=min(running for running, _ in runs),
+            )
+            for group in self.choice.groups
+            for event in group
+            if (runs := self._runs.get((key, case, event.name)))
+        )
 
     def account(self, totals: messages.Totals) -> None:
         """What the job has used until now; the first call begins the interval."""
-        if self._began is None:
-            self._began = totals
-        else:
-            self._ended = totals
+        self._accounts.append(totals)
 
     def totals(self) -> tuple[doc.Total, ...]:
         """Where the events of the interval happened. Empty unless all events were counted all the
         time, and for events that the kernel does not also account for by thread."""
-        began, ended = self._began, self._ended
-        if began is None or ended is None or len(self.choice.groups) != 1:
+        if len(self._accounts) < 2 or len(self.choice.groups) != 1:
             return ()
+        began, ended = self._accounts[0], self._accounts[-1]
         before = {thread.tid: _used(thread) for thread in began.threads}
         in_ops = ended.ops[0] if ended.ops else [0.0] * len(self.choice.groups[0])
         in_ops_before = began.ops[0] if began.ops else [0.0] * len(in_ops)
@@ -95,9 +87,7 @@ class Counting:
             read = _ACCOUNTED.get(event.name)
             if read is None:
                 continue
-            ops = in_ops[index] - in_ops_before[index]
-            if doc.is_clock(event.name):
-                ops *= NANOSECOND
+            ops = (in_ops[index] - in_ops_before[index]) * _unit(event)
             counted = others = 0.0
             for thread in ended.threads:
                 used = read(_used(thread)) - read(before.get(thread.tid, (0,) * 5))
@@ -125,6 +115,11 @@ class Counting:
             overhead=self.overhead,
             fault_seconds=self.choice.fault_seconds,
         )
+
+
+def _unit(event: Event) -> float:
+    """What one count of the event is: clocks count nanoseconds and are told in seconds."""
+    return NANOSECOND if doc.is_clock(event.name) else 1.0
 
 
 def _used(thread: messages.Thread) -> tuple[int, ...]:

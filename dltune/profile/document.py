@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+
+import msgspec
 
 from dltune import __version__
+from dltune.documents import files
 from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import SettingsPlan
@@ -66,13 +68,8 @@ class Own:
         """The fewest keys that make up `share` of all op time."""
         totals = sorted(((sum(s), key) for key, s in self.seconds.items()), reverse=True)
         wanted = share * sum(total for total, _ in totals)
-        found = []
-        for total, key in totals:
-            if wanted <= 0:
-                break
-            found.append(key)
-            wanted -= total
-        return found
+        before = accumulate((total for total, _ in totals), initial=0.0)
+        return [key for (_, key), reached in zip(totals, before, strict=False) if reached < wanted]
 
 
 def assemble(
@@ -129,7 +126,7 @@ def assemble(
     kept = [e for es in own.executions.values() for e in es]
     return doc.Profile(
         schema=doc.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         partial=partial,
         command=tuple(command),
@@ -176,20 +173,17 @@ def _step(
     for execution in executions:
         for place, key, *_ in execution.events:
             keys[place][record.keys[key].key] += 1
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    live: dict[int, int] = {}
-    for event, (place, _, _, _, start, end, _) in enumerate(sampled.events):
-        first[place] = min(start, first.get(place, start))
-        last[place] = max(end, last.get(place, end))
-        if sampled.levels:
-            live[place] = sampled.levels[event]
+    ran: dict[int, list[int]] = defaultdict(list)  # by node, its events in that one
+    for at, event in enumerate(sampled.events):
+        ran[event[0]].append(at)
     nodes = []
     for number, node in enumerate(told.nodes):
-        outputs = tuple(map(_tensor, record.outputs.get((graph, number), ())))
-        op = None
-        repeats = 0.0
-        output = 0
+        outputs = tuple(
+            doc.Tensor(o.dtype, o.bytes, None if o.alias < 0 else o.alias)
+            for o in record.outputs.get((graph, number), ())
+        )
+        mine = [sampled.events[at] for at in ran[number]]
+        op, repeats, output = None, 0.0, 0
         if number in keys:
             usual = keys[number].most_common(1)[0][0]
             op = index.setdefault(usual, len(index))
@@ -205,12 +199,12 @@ def _step(
                 control=tuple(node.control),
                 output_bytes=output,
                 repeats=repeats,
-                start=first[number] * NANOSECOND if number in first else None,
-                end=last[number] * NANOSECOND if number in last else None,
+                start=min(event[4] for event in mine) * NANOSECOND if mine else None,
+                end=max(event[5] for event in mine) * NANOSECOND if mine else None,
                 slots=tuple(node.slots) if any(node.slots) else (),
                 outputs=outputs,
-                partner=_partner(node.partner),
-                live=live.get(number),
+                partner=msgspec.convert(node.partner, doc.Partner | None, from_attributes=True),
+                live=sampled.levels[ran[number][-1]] if mine and sampled.levels else None,
             )
         )
     return doc.Step(
@@ -225,16 +219,6 @@ def _step(
         lines=lines,
         device=told.device,
     )
-
-
-def _tensor(told: messages.Output) -> doc.Tensor:
-    return doc.Tensor(told.dtype, told.bytes, None if told.alias < 0 else told.alias)
-
-
-def _partner(told: messages.Partner | None) -> doc.Partner | None:
-    if told is None:
-        return None
-    return doc.Partner(told.rendezvous, told.sender, told.receiver, told.members)
 
 
 def python_matters(step: doc.Step) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -28,24 +29,14 @@ class PythonLines:
     process; a look that finds its stack in change is lost.
     """
 
-    def __init__(
-        self,
-        pid: int,
-        between: float,
-        *,
-        thread: int | None = None,
-        looks: int = LOOKS,
-    ) -> None:
-        """`between`: mean seconds from one look to the next. `thread`: the kernel's number of the
-        thread to look at, by default the main one."""
-        self._pid = pid
-        self._thread = pid if thread is None else thread
+    def __init__(self, pid: int, between: float, *, looks: int = LOOKS) -> None:
+        """`between`: mean seconds from one look to the next."""
+        self._pid = pid  # the kernel's number of the main thread, too
         self._looks = looks
         self._pause = between
         self._found: Counter[str | None] = Counter()  # None: no line of the job's
         self._inside = 0
         self._failure: str | None = None
-        self._stopped = threading.Event()
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
@@ -61,10 +52,6 @@ class PythonLines:
     def poll(self) -> bool:
         """Whether no more looks will come."""
         return self._worker is None or not self._worker.is_alive()
-
-    def stop(self) -> None:
-        """No more looks but one that is under way. Returns at once."""
-        self._stopped.set()
 
     def lines(self) -> tuple[Line, ...]:
         """Where the thread stood in the looks so far that found it outside a graph's execution,
@@ -90,8 +77,7 @@ class PythonLines:
 
     def _work(self, command: str) -> None:
         for _ in range(self._looks):
-            if self._stopped.wait(random.uniform(0.5, 1.5) * self._pause):
-                return
+            time.sleep(random.uniform(0.5, 1.5) * self._pause)
             self._look(command)
             if not exists(self._pid):
                 self._failure = "the job's process ended before py-spy could look at it"
@@ -103,7 +89,7 @@ class PythonLines:
         except NoStack as error:
             self._failure = str(error)
             return
-        stack = next((t.frames for t in threads if t.os_thread_id == self._thread), None)
+        stack = next((t.frames for t in threads if t.os_thread_id == self._pid), None)
         if stack is None:
             self._failure = "py-spy did not find the main thread's Python stack"
         elif runs_graph(stack):

@@ -142,15 +142,13 @@ class Session:
                 if not self._measured:
                     self._climbed(self._climbing)
                 if self._all_known(self._climbing):
-                    return self._finish()
+                    return self._whole()
             if event is None and self._measured_process_ended() and job.exit_code is None:
-                self._save_what_is_left("the measured process ended, the job goes on")
+                self._save("the measured process ended, the job goes on")
                 break
             self._report_progress()
         else:
-            self._save_what_is_left(
-                f"the job ended (exit code {job.exit_code}) before all was measured"
-            )
+            self._save(f"the job ended (exit code {job.exit_code}) before all was measured")
         if self.profile is None:
             raise why_no_step(self.sightings, job.exit_code)
         if crash := crash_of(self.sightings, job.exit_code):
@@ -159,10 +157,7 @@ class Session:
 
     def interrupted(self) -> None:
         """Keep what there is, as partial: the user ended the session."""
-        self._save_what_is_left("interrupted")
-
-    def _save_what_is_left(self, reason: str) -> None:
-        self._save(None if self._measured else reason)
+        self._save("interrupted")
 
     def _hear(self, event: Event) -> None:
         message = event.message
@@ -216,20 +211,17 @@ class Session:
             raise error
 
     def _start_climb(self, steps: Steps) -> None:
-        record = self.sightings.records[steps.pid]
-        own = Own.of(record, steps.targets, WARM_UP)
+        own = Own.of(self.sightings.records[steps.pid], steps.targets, WARM_UP)
         self._climbing = _Climbing(steps, own, self._version)
         self._executions = self._discovery.runs
         if not steps.trains:
             self.notes.append(
                 "no graph of the job computes gradients; the one with the most time was measured"
             )
-        others = [
-            pid for pid, other in self.sightings.records.items() if pid != steps.pid and other.runs
-        ]
-        if others:
+        records = self.sightings.records
+        if others := sum(1 for pid, it in records.items() if pid != steps.pid and it.runs):
             self.notes.append(
-                f"{len(others)} more processes of the job ran TensorFlow beside the measured one"
+                f"{others} more processes of the job ran TensorFlow beside the measured one"
             )
         self._order_case(self._climbing)
         for pid, process in self._processes.items():
@@ -242,9 +234,13 @@ class Session:
         self._counting = Counting(self._counting.choice) if self._counting else None
         self._climbing = None
         self.notes.clear()
+        self._order_all(discover=True)
+
+    def _order_all(self, *, discover: bool) -> None:
+        """Every process records each op, or goes on as if dltune were not there."""
         self._version += 1
         for process in self._processes.values():
-            process.order(Orders(self._version, discover=True).lines())
+            process.order(Orders(self._version, discover=discover).lines())
 
     def _order_case(self, climbing: _Climbing) -> None:
         """Let the targets run the climb's present case, from their next execution on.
@@ -308,9 +304,9 @@ class Session:
         for _, key_id, threads, _, start, end, _ in execution.events:
             key = record.keys[key_id].key
             wanted = self.climb.wanted(key)
-            if threads <= 0 or wanted is None or threads != wanted[0]:
-                continue  # not under control: asynchronous, or may wait for another kernel
-            self.climb.add(key, (end - start) * NANOSECOND)
+            # others are not under control: asynchronous, or may wait for another kernel
+            if wanted is not None and threads == wanted[0]:
+                self.climb.add(key, (end - start) * NANOSECOND)
         if self._counting is None:
             return
         for index, *counted in execution.counts:
@@ -321,7 +317,8 @@ class Session:
                 self._counting.add(group, key, wanted, counted)
 
     def _case_is_over(self, climbing: _Climbing) -> bool:
-        """Whether every step that still runs has run the case often enough."""
+        """Whether every step that still runs has run the case often enough: as often as is
+        allowed, or until the ops that make up most of the time have small spreads."""
         repeats = climbing.repeats
         if not any(repeats.values()):
             return False  # the job does something else now: validation, a checkpoint
@@ -329,41 +326,28 @@ class Session:
         if waited >= max(GONE * climbing.own.longest_wall, GONE_SECONDS):
             climbing.gone |= {graph for graph, n in repeats.items() if n == 0}
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
-        fewest = max(LEAST_REPEATS, 2 * len(self._groups))
-        return least >= fewest and (least >= self.cap or self._steady(climbing))
-
-    def _steady(self, climbing: _Climbing) -> bool:
-        """Whether the ops that make up most of the time have small spreads."""
-        return all(self.climb.spread(key) <= STEADY for key in climbing.own.heaviest(HEAVY_SHARE))
+        if least < max(LEAST_REPEATS, 2 * len(self._groups)):
+            return False
+        heavy = climbing.own.heaviest(HEAVY_SHARE)
+        return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
 
     def _next_case(self, climbing: _Climbing) -> None:
         climbing.spent.append(time.monotonic() - climbing.began)
         self.climb.advance()
         if self.climb.case is not None:
-            self._save("the climb is not over")
+            self._save()
         self._order_case(climbing)
 
     def _climbed(self, climbing: _Climbing) -> None:
-        """All ops are measured; what is asked next, one after the other, is not of any one op."""
+        """All ops are measured; what is asked next, one after the other, is not of any one op.
+
+        First what counting costs: steps on all cores take turns with and without recording and
+        counting.
+        """
         self._measured = True
-        self._save(None)
-        if self._counting is not None:
-            self._start_cost(climbing)
-
-    def _all_known(self, climbing: _Climbing) -> bool:
-        if self._cost is not None and not self._cost.known:
-            return False
-        if self._lines is None:
-            self._let_go()
-            assert self.profile is not None
-            step = self.profile.steps[0].wall.median
-            self._lines = self._look(climbing.steps.pid, between_looks(step))
-            if python_matters(self.profile.steps[0]):  # to look takes time from the job
-                self._lines.start()
-        return self._lines.poll()
-
-    def _start_cost(self, climbing: _Climbing) -> None:
-        """Steps on all cores take turns with and without recording and counting."""
+        self._save()
+        if self._counting is None:
+            return
         case = self._cases[-1]
         plain, counted = self._version + 1, self._version + 2
         self._version = counted
@@ -378,39 +362,43 @@ class Session:
             ]
         )
 
-    def _finish(self) -> Profile:
+    def _all_known(self, climbing: _Climbing) -> bool:
+        if self._cost is not None and not self._cost.known:
+            return False
+        if self._lines is None:
+            self._order_all(discover=False)
+            assert self.profile is not None
+            step = self.profile.steps[0].wall.median
+            self._lines = self._look(climbing.steps.pid, between_looks(step))
+            if python_matters(self.profile.steps[0]):  # to look takes time from the job
+                self._lines.start()
+        return self._lines.poll()
+
+    def _whole(self) -> Profile:
         if self._cost is not None and self._counting is not None:
             self._counting.overhead = self._cost.ratio()
-        self._save(None)
+        self._save()
         assert self.profile is not None
         return self.profile
 
-    def _let_go(self) -> None:
-        """The job goes on as if dltune were not there."""
-        self._version += 1
-        for process in self._processes.values():
-            process.order(Orders(self._version).lines())
-
-    def _save(self, partial: str | None) -> None:
-        """Keep what was measured so far; nothing when no step was seen twice."""
-        if self._climbing is not None:
-            steps, own = self._climbing.steps, self._climbing.own
-        else:
-            found = self._discovery.salvage()
-            if found is None:
-                return
-            steps = found
-            own = Own.of(self.sightings.records[steps.pid], steps.targets, WARM_UP)
+    def _save(self, reason: str = "the climb is not over") -> None:
+        """Keep what was measured so far; nothing when no step was seen twice. It is partial for
+        this reason unless all ops are measured."""
+        climbing = self._climbing
+        steps = climbing.steps if climbing else self._discovery.salvage()
+        if steps is None:
+            return
+        record = self.sightings.records[steps.pid]
         self.profile = assemble(
-            self.sightings.records[steps.pid],
-            own,
+            record,
+            climbing.own if climbing else Own.of(record, steps.targets, WARM_UP),
             self.climb,
             self._counting,
             self._lines,
             machine=self.machine,
             command=self.command,
             interval=self.interval,
-            partial=partial,
+            partial=None if self._measured else reason,
             notes=self.notes,
             under=self._under,
         )
@@ -422,7 +410,8 @@ class Session:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
             return
         if self._measured:
-            self.tell(Progress(self._last_phase(), self._executions))
+            phase = "looking at Python" if self._lines else "measuring what counting costs"
+            self.tell(Progress(phase, self._executions))
             return
         if climbing.spent:
             per_case = sum(climbing.spent) / len(climbing.spent)
@@ -434,11 +423,6 @@ class Session:
                 "climbing", self._executions, self.climb.case, self.climb.climbing, max(left, 0.0)
             )
         )
-
-    def _last_phase(self) -> str:
-        if self._lines is not None:
-            return "looking at Python"
-        return "measuring what counting costs"
 
     def _waiting_for(self) -> str:
         if self._building:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 from dltune.documents.profile import Ratio
 from dltune.job import messages
@@ -47,11 +48,9 @@ class Turns:
     def _pairs(self) -> list[tuple[float, float]]:
         """(other, base) walls of neighbours; the first two steps warm up."""
         walls = [
-            (kind, after[2] - start)
-            for (number, kind, start), after in zip(
-                self._executions[2:], self._executions[3:], strict=False
-            )
-            if after[0] == number + 1
+            (kind, following - start)
+            for (number, kind, start), (next_number, _, following) in pairwise(self._executions[2:])
+            if next_number == number + 1
         ]
         pairs: list[tuple[float, float]] = []
         for (kind, wall), (other, following) in zip(walls[::2], walls[1::2], strict=False):

@@ -1,13 +1,29 @@
-"""A step with all its timelines: what the page, and Perfetto, draw."""
+"""A step with all its timelines: what the page, and Perfetto, draw. Beside the measured one stand
+executions simulated from the profile, under settings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile, Step
-from dltune.report.simulations import Simulations, simulations
-from dltune.report.timeline import Timeline, measured, simulated
+from dltune.documents.sections.threads import Threads
+from dltune.errors import DltuneError
+from dltune.graph import profiled
+from dltune.graph.liveness import lives
+from dltune.machine.known import KNOWN
+from dltune.planners.threads.decide import planned
+from dltune.planners.threads.replay import replayed
+from dltune.planners.threads.strategies import per_instance, per_type
+from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
+from dltune.workload.calibration import Calibration, calibrated
+from dltune.workload.transfer import transferred
+from dltune.workload.workload import Outcome, Workload
+
+STRATEGY_3 = "s1+s2+s3"
 
 
 @dataclass(frozen=True)
@@ -20,17 +36,91 @@ class Execution:
     inter: int
 
 
+@dataclass(frozen=True)
+class Simulation:
+    """`outcome` has a timeline for each step."""
+
+    title: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """`calibration` ties simulated times to the measured span. `remark`: what could not be
+    simulated."""
+
+    found: Sequence[Simulation]
+    calibration: Calibration | None
+    remark: str | None = None
+
+
 def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Simulations]:
     """One for each step of the profile, and what the simulations among them rest on."""
     made = simulations(profile, plan)
     found = []
     for index, step in enumerate(profile.steps):
-        own = measured(step)
-        timelines = [own] if own else []
-        timelines += [
-            simulated(simulation.title, simulation.outcome.timelines[index])
-            for simulation in made.found
-        ]
+        timelines = (
+            measured(step),
+            *(simulated(s.title, s.outcome.timelines[index]) for s in made.found),
+        )
         kept = tuple(timeline for timeline in timelines if timeline.slices)
         found.append(Execution(step, kept, profile.machine.sockets))
     return found, made
+
+
+def live_bytes(step: Step, slices: Sequence[Slice]) -> list[tuple[int, int]]:
+    """(nanoseconds, bytes from then on) that the ops of a step need over one execution, by the
+    graph, without what outlives it."""
+    graph = profiled.graph(step)
+    start, end = (np.full(len(graph), -1, np.int64) for _ in range(2))
+    nodes = [piece.node for piece in slices]
+    start[nodes] = [piece.start for piece in slices]
+    end[nodes] = [piece.end for piece in slices]
+    found = lives(graph, start, end)
+    return levels(zip(found.begin.tolist(), found.end.tolist(), found.bytes.tolist(), strict=True))
+
+
+def simulations(profile: Profile, plan: Plan | None) -> Simulations:
+    """The job's own settings, the plan's, and co-running by strategy 3, all on the same machine.
+
+    What cannot be simulated (no thread samples, no compiler) is a remark and not an error: the page
+    shows the rest.
+    """
+    try:
+        made, calibration = calibrated(profile)
+    except DltuneError as error:
+        return Simulations((), None, f"no simulated timelines: {error}")
+    own = made.own
+    title = f"simulated: own settings {own.intra}x{own.inter}"
+    found = [Simulation(title, made.uniform(own.intra, own.inter))]
+    remark = None
+    section = plan.of(Threads) if plan else None
+    if plan and section:
+        known = (profile.machine, *KNOWN.values())
+        there = next((machine for machine in known if machine.fingerprint == plan.machine), None)
+        if there is None:
+            remark = (
+                f"no timeline of the plan: it is for {plan.machine_name} with {plan.cores} cores, "
+                "whose description is not at hand"
+            )
+        else:
+            made = transferred(made, there)
+            uniform = section.uniform
+            same = there == profile.machine and not section.ops
+            if not same or (uniform.intra, uniform.inter) != (own.intra, own.inter):
+                title = f"simulated: plan {section.strategy}"
+                found.append(Simulation(title, replayed(made, section)))
+    if section is None or not section.corun:
+        found.append(Simulation(f"simulated: strategy 3 ({STRATEGY_3})", _strategy_3(made)))
+    return Simulations(found, calibration, remark)
+
+
+def _strategy_3(made: Workload) -> Outcome:
+    option = planned(made, STRATEGY_3, per_type(made, per_instance(made)))
+    return made.corun(
+        option.choices,
+        option.candidates,
+        option.uniform.inter,
+        hyperthreads=False,
+        with_cores=True,
+    )

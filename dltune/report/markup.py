@@ -21,9 +21,6 @@ __all__ = ["Markup", "data", "escaped", "joined", "rendered", "short", "tag"]
 LONGEST = 4000
 NAME = 240
 
-# elements without content
-_VOID = frozenset({"br", "hr", "input", "meta", "link", "img"})
-
 
 def short(name: str) -> str:
     """A name as it is shown in tables and titles."""
@@ -36,20 +33,10 @@ def escaped(value: object) -> Markup:
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. `class_` is written class, `view_box` viewBox, `data_x` data-x.
-
-    Attributes that are None or False are left out, True stands without a value.
-    """
-    written = [name]
-    for key, value in attributes.items():
-        if value is None or value is False:
-            continue
-        attribute = _NAMES.get(key) or key.rstrip("_").replace("_", "-")
-        written.append(attribute if value is True else f'{attribute}="{escaped(value)}"')
-    opening = Markup(f"<{' '.join(written)}>")
-    if name in _VOID:
-        return opening
-    return Markup(f"{opening}{joined(children)}</{name}>")
+    """An element. `class_` is written class, `view_box` viewBox, `data_x` data-x."""
+    names = (_NAMES.get(key) or key.rstrip("_").replace("_", "-") for key in attributes)
+    written = (f' {n}="{escaped(v)}"' for n, v in zip(names, attributes.values(), strict=True))
+    return Markup(f"<{name}{''.join(written)}>{joined(children)}</{name}>")
 
 
 _NAMES = {"view_box": "viewBox", "preserve_aspect_ratio": "preserveAspectRatio"}

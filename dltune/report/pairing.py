@@ -12,7 +12,7 @@ from dltune.report.section import Context
 
 def plan_of(profile: Profile, context: Context) -> Plan | None:
     """The plan that was made from the profile; else one for the same graphs."""
-    plans = _plans(context)
+    plans = context.of(Plan)
     digest = files.digest(profile) if plans else ""
     graphs = {step.signature for step in profile.steps}
     made = (plan for plan in plans if plan.profile == digest)
@@ -22,27 +22,22 @@ def plan_of(profile: Profile, context: Context) -> Plan | None:
 
 def profiles_of(plan: Plan, context: Context) -> list[Profile]:
     """Profiles whose plan this is."""
-    profiles = [d for d in context.of("dltune.profile") if isinstance(d, Profile)]
-    return [profile for profile in profiles if plan_of(profile, context) is plan]
+    return [found for found in context.of(Profile) if plan_of(found, context) is plan]
 
 
 def bench_of(plan: Plan, context: Context) -> Bench | None:
     """The comparison that measured the plan; else the one before settings were put into it."""
-    benches = [d for d in context.of("dltune.bench") if isinstance(d, Bench)]
+    benches = context.of(Bench)
     digests = _digests(plan) if benches else ()
     return next((bench for d in digests for bench in benches if bench.plan == d), None)
 
 
 def plan_behind(bench: Bench, context: Context) -> Plan | None:
     """The plan that the comparison measured, maybe before settings were put into it."""
-    return next((plan for plan in _plans(context) if bench.plan in _digests(plan)), None)
+    return next((plan for plan in context.of(Plan) if bench.plan in _digests(plan)), None)
 
 
 def _digests(plan: Plan) -> tuple[str, ...]:
     """Of the plan, and of what it was before `dltune tune --into`, in the first schema too."""
     before = with_sections(plan, settings=None)
     return files.digest(plan), files.digest(before), files.digest_of(first(before))
-
-
-def _plans(context: Context) -> list[Plan]:
-    return [d for d in context.of("dltune.plan") if isinstance(d, Plan)]

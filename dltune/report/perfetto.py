@@ -19,14 +19,12 @@ from typing import Any
 
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
-from dltune.report.execution import Execution, executions
-from dltune.report.memory import live_bytes
+from dltune.report.execution import Execution, executions, live_bytes
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context
 from dltune.report.timeline import Slice, Timeline, corunning
 from dltune.visible import visible
 
-KIND = "dltune.profile"
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments
 KEY = 1000
 
@@ -36,20 +34,22 @@ Event = Mapping[str, Any]
 def trace(context: Context) -> bytes:
     """All timelines of all profiles. Raises UsageError when there are none."""
     events: list[Event] = []
-    process = flow = 0
-    for loaded in context.documents:
-        profile = loaded.document
-        if not isinstance(profile, Profile):
-            continue
-        for execution in executions(profile, plan_of(profile, context))[0]:
-            for timeline in execution.timelines:
-                process += 1
-                name = execution.step.name or execution.step.signature
-                # what differs first: Perfetto shows the beginning and the end, and sorts by names
-                title = f"{timeline.title}, step {name} of {loaded.path.name}"
-                made = _events(profile, execution, timeline, process, title, flow)
-                events += made
-                flow += sum(event["ph"] == "s" for event in made)
+    flow = 0
+    profiles = ((d.path.name, d.document) for d in context.documents)
+    drawn = (
+        (file, profile, execution, timeline)
+        for file, profile in profiles
+        if isinstance(profile, Profile)
+        for execution in executions(profile, plan_of(profile, context))[0]
+        for timeline in execution.timelines
+    )
+    for process, (file, profile, execution, timeline) in enumerate(drawn, start=1):
+        name = execution.step.name or execution.step.signature
+        # what differs first: Perfetto shows the beginning and the end, and sorts by names
+        title = f"{timeline.title}, step {name} of {file}"
+        made = _events(profile, execution, timeline, process, title, flow)
+        events += made
+        flow += sum(event["ph"] == "s" for event in made)
     if not events:
         raise UsageError(
             "there is no timeline to write",
@@ -63,13 +63,15 @@ def trace(context: Context) -> bytes:
 def _events(
     profile: Profile, execution: Execution, timeline: Timeline, process: int, title: str, flow: int
 ) -> list[Event]:
-    found: list[Event] = [_named("process_name", process, 0, visible(title, NAME))]
-    found.append(_sorted("process_sort_index", process, 0, process))
+    found: list[Event] = [
+        _about("process_name", process, 0, name=visible(title, NAME)),
+        _about("process_sort_index", process, 0, sort_index=process),
+    ]
     homes: dict[int, int] = {}
     # Perfetto takes the thread with its process's number for its main one, and shows that first
     for number, row in enumerate(timeline.rows, start=100 * process):
-        found.append(_named("thread_name", process, number, row.label))
-        found.append(_sorted("thread_sort_index", process, number, number))
+        found.append(_about("thread_name", process, number, name=row.label))
+        found.append(_about("thread_sort_index", process, number, sort_index=number))
         for piece in row.slices:
             found.append(
                 _slice(profile, execution, piece, process, number, again=piece.node in homes)
@@ -131,12 +133,8 @@ def _flows(
                 yield {**same, "ph": "f", "bp": "e", "tid": end, "ts": piece.start / 1e3}
 
 
-def _named(what: str, process: int, thread: int, name: str) -> Event:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
-
-
-def _sorted(what: str, process: int, thread: int, index: int) -> Event:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"sort_index": index}}
+def _about(what: str, process: int, thread: int, **told: str | int) -> Event:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": told}
 
 
 def _counter(name: str, process: int, time: int, series: str, value: int) -> Event:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from dltune.planners.shown import Finding
-from dltune.report.markup import Markup
+from dltune.report.markup import Markup, tag
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,12 @@ class Loaded:
 class Context:
     """All documents of the page, so that a plan finds its profile and a bench its plan."""
 
-    documents: Sequence[Loaded] = field(default_factory=tuple)
+    documents: Sequence[Loaded]
 
-    def of(self, kind: str) -> list[msgspec.Struct]:
-        """The documents of the kind "dltune.plan", say."""
-        return [loaded.document for loaded in self.documents if loaded.kind == kind]
+    def of(self, kind: type[S]) -> list[S]:
+        """The documents of this kind: plans, say."""
+        documents = (loaded.document for loaded in self.documents)
+        return [document for document in documents if isinstance(document, kind)]
 
 
 class Kind(Protocol):
@@ -62,3 +65,22 @@ class Kind(Protocol):
 
     load: Callable[[Path], msgspec.Struct]
     show: Callable[[Loaded, Context], Shown]
+
+
+def findings(found: Sequence[tuple[str, str, str | None]]) -> Markup:
+    """Each: what is said, the evidence for it, and what to do, if anything is."""
+    if not found:
+        return tag("p", "Nothing was found to be wrong.")
+    items = [
+        tag(
+            "li",
+            tag("p", tag("b", sentence(said)), " ", sentence(evidence)),
+            tag("p", sentence(advice)) if advice else None,
+        )
+        for said, evidence, advice in found
+    ]
+    return tag("ol", *items)
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.report.charts.bars import bar
+from dltune.report.charts.marks import bar
 from dltune.report.markup import Markup, rendered, short, tag
 from dltune.tables import Bar, Cell, Drawn, Figure, Key, Prose, Table
 
@@ -31,7 +31,10 @@ def _drawn(cell: Cell) -> str | Drawn:
     """Names are cut to be shown; sentences are not."""
     match cell:
         case Key():
-            return key_cell(cell.text)
+            # type and inputs of an op, its attributes small
+            head, brace, rest = short(cell.text).partition("{")
+            small = tag("small", brace, rest) if brace else None
+            return tag("code", head, small, class_="key")
         case Prose():
             return tag("span", cell.text, class_="why")
         case Bar():
@@ -39,10 +42,3 @@ def _drawn(cell: Cell) -> str | Drawn:
         case Figure():
             return cell.text
     return short(cell) if type(cell) is str else cell
-
-
-def key_cell(key: str) -> Markup:
-    """An op's key: type and inputs, its attributes small."""
-    shown = short(key)
-    head, brace, rest = shown.partition("{")
-    return tag("code", head, tag("small", brace, rest) if brace else None, class_="key")

@@ -7,6 +7,8 @@ none is empty: an op that took less than a nanosecond is left out.
 from __future__ import annotations
 
 import heapq
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,22 +38,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`slices`: each node once, by start. `by_core`: the cores were known, and a row is a core (an
-    op on several cores stands in the row of each); else a row is what one thread could have done.
-    """
+    """`slices`: each node once, by start. A row is a core where the cores are known (an op on
+    several cores stands in the row of each); else it is what one thread could have done."""
 
     title: str
     slices: tuple[Slice, ...]
     rows: tuple[Row, ...]
-    by_core: bool
 
     @property
     def end(self) -> int:
         return max((piece.end for piece in self.slices), default=0)
 
 
-def measured(step: Step) -> Timeline | None:
-    """The execution that the profile kept. None when it has none.
+def measured(step: Step) -> Timeline:
+    """The execution that the profile kept, without slices when it has none.
 
     The profile does not say which thread ran an op, so rows are lanes.
     """
@@ -61,7 +61,7 @@ def measured(step: Step) -> Timeline | None:
         if node.start is not None and node.end is not None
     ]
     slices = _ordered(found)
-    return Timeline("measured", slices, _lanes("lane", slices), by_core=False) if slices else None
+    return Timeline("measured", slices, _lanes("lane", slices))
 
 
 def simulated(title: str, found: engine.Timeline) -> Timeline:
@@ -75,9 +75,8 @@ def simulated(title: str, found: engine.Timeline) -> Timeline:
         )
         for node, (start, end) in enumerate(zip(found.start, found.end, strict=True))
     )
-    if any(piece.cores for piece in slices):
-        return Timeline(title, slices, _cores(slices), by_core=True)
-    return Timeline(title, slices, _lanes("slot", slices), by_core=False)
+    known = any(piece.cores for piece in slices)
+    return Timeline(title, slices, _cores(slices) if known else _lanes("slot", slices))
 
 
 def corunning(slices: Sequence[Slice]) -> list[tuple[int, int]]:
@@ -88,16 +87,12 @@ def corunning(slices: Sequence[Slice]) -> list[tuple[int, int]]:
 
 def levels(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
     """(time, sum of the weights of the (start, end, weight) that are open from then on)."""
-    change: dict[int, int] = {}
+    change: Counter[int] = Counter()
     for start, end, weight in spans:
-        change[start] = change.get(start, 0) + weight
-        change[end] = change.get(end, 0) - weight
-    level = 0
-    found = []
-    for time in sorted(change):
-        level += change[time]
-        found.append((time, level))
-    return found
+        change[start] += weight
+        change[end] -= weight
+    times = sorted(change)
+    return list(zip(times, itertools.accumulate(change[time] for time in times), strict=True))
 
 
 def mean_corunning(slices: Sequence[Slice]) -> float:
@@ -134,15 +129,13 @@ def _lanes(label: str, slices: Sequence[Slice]) -> tuple[Row, ...]:
 def _cores(slices: Sequence[Slice]) -> tuple[Row, ...]:
     """A row for each core, and further ones where a core ran several ops at once. Ops that held no
     core (they waited, or were too small to be given one) come last."""
-    held: dict[int, list[Slice]] = {}
-    loose = []
+    held: defaultdict[int, list[Slice]] = defaultdict(list)
     for piece in slices:
         for core in piece.cores:
-            held.setdefault(core, []).append(piece)
-        if not piece.cores:
-            loose.append(piece)
-    rows: list[Row] = []
-    for core in sorted(held):
-        for n, row in enumerate(_lanes("", held[core])):
-            rows.append(Row(f"core {core}" + (f" ({n + 1})" if n else ""), row.slices))
-    return (*rows, *_lanes("no core", loose))
+            held[core].append(piece)
+    rows = [
+        Row(f"core {core}" + (f" ({n + 1})" if n else ""), row.slices)
+        for core in sorted(held)
+        for n, row in enumerate(_lanes("", held[core]))
+    ]
+    return (*rows, *_lanes("no core", [piece for piece in slices if not piece.cores]))

@@ -19,7 +19,7 @@ constexpr double kDone = 1e-12;
 
 // Successors of task t: edges[offsets[t]] .. edges[offsets[t + 1] - 1].
 struct Graph {
-  int tasks;
+  std::int32_t tasks;
   const std::int32_t* offsets;
   const std::int32_t* edges;
 };
@@ -46,11 +46,11 @@ class Policy {
 struct Timeline {
   double* start;
   double* end;
-  double makespan = 0;
+  double makespan;
   // Mean ops in flight over the events (an op starts or ends), each counted when all that happens
   // at its moment has happened: ops that follow one another are one in flight.
-  double corunning = 0;
-  int done = 0;          // fewer than tasks: a cycle
+  double corunning;
+  std::int32_t done;  // fewer than tasks: a cycle
 };
 
 inline void run(const Graph& graph, Policy& policy, Timeline* out) {
@@ -62,6 +62,7 @@ inline void run(const Graph& graph, Policy& policy, Timeline* out) {
   std::vector<char> counted(graph.tasks, 0);
   std::vector<Start> starts;
   double now = 0, sampled = 0;
+  out->done = 0;
   long events = 0, flying = 0, fresh = 0;
   auto end = [&](int task) {
     out->end[task] = now;

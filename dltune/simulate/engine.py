@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,9 +94,7 @@ class Graph:
 
     def fifo(self, cores: CoreSet) -> Timeline:
         """TensorFlow's own scheduling. Raises ValueError when the graph has a cycle."""
-        timeline = self._timeline()
-        self._whole(binding.load().dltune_fifo(self._native, cores.native(), timeline))
-        return Timeline(*self._times(timeline))
+        return self._replay("dltune_fifo", cores.native())
 
     def on(
         self,
@@ -124,9 +122,7 @@ class Graph:
             len(core_sets),
             len(links),
         )
-        timeline = self._timeline()
-        self._whole(binding.load().dltune_resources(self._native, about, timeline))
-        return Timeline(*self._times(timeline))
+        return self._replay("dltune_resources", about)
 
     def corun(
         self,
@@ -155,21 +151,20 @@ class Graph:
         held = (ctypes.c_uint64 * (self.tasks * words))() if with_cores else None
         second = (ctypes.c_uint8 * max(1, self.tasks))()
         places = binding.Places(held, words, second)
-        timeline = self._timeline()
-        self._whole(binding.load().dltune_corun(self._native, there, about, timeline, places))
-        sets: list[tuple[int, ...]] = []
-        if held is not None:
-            sets = [bits(held[t * words : (t + 1) * words]) for t in range(self.tasks)]
-        ran_second = frozenset(t for t in range(self.tasks) if second[t])
-        return Timeline(*self._times(timeline), sets, ran_second)
+        timeline = self._replay("dltune_corun", there, about, places)
+        if held is None:
+            return timeline
+        return replace(
+            timeline,
+            cores=[bits(held[t * words : (t + 1) * words]) for t in range(self.tasks)],
+            second=frozenset(t for t in range(self.tasks) if second[t]),
+        )
 
-    def _timeline(self) -> binding.Timeline:
+    def _replay(self, function: str, *about: ctypes.Structure) -> Timeline:
         room = max(1, self.tasks)
-        return binding.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
-
-    def _times(self, made: binding.Timeline) -> tuple[list[float], list[float], float, float]:
-        return made.start[: self.tasks], made.end[: self.tasks], made.makespan, made.corunning
-
-    def _whole(self, done: int) -> None:
-        if done < self.tasks:
-            raise ValueError(f"{self.tasks - done} tasks wait for each other in a cycle")
+        made = binding.Timeline((ctypes.c_double * room)(), (ctypes.c_double * room)())
+        getattr(binding.load(), function)(self._native, *about, made)
+        if made.done < self.tasks:
+            raise ValueError(f"{self.tasks - made.done} tasks wait for each other in a cycle")
+        start, end = made.start[: self.tasks], made.end[: self.tasks]
+        return Timeline(start, end, made.makespan, made.corunning)

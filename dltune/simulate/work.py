@@ -36,7 +36,6 @@ class CorunWork:
     least loaded core; or it is `placed`, and runs as chosen, at once, on these cores, which it
     shares with whatever runs there. A `detached` one takes `serial` seconds and holds neither core
     nor slot.
-    `op` names its key for interference (negative: none is noted).
     """
 
     serial: float
@@ -45,11 +44,9 @@ class CorunWork:
     admitted: bool = True
     detached: bool = False
     placed: tuple[int, ...] = ()
-    op: int = -1
 
     def native(self) -> binding.Work:
         work = binding.Work(
-            op=self.op,
             count=len(self.candidates),
             serial=self.serial,
             admitted=self.admitted and not self.placed,

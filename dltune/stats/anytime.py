@@ -29,7 +29,7 @@ import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dltune.stats.interval import Interval, require
+from dltune.stats.interval import Interval, between_ranks, require
 
 # how a stake grows with the distance: from ratios that differ by some 10 % of themselves from round
 # to round (the first) to 1 % (the last); beyond that M(n, k) is as good
@@ -70,15 +70,8 @@ def anytime_median(values: Sequence[float], confidence: float) -> Interval:
     and 1.
     """
     require(values, confidence)
-    ordered = sorted(values)
-    k = rank(len(ordered), confidence)
-    return Interval(
-        median=statistics.median(ordered),
-        low=ordered[k - 1] if k else -math.inf,
-        high=ordered[-k] if k else math.inf,
-        confidence=confidence,
-        rounds=len(ordered),
-    )
+    rounds = len(values)
+    return between_ranks(sorted(values), rank(rounds, confidence), confidence, rounds)
 
 
 def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:

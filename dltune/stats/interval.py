@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,20 @@ class Interval:
         """Low and high as documents tell them: None where there is no bound."""
         low, high = (x if math.isfinite(x) else None for x in (self.low, self.high))
         return low, high
+
+
+def between_ranks(
+    ordered: Sequence[float], rank: int | None, confidence: float, rounds: int
+) -> Interval:
+    """From the value of that rank to the one as far from the end; without bounds where there is no
+    such rank."""
+    return Interval(
+        median=statistics.median(ordered),
+        low=ordered[rank - 1] if rank else -math.inf,
+        high=ordered[-rank] if rank else math.inf,
+        confidence=confidence,
+        rounds=rounds,
+    )
 
 
 def require(values: Sequence[float], confidence: float) -> None:

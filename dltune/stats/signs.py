@@ -4,10 +4,9 @@ like: the interval of a median for a number of rounds that was fixed before, and
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
-from dltune.stats.interval import Interval, require
+from dltune.stats.interval import Interval, between_ranks, require
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -27,15 +26,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
     and 1.
     """
     require(values, confidence)
-    ordered = sorted(values)
-    rank, level = _rank(len(ordered), confidence)
-    return Interval(
-        median=statistics.median(ordered),
-        low=ordered[rank - 1],
-        high=ordered[-rank],
-        confidence=level,
-        rounds=len(ordered),
-    )
+    rank, level = _rank(len(values), confidence)
+    return between_ranks(sorted(values), rank, level, len(values))
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Interval:

@@ -9,11 +9,9 @@ like, as long as both groups have noise of the same shape.
 from __future__ import annotations
 
 import functools
-import math
-import statistics
 from collections.abc import Sequence
 
-from dltune.stats.interval import Interval
+from dltune.stats.interval import Interval, between_ranks
 
 
 def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -27,13 +25,7 @@ def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0
         raise ValueError("times must be positive")
     ratios = sorted(after / before for before in a for after in b)
     rank = _rank(len(a), len(b), confidence)
-    return Interval(
-        median=statistics.median(ratios),
-        low=ratios[rank - 1] if rank else -math.inf,
-        high=ratios[-rank] if rank else math.inf,
-        confidence=confidence,
-        rounds=len(a) + len(b),
-    )
+    return between_ranks(ratios, rank, confidence, len(a) + len(b))
 
 
 def _rank(m: int, n: int, confidence: float) -> int:

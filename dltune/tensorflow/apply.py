@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from dltune.errors import UsageError
-from dltune.job.launch import INJECTED
 from dltune.job.orders import encoded
+from dltune.tensorflow.inject import _dltune_plugin
 
 _plugin: ctypes.CDLL | None = None  # keeps the library loaded
 
@@ -31,7 +28,7 @@ def obey(lines: Sequence[str]) -> None:
             remedy="call dltune.apply before TensorFlow's first op",
         )
     try:
-        library = ctypes.CDLL(str(_builder().library(Path(tf.__file__).parent)))
+        library = ctypes.CDLL(str(_dltune_plugin.library(Path(tf.__file__).parent)))
     except Exception as error:
         raise UsageError(f"the plugin does not work with TensorFlow here: {error}") from None
     library.dltune_obey.restype = ctypes.c_char_p
@@ -40,15 +37,3 @@ def obey(lines: Sequence[str]) -> None:
         if complaint:
             raise UsageError(f"the plugin refused the plan: {complaint.decode('latin-1')}")
     _plugin = library
-
-
-def _builder() -> ModuleType:
-    """The injected module that knows which library fits; it is no part of a package there."""
-    name = "_dltune_plugin"
-    spec = importlib.util.spec_from_file_location(name, INJECTED / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
-    spec.loader.exec_module(module)
-    return module

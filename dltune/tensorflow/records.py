@@ -11,10 +11,9 @@ import keras
 import tensorflow as tf
 
 from dltune.errors import UsageError
-from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.order import Order, Sequential, Share, Shuffled
 from dltune.io.reader.reader import Reader
 from dltune.io.reader.records import Records
-from dltune.io.reader.share import Share
 
 # mallopt's names for them, of malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -46,10 +45,9 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
     # with few inter-op threads the step would wait with it
     apart = tf.data.Options()
     apart.threading.private_threadpool_size = len(os.sched_getaffinity(0))
-    made = made.with_options(apart)
-    if arguments.get("iterations") is None:
-        return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-    return made.apply(tf.data.experimental.assert_cardinality(arguments["iterations"]))
+    iterations = arguments.get("iterations")
+    length = tf.data.INFINITE_CARDINALITY if iterations is None else iterations
+    return made.with_options(apart).apply(tf.data.experimental.assert_cardinality(length))
 
 
 def _let_memory_stay() -> None:
@@ -90,12 +88,12 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """`rank` of `size`: instead of the launcher's. Raises UsageError as `Reader`."""
-        from dltune.machine.world import World, world
+        from dltune.machine.ranks import Rank, world
 
         super().__init__(**options)
         if (rank is None) != (size is None):
             raise UsageError("rank and size belong together", remedy="give both or neither")
-        here = world(os.environ) if rank is None or size is None else World(rank, size)
+        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         self._records = records
         self._decode = decode
         self._share = Share(here.rank, here.size, batch, batch if run is None else run)

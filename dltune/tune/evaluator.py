@@ -26,25 +26,19 @@ class Evaluator(Protocol):
 
     @property
     def room(self) -> int:
-        """How many candidates may stand at once: 2 at least."""
-        ...
+        """How many candidates may stand at once: 2 at least, with less there is no comparison."""
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
         """These will be started next: what can be done for all of them at once may be done now."""
-        ...
 
     def start(self, candidate: Candidate) -> Refused | None:
         """Start the job under a candidate and wait until it stands ready, warmed up."""
-        ...
 
     def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
         """A turn of each, in that order: the seconds of a step, or why there are none."""
-        ...
 
     def drop(self, candidate: Candidate) -> None:
         """End a candidate that stands."""
-        ...
 
     def left(self) -> float:
         """Seconds of the budget that are left; below 0 when it is overdrawn."""
-        ...

@@ -7,7 +7,9 @@ hangs, ends too early or never comes to a step is ended whole and refused; nothi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -19,13 +21,15 @@ from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_t
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, UsageError
+from dltune.machine.cgroups import limits
 from dltune.planners.settings.applied import as_it_is
 from dltune.planners.settings.launcher import starts_ranks
 from dltune.planners.settings.setting import Circumstances
+from dltune.proc import process
+from dltune.proc.tree import Tree
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.guardian import Guardian
-from dltune.tune.memory import free_bytes, used_bytes
 from dltune.tune.refusal import TOO_SELDOM, RefusedError, ended, failed, no_effect
 from dltune.tune.starting import Starting, launch
 from dltune.tune.tried import Tried
@@ -92,7 +96,7 @@ class Measured:
         self._waits = False  # the steps of the job as given, for their data
         self._ranks = starts_ranks(here.command)  # the job as given has several
         self._largest = 0
-        self._number = 0
+        self._numbers = itertools.count()
         self._starting: dict[Candidate, Starting] = {}
         self._stands: dict[Candidate, _Stand] = {}
         self._stack = contextlib.ExitStack()
@@ -166,15 +170,13 @@ class Measured:
 
     def _launch(self, candidate: Candidate) -> None:
         """Raises RefusedError."""
-        log = self._folder / f"{self._number}.log"
-        self._number += 1
+        log = self._folder / f"{next(self._numbers)}.log"
         try:
-            made = launch(
+            self._starting[candidate] = launch(
                 candidate, self._here, self._known, log, self._guardian, verbose=self._verbose
             )
         except UsageError as error:
             raise failed(error) from None
-        self._starting[candidate] = made
 
     def _wait(self) -> None:
         """Until nothing starts any more: what starts would be in the way of a first turn."""
@@ -294,3 +296,22 @@ class Measured:
                 remedy="leave --resume out to begin anew",
             )
         self.tensorflow = version
+
+
+def used_bytes(pid: int) -> int:
+    """Resident memory of a process and all that it has started."""
+    with contextlib.suppress(UsageError):
+        return sum(map(process.resident, Tree(pid).refresh()))
+    return 0  # it has ended
+
+
+def free_bytes() -> tuple[int, int]:
+    """What may still be taken without swapping, and all that there is: of the machine, or of the
+    control group that dltune and its jobs are in."""
+    import psutil  # type: ignore[import-untyped]
+
+    machine = psutil.virtual_memory()
+    limit = limits().memory
+    if limit is None or limit >= machine.total:
+        return machine.available, machine.total
+    return min(machine.available, max(0, limit - used_bytes(os.getpid()))), limit

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
 from dltune import __version__
-from dltune.documents import tune
+from dltune.documents import files, tune
 from dltune.documents.files import Output
 from dltune.documents.tune import Trial, Tune
 from dltune.errors import UsageError
@@ -62,7 +61,7 @@ class State:
         self._file.write(
             Tune(
                 schema=tune.SCHEMA,
-                created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                created=files.now(),
                 dltune=__version__,
                 command=self._here.command,
                 machine=self._here.machine.fingerprint,

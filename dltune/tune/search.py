@@ -168,8 +168,7 @@ class Search:
 
     def _batch(self) -> list[Candidate]:
         """The next candidates, as many as there is room and time for; none: it is over."""
-        most = min(BATCH, self._pool.room - 1)
-        found = self._affordable(list(dict.fromkeys(self._wanted()))[:most])
+        found = self._affordable(list(dict.fromkeys(self._wanted())))
         self.exhausted = not found and bool(self._wanted())
         return found
 
@@ -182,8 +181,7 @@ class Search:
             trial.candidate: trial
             for trial in sorted(filter(self._may_help, self.trials), key=ratio)
         }
-        most = min(BATCH, self._pool.room - 1)
-        batch = self._affordable(list(found)[:most])
+        batch = self._affordable(list(found))
         self._again |= {(one, self.incumbent): found[one] for one in batch}
         return batch
 
@@ -197,9 +195,10 @@ class Search:
             and ratio(trial) < 1
         )
 
-    def _affordable(self, batch: list[Candidate]) -> list[Candidate]:
-        """Those for which there is time beside the final rounds; while no gain was found, beside a
-        few of them."""
+    def _affordable(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The first of them, for which there is room, and time beside the final rounds; while no
+        gain was found, beside a few of them."""
+        batch = candidates[: min(BATCH, self.evaluator.room - 1)]
         new = [c for c in batch if not self._past.get((c, self.incumbent))]
         known = [c for c in batch if c not in new]
         rounds = LEAST_FINAL if self.incumbent == AS_GIVEN else FINAL
@@ -216,16 +215,12 @@ class Search:
 
     def _expected(self, candidates: Sequence[Candidate]) -> float:
         """Seconds that the trials of these candidates are expected to take."""
-        starts = sum(one not in self._pool.standing for one in candidates)
-        turns = EXPECTED * (len(candidates) + 1)
-        return starts * self._pool.start_seconds + turns * self._pool.turn_seconds
+        return self._pool.expected_seconds(candidates, EXPECTED * (len(candidates) + 1))
 
     def _reserve(self, rounds: int) -> float:
         """Seconds that are kept back for so many final rounds."""
         finalists = {*self._rivals, self.incumbent}
-        starts = sum(one not in self._pool.standing for one in finalists)
-        turns = rounds * (len(self._rivals) + 1)
-        return starts * self._pool.start_seconds + turns * self._pool.turn_seconds
+        return self._pool.expected_seconds(finalists, rounds * (len(self._rivals) + 1))
 
     # --- trials
 
@@ -333,7 +328,7 @@ class Search:
         chosen = self.incumbent
         if chosen == AS_GIVEN:
             return
-        rivals = [one for one in self._rivals if one != chosen][: self._pool.room - 1]
+        rivals = [one for one in self._rivals if one != chosen][: self.evaluator.room - 1]
         finalists = [chosen, *rivals]
         self._pool.expect(finalists, ())
         for one in list(finalists):

@@ -88,10 +88,7 @@ class Tried(StepBarrier):
     @property
     def waits(self) -> bool:
         """Whether its steps wait for their data, or a choice changes how it comes."""
-        assert self.steps is not None
-        record = self.sightings.records[self.steps.pid]
-        main = self.steps.signatures[0]
-        ran = {g: e for g, e in record.executions.items() if record.graphs[g].signature == main}
+        record, ran = self._main_executions()
         for found in breakdown.parts(record.graphs, ran).values():
             seconds = {part.name: part.seconds for part in found}
             if seconds and seconds["input"] > WAITS * sum(seconds.values()):
@@ -102,18 +99,20 @@ class Tried(StepBarrier):
     def pace(self) -> float | None:
         """The least seconds so far from one execution of the step's graph to the next. None when
         the step has other graphs too, or there were fewer than two."""
-        assert self.steps is not None
         if self.graphs > 1:
             return None
-        record = self.sightings.records[self.steps.pid]
-        starts = [
-            execution.start
-            for graph, executions in record.executions.items()
-            if record.graphs[graph].signature == self.steps.signatures[0]
-            for execution in executions
-        ]
-        between = [b - a for a, b in itertools.pairwise(sorted(starts))]
+        _, ran = self._main_executions()
+        starts = sorted(execution.start for each in ran.values() for execution in each)
+        between = [b - a for a, b in itertools.pairwise(starts)]
         return min(between) * NANOSECOND if between else None
+
+    def _main_executions(self) -> tuple[Record, dict[int, list[messages.Execution]]]:
+        """What the process that leads has told, and of that how the step's main graph ran."""
+        assert self.steps is not None
+        record = self.sightings.records[self.steps.pid]
+        main = self.steps.signatures[0]
+        ran = {g: e for g, e in record.executions.items() if record.graphs[g].signature == main}
+        return record, ran
 
     @property
     def ranks(self) -> bool:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dltune.tune.candidate import Candidate
 from dltune.tune.evaluator import Evaluator, Refused
-
-# with less there is no comparison
-LEAST_ROOM = 2
 
 
 class WarmPool:
@@ -26,25 +23,19 @@ class WarmPool:
         self._turns: list[float] = []
         self._rounds = 0
 
-    @property
-    def room(self) -> int:
-        return max(self._evaluator.room, LEAST_ROOM)
-
-    @property
-    def start_seconds(self) -> float:
-        """What the start of a candidate has cost so far."""
-        return statistics.fmean(self._starts) if self._starts else 0.0
-
-    @property
-    def turn_seconds(self) -> float:
-        """What a turn has cost so far."""
-        return statistics.median(self._turns) if self._turns else 0.0
+    def expected_seconds(self, candidates: Collection[Candidate], turns: int) -> float:
+        """Of so many turns, and of the starts of those candidates that do not stand, by what such
+        have taken so far."""
+        starts = sum(candidate not in self.standing for candidate in candidates)
+        start = statistics.fmean(self._starts) if self._starts else 0.0
+        turn = statistics.median(self._turns) if self._turns else 0.0
+        return starts * start + turns * turn
 
     def expect(self, candidates: Sequence[Candidate], needed: Sequence[Candidate]) -> None:
         """These are to stand next, all of them; those of `needed` stay in any case."""
         missing = [candidate for candidate in candidates if candidate not in self.standing]
         for idle in self._idle((*needed, *candidates)):
-            if len(self.standing) + len(missing) > self.room:
+            if len(self.standing) + len(missing) > self._evaluator.room:
                 self.drop(idle)
         self._evaluator.expect(missing)
 
@@ -53,7 +44,7 @@ class WarmPool:
         if candidate in self.standing:
             return None
         for idle in self._idle(needed):
-            if len(self.standing) >= self.room:
+            if len(self.standing) >= self._evaluator.room:
                 self.drop(idle)
         before = self._evaluator.left()
         refused = self._evaluator.start(candidate)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from dltune.documents.machine import Machine
-from dltune.machine.placement import placements
 from dltune.model import knl
-from dltune.model.curve import Curve
+from dltune.model.curve import Curve, all_cases
 from dltune.model.scaling import fitted
 from dltune.workload.workload import Workload
 
@@ -26,7 +25,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
     if machine.name == knl.NAME:
         return _to_knl(workload, machine)
     count = len(machine.cores)
-    cases = [(n, p) for n in range(1, count + 1) for p in placements(machine, n)]
+    cases = all_cases(machine)
     curves: list[Curve | None] = []
     extrapolated = 0
     for op, curve in zip(workload.ops, workload.curves, strict=True):
@@ -60,8 +59,7 @@ def _to_knl(workload: Workload, machine: Machine) -> Workload:
 
     What was found for the measured machine (executor's time, factor, gaps) says nothing there.
     """
-    there = dataclasses.replace(workload, machine=machine)
-    cases = there.cases()
+    cases = all_cases(machine)
     curves = [
         None if curve is None else knl.curve(op.type, curve.serial / workload.scale, cases)
         for op, curve in zip(workload.ops, workload.curves, strict=True)
@@ -77,7 +75,8 @@ def _to_knl(workload: Workload, machine: Machine) -> Workload:
         "as the paper's runtime could not control them"
     )
     return dataclasses.replace(
-        there,
+        workload,
+        machine=machine,
         curves=tuple(curves),
         model=None,
         held=held,

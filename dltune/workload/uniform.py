@@ -22,10 +22,6 @@ def grid(machine: Machine, intra: int | None = None) -> list[Uniform]:
     counts of a tile, a socket and the machine, for intra and for inter. `intra`: that one only.
     """
     cores = len(machine.cores)
-    counts = {1, cores, max(1, cores // machine.sockets), max(map(len, machine.tiles))}
-    power = 2
-    while power < cores:
-        counts.add(power)
-        power *= 2
-    steps = sorted(counts)
+    powers = (1 << k for k in range(cores.bit_length()))
+    steps = sorted({*powers, cores, max(1, cores // machine.sockets), max(map(len, machine.tiles))})
     return [Uniform(a, b) for a in ([intra] if intra else steps) for b in steps]

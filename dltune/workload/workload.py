@@ -20,9 +20,8 @@ from dltune.graph import profiled
 from dltune.graph.step_graph import StepGraph
 from dltune.graph.traversal import cyclic
 from dltune.machine.placement import placements
-from dltune.model.climbed import HillClimbing
-from dltune.model.curve import Case, Curve
-from dltune.model.prediction import Model
+from dltune.model.curve import Curve, all_cases
+from dltune.model.prediction import HillClimbing, Model
 from dltune.simulate import engine
 from dltune.simulate.engine import CoreSet, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
@@ -96,10 +95,6 @@ class Workload:
         """By thread count, the placements that the machine has for it."""
         return {n: placements(self.machine, n) for n in range(1, self.cores + 1)}
 
-    def unpinned(self, curve: Curve, threads: int) -> Candidate:
-        """An op on `threads` threads that the operating system places: it spreads them."""
-        return self.placed(curve, threads, places=1)
-
     def placed(self, curve: Curve, threads: int, places: int = 2) -> Candidate:
         """An op divided into `threads` parts, in the better of its first `places` placements.
 
@@ -114,8 +109,11 @@ class Workload:
         return self.fifo(self.alike(intra), inter, threads=intra)
 
     def alike(self, intra: int) -> list[Candidate | None]:
-        """Per op how it runs on `intra` threads; None for ops that are not controlled."""
-        return [None if c is None else self.unpinned(c, intra) for c in self.curves]
+        """Per op how it runs on `intra` threads that the operating system places: it spreads them.
+        None for ops that are not controlled."""
+        return [
+            None if curve is None else self.placed(curve, intra, places=1) for curve in self.curves
+        ]
 
     def fifo(
         self, choices: Sequence[Candidate | None], inter: int, threads: int | None = None
@@ -125,7 +123,11 @@ class Workload:
         `threads`: how many an op starts, when that differs from the cores it can use.
         """
         works = [
-            self._detached(index) if choice is None else self._sharing(index, choice, threads)
+            FifoWork(self.fixed[index], 0.0, 1)
+            if choice is None
+            else FifoWork(
+                choice.seconds, float(self.busy(index, choice)), threads or choice.threads
+            )
             for index, choice in enumerate(choices)
         ]
         cores = CoreSet(
@@ -198,6 +200,11 @@ class Workload:
             self, ops=tuple(ops), curves=tuple(curves), fixed=tuple(fixed), graphs=tuple(changed)
         )
 
+    def busy(self, index: int, choice: Candidate) -> int:
+        """How many cores that op keeps busy when it runs so."""
+        divided = self.spinning or self.serial(index) > UNDIVIDED * choice.seconds
+        return min(choice.threads, self.cores) if divided else 1
+
     def serial(self, index: int) -> float:
         """Seconds of that op on one thread, in the job."""
         return self._serial[index]
@@ -213,24 +220,12 @@ class Workload:
         """Too short to be admitted one by one."""
         return self.serial(index) < SMALL
 
-    def cases(self) -> list[Case]:
-        """Every thread count and placement that the machine offers an op."""
-        return [(n, placement) for n, offered in self.offered.items() for placement in offered]
-
     def calibrated(self, overhead: float, scale: float) -> Workload:
         """With this time for the executor and this factor on the ops' own times."""
         curves = self.curves
         if scale != self.scale:
             curves = tuple(curve and curve.scaled(scale / self.scale) for curve in curves)
         return dataclasses.replace(self, curves=curves, overhead=overhead, scale=scale)
-
-    def _detached(self, index: int) -> FifoWork:
-        return FifoWork(self.fixed[index], 0.0, 1)
-
-    def _sharing(self, index: int, choice: Candidate, threads: int | None) -> FifoWork:
-        divided = self.spinning or self.serial(index) > UNDIVIDED * choice.seconds
-        used = min(choice.threads, self.cores) if divided else 1
-        return FifoWork(choice.seconds, float(used), threads or choice.threads)
 
     def _admitted(self, candidate: Candidate) -> Candidate:
         return Candidate(candidate.threads, candidate.placement, candidate.seconds + HANDOVER)
@@ -288,8 +283,7 @@ def predicted(model: Model, profile: Profile, curves: Sequence[Curve | None]) ->
 
     An op that the model does not know keeps its curve.
     """
-    counts = range(1, len(profile.machine.cores) + 1)
-    cases = [(n, placement) for n in counts for placement in placements(profile.machine, n)]
+    cases = all_cases(profile.machine)
     found = list(curves)
     for index, op in enumerate(profile.ops):
         if found[index] is not None:

@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.analysis.windows import Sliding, factors
+from dltune.analysis.windows import Layout, Sliding, factors
 
 axis = st.tuples(
     st.integers(1, 9),  # image
@@ -47,7 +47,8 @@ def test_pairs_and_windows_are_those_of_sliding(padding, axes):
     images, windows, strides, dilations, explicit = (
         tuple(part) for part in zip(*axes, strict=True)
     )
-    slide = Sliding(strides, dilations, padding, explicit if padding == "EXPLICIT" else ())
+    paddings = {"SAME": None, "VALID": ((0, 0),) * len(axes), "EXPLICIT": explicit}
+    slide = Sliding(Layout(0, ()), strides, dilations, paddings[padding])
     lines = [slid(*a[:4], *around(padding, *a)) for a in axes]
     found = slide.windows(images, windows)
     if not all(lines):

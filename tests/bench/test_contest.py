@@ -180,7 +180,7 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
     }
     trial = Trial(jobs, rounds=1, patience=60.0)
     line = progress.Line(None)
-    trial.contest._tell = lambda told: line.show(told.phase, (told.phase,))
+    trial.contest.tell = lambda told: line.show(told.phase, (told.phase,))
     trial.contest.run()
     told = capsys.readouterr().err.splitlines()
     assert told[:2] == [
@@ -199,7 +199,7 @@ def test_interrupted_says_where(clock: Clock) -> None:
         if told.round == 3 and told.phase == "default":
             raise KeyboardInterrupt
 
-    trial.contest._tell = interrupt
+    trial.contest.tell = interrupt
     with pytest.raises(KeyboardInterrupt):
         trial.contest.run()
     assert trial.contest.partial == "interrupted in round 3 of 6"

@@ -10,16 +10,16 @@ import pyperf
 import pytest
 
 from dltune.bench import pyperf_file
-from dltune.bench.pyperf_file import Circumstances, encode
+from dltune.bench.pyperf_file import encode
 from dltune.errors import UsageError
 
-CIRCUMSTANCES = Circumstances(
-    cpu_model="Some CPU",
-    cores=2,
-    tensorflow="2.21.0",
-    plan="plan.json",
-    command=("python", "train.py", "--name", "two words"),
-)
+CIRCUMSTANCES = {
+    "cpu_model": "Some CPU",
+    "cores": 2,
+    "tensorflow": "2.21.0",
+    "plan": "plan.json",
+    "command": ("python", "train.py", "--name", "two words"),
+}
 RECOMMENDED = [[0.351, 0.349, 0.350], [0.352, 0.348, 0.350], [0.353]]
 PLANNED = [[0.312, 0.311], [], [0.313, 0.312]]
 
@@ -35,7 +35,7 @@ def pyperf_says(*args: str) -> str:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "bench.json"
-    path.write_bytes(encode({"recommended": RECOMMENDED, "plan": PLANNED}, CIRCUMSTANCES))
+    path.write_bytes(encode({"recommended": RECOMMENDED, "plan": PLANNED}, **CIRCUMSTANCES))
     return path
 
 
@@ -66,13 +66,13 @@ def test_pyperf_show_reads_it(file: Path) -> None:
 def test_pyperf_compare_to_finds_the_faster_file(file: Path, tmp_path: Path) -> None:
     faster = tmp_path / "faster.json"
     halved = [[value / 2 for value in turn] for turn in RECOMMENDED]
-    faster.write_bytes(encode({"recommended": halved}, CIRCUMSTANCES))
+    faster.write_bytes(encode({"recommended": halved}, **CIRCUMSTANCES))
     assert "2.00x faster" in pyperf_says("compare_to", str(file), str(faster))
 
 
 def test_a_setting_without_a_step_is_refused() -> None:
     with pytest.raises(ValueError, match="'plan' has no step"):
-        encode({"plan": [[], []]}, CIRCUMSTANCES)
+        encode({"plan": [[], []]}, **CIRCUMSTANCES)
 
 
 def test_without_pyperf_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 import synthetic
 
 from dltune.bench.document import summary
-from dltune.cli import comparison
+from dltune.cli.bench import show
 from dltune.documents.bench import SCHEMA as BENCH_SCHEMA
 from dltune.documents.bench import Bench, Setting, Turn
 from dltune.documents.plan import SCHEMA, Plan
@@ -142,7 +142,7 @@ def bench(**changes: object) -> Bench:
 
 
 def test_the_table_has_measured_beside_predicted(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.show(bench())
+    show(bench())
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["python train.py", "6 rounds; pools are intra-op x inter-op threads"]
     cells = {line.split()[0]: line.split() for line in lines[3:7]}
@@ -160,7 +160,7 @@ def test_without_one_core_nothing_is_said_of_efficiency(capsys: pytest.CaptureFi
         for s in made.settings
         if s.summary and s.name != "1core"
     )
-    comparison.show(msgspec.structs.replace(made, settings=kept))
+    show(msgspec.structs.replace(made, settings=kept))
     text = capsys.readouterr().out
     assert "efficiency" not in text
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -169,7 +169,7 @@ def test_without_one_core_nothing_is_said_of_efficiency(capsys: pytest.CaptureFi
 
 
 def test_a_partial_comparison_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.show(bench(partial="interrupted in round 3 of 6"))
+    show(bench(partial="interrupted in round 3 of 6"))
     assert capsys.readouterr().out.startswith("this comparison is partial: interrupted in round 3")
 
 

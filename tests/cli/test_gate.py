@@ -296,6 +296,16 @@ def test_outside_of_a_repository(tmp_path: Path, temporary: Path) -> None:
     assert "not in a git repository" in done.stderr
 
 
+def test_a_faulty_configuration_at_the_top_is_told_in_a_folder_below(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.dltune.gate]\nbudgit = 3\n")
+    inner = project / "inner"
+    inner.mkdir()
+    done = gate(inner, "record", "-o", "b.json", *JOB)
+    assert done.returncode == 2
+    assert "did you mean budget?" in done.stderr
+    assert not list(inner.iterdir())
+
+
 @pytest.mark.usefixtures("temporary")
 def test_a_full_disk_leaves_nothing_half_written(project: Path) -> None:
     """A limit on the size of files, which a full disk looks like."""

@@ -11,9 +11,8 @@ import pytest
 from synthetic import machine, node, op, profile
 
 from dltune.cli import interrupts
-from dltune.cli.live import live
 from dltune.cli.profile_tables import show_profile
-from dltune.cli.progress import Line
+from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
 from dltune.documents.profile import Memory
 from dltune.model.scaling import Law

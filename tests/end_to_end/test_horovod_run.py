@@ -38,7 +38,6 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
 )
 from dltune.documents.sections.threads import Prediction, Threads, Uniform
@@ -128,7 +127,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Plann
         "gloo",
         ON_ONE_THREAD,
         cores=(RankCores((1,), (1,), (0,), (1,)), RankCores((0,), (0,), (1,), (0,))),
-        threads=RankThreads(1, 1),
+        threads=Uniform(1, 1),
         orders=(order(shapes(BLOCKS), BINS),),
         knobs=Knobs(0.002, 1 << 26, 1024),
     )
@@ -215,7 +214,7 @@ def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Tra
         machine,
         "mpi",
         cores=(RankCores((0,), (0,), (0,), (0,)), RankCores((1,), (1,), (1,), (1,))),
-        threads=RankThreads(1, 1),
+        threads=Uniform(1, 1),
         orders=(order(shapes(BLOCKS), BINS),),
         sleeps=Sleeps(30e-6, 50),
         yield_when_idle=True,
@@ -274,7 +273,7 @@ def test_every_rank_transfers_the_bins_in_the_order_of_the_plan(
         tmp_path / "plan.json",
         machine,
         "mpi",
-        threads=RankThreads(1, 2),
+        threads=Uniform(1, 2),
         orders=(order(shapes(BLOCKS), BINS),),
     )
     recorder = tmp_path / "allreduces.so"

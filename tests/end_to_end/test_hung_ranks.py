@@ -13,7 +13,7 @@ from allreduce_plans import written
 from two_ranks import Controller, Running, dltune, job, missing
 
 from dltune.documents import horovod
-from dltune.documents.sections.allreduce import RankThreads
+from dltune.documents.sections.threads import Uniform
 from dltune.machine import topology
 
 pytestmark = pytest.mark.tensorflow
@@ -84,7 +84,7 @@ def test_a_run_names_the_rank_that_hangs(
     if reason := missing(controller):
         pytest.skip(reason)
     path = tmp_path / "plan.json"
-    written(path, topology.local(), controller, threads=RankThreads(1, 1))
+    written(path, topology.local(), controller, threads=Uniform(1, 1))
     under = dltune("run", "--plan", path)
     with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
         code, left = interrupted(

@@ -50,7 +50,6 @@ def test_all_keys(tmp_path: Path) -> None:
             Limit("io_amplification", None, 2.5, "io.json", "cold.amplification"),
         ),
         source=str(tmp_path / "pyproject.toml"),
-        unlimited=False,
     )
 
 

@@ -95,7 +95,7 @@ def test_two_pyperf_files_are_judged(tmp_path: Path) -> None:
         "pyperf:same": "undecided",  # the two files' own spread is wider than the limit
         "pyperf:slower": "fail",
     }
-    config = Config(limits=(Limit("pyperf:s*", ratio=1.5),), unlimited=False)
+    config = Config(limits=(Limit("pyperf:s*", ratio=1.5),))
     assert {v.outcome for v in against.compare(before, now, config).verdicts} == {"pass"}
     other = against.load(write_pyperf(tmp_path / "c.json", elsewhere=runs))
     with pytest.raises(UsageError, match="nothing in common"):

@@ -24,7 +24,7 @@ def sides(base: str, head: str) -> list[Side]:
 
 
 def config(*limits: Limit, **changed) -> Config:
-    return Config(limits=limits, unlimited=False, source="gate.toml", **changed)
+    return Config(limits=limits, source="gate.toml", **changed)
 
 
 def held(base: str, head: str, found: Config, **more):

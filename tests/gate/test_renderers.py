@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents import gate as doc
-from dltune.gate import annotations, figures, history, junit, markdown, trend
+from dltune.gate import figures, formats, history, trend
 from dltune.visible import visible
 
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTILE)
@@ -22,7 +22,7 @@ ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTI
 
 def test_junit_has_a_test_for_each_limit() -> None:
     root = ET.fromstring(
-        junit.render(
+        formats.junit(
             decided.result(
                 decided.verdict(),
                 decided.verdict("time", "fail"),
@@ -45,7 +45,7 @@ def test_junit_has_a_test_for_each_limit() -> None:
 
 def test_undecided_is_a_failure_where_it_means_that() -> None:
     result = decided.result(decided.verdict(outcome="undecided"), passed=False, outcome="undecided")
-    (suite,) = ET.fromstring(junit.render(result))
+    (suite,) = ET.fromstring(formats.junit(result))
     assert (suite.get("failures"), suite.get("skipped")) == ("1", "0")
 
 
@@ -54,7 +54,7 @@ def test_any_name_gives_xml_that_parses(name: str) -> None:
     result = decided.result(
         decided.verdict(name, "fail", why=name), decided.verdict(name, "undecided")
     )
-    (suite,) = ET.fromstring(junit.render(result))
+    (suite,) = ET.fromstring(formats.junit(result))
     assert [case.tag for case in suite] == ["testcase", "testcase"]
     ET.fromstring(trend.render([history.entry(result)]))
 
@@ -77,21 +77,21 @@ def test_any_name_is_inert_in_markdown(name: str) -> None:
         command=(name,),
         notes=(name,),
     )
-    text = markdown.render(result)
+    text = formats.markdown(result)
     parser = _Tags()
     parser.feed(text)
     assert parser.tags <= {"code", "sub"}
     for inner in re.findall("<code>(.*?)</code>", text, re.S):
         assert all(c.isalnum() or c in " &#;" for c in inner)
     plain = decided.result(decided.verdict(), decided.verdict(outcome="undecided"), notes=("n",))
-    assert text.count("\n") == markdown.render(plain).count("\n")
+    assert text.count("\n") == formats.markdown(plain).count("\n")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert {row.count("|") for row in rows} == {9}
 
 
 @given(ANY_TEXT)
 def test_any_name_is_one_workflow_command(name: str) -> None:
-    lines = annotations.github(decided.result(decided.verdict(name, "fail", why=name))).splitlines()
+    lines = formats.github(decided.result(decided.verdict(name, "fail", why=name))).splitlines()
     assert len(lines) == 1
     command, title, _ = re.fullmatch(r"::(\w+) title=([^:,]*)::(.*)", lines[0]).groups()  # type: ignore[union-attr]
     assert command == "error"
@@ -102,7 +102,7 @@ def test_any_name_is_one_workflow_command(name: str) -> None:
 def test_gitlab_s_report_is_json_with_a_stable_fingerprint(name: str) -> None:
     first, again = (
         json.loads(
-            annotations.gitlab(
+            formats.gitlab(
                 decided.result(decided.verdict(name, "fail", median=median)), "gate.toml"
             )
         )
@@ -110,7 +110,7 @@ def test_gitlab_s_report_is_json_with_a_stable_fingerprint(name: str) -> None:
     )
     assert first[0]["fingerprint"] == again[0]["fingerprint"]
     assert first[0]["location"] == {"path": "gate.toml", "lines": {"begin": 1}}
-    passed = annotations.gitlab(decided.result(decided.verdict(name)), "gate.toml")
+    passed = formats.gitlab(decided.result(decided.verdict(name)), "gate.toml")
     assert json.loads(passed) == []
 
 

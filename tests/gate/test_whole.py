@@ -96,7 +96,7 @@ def test_callgrind_counts_alike_and_more_for_more(tmp_path: Path) -> None:
     few, again, many = count(100), count(100), count(2000)
     assert again == pytest.approx(few, rel=1e-3)
     assert many > few * 1.5
-    with pytest.raises(UsageError, match="under callgrind the command ended with exit code 3"):
+    with pytest.raises(UsageError, match="under callgrind: the command ended with exit code 3"):
         instructions.callgrind(side("/bin/sh", "-c", "exit 3"), timeout=300)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dltune.errors import UsageError
-from dltune.gate import sides, worktrees
+from dltune.gate import worktrees
+from dltune.gate.side import in_checkout, require_own_files
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +28,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def commits(repo: worktrees.Repository) -> list[tuple[str, str]]:
-    return [(name, worktrees.commit_of(repo, ref)) for name, ref in
-            (("base", "base"), ("head", "HEAD"))]  # fmt: skip
+def commits(repo: worktrees.Repository) -> dict[str, str]:
+    return {
+        name: worktrees.commit_of(repo, ref) for name, ref in (("base", "base"), ("head", "HEAD"))
+    }
 
 
 def test_each_side_has_its_revision_and_nothing_stays(
@@ -66,7 +68,7 @@ def test_what_a_killed_gate_left_is_removed_by_the_next(
         "import sys, time\nfrom pathlib import Path\nfrom dltune.gate import worktrees\n"
         f"repo = worktrees.repository(Path({str(project)!r}))\n"
         "commit = worktrees.commit_of(repo, 'base')\n"
-        "with worktrees.checkouts(repo, [('base', commit)]):\n"
+        "with worktrees.checkouts(repo, {'base': commit}):\n"
         "    print('ready', flush=True)\n    time.sleep(600)\n"
     )
     with subprocess.Popen(
@@ -176,10 +178,10 @@ def test_variables_of_a_hook_do_not_lead_elsewhere(
 
 def test_a_file_of_this_checkout_by_its_whole_name_is_refused(project: Path) -> None:
     repo = worktrees.repository(project)
-    sides.require_own_files(repo, ["python", "job.py", "/etc/hostname", "--data=/etc"])
+    require_own_files(repo, ["python", "job.py", "/etc/hostname", "--data=/etc"])
     for argument in (str(project / "job.py"), f"--script={project / 'job.py'}"):
         with pytest.raises(UsageError, match="base and head would both run it"):
-            sides.require_own_files(repo, ["python", argument])
+            require_own_files(repo, ["python", argument])
 
 
 def test_a_side_s_code_comes_first(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,13 +190,13 @@ def test_a_side_s_code_comes_first(project: Path, monkeypatch: pytest.MonkeyPatc
     with worktrees.checkouts(repo, commits(repo)) as found:
         top = found["base"].top
         (top / "src").mkdir()
-        side = sides.side("base", "base", found["base"], ["python3", "job.py"], project)
+        side = in_checkout("base", "base", found["base"], ["python3", "job.py"], project)
         assert side.environment["PYTHONPATH"] == f"{top / 'src'}:{top}:/mine"
         (project / "tool").symlink_to(sys.executable)
-        side = sides.side("base", "base", found["base"], ["./tool", "job.py"], project)
+        side = in_checkout("base", "base", found["base"], ["./tool", "job.py"], project)
         assert side.command == [str(project / "tool"), "job.py"]
         for program in ("./none", "no-such-program-here"):
             with pytest.raises(UsageError, match="command not found"):
-                sides.side("base", "base", found["base"], [program], project)
+                in_checkout("base", "base", found["base"], [program], project)
         with pytest.raises(UsageError, match="is not executable"):
-            sides.side("base", "base", found["base"], ["./job.py"], project)
+            in_checkout("base", "base", found["base"], ["./job.py"], project)

@@ -8,17 +8,14 @@ import pytest
 from dltune.machine import allocators as installed
 from dltune.machine import topology
 from dltune.machine.checks import (
-    allocators,
-    compiler,
     cores,
     events,
-    pages,
-    plugin,
+    memory,
+    native,
     py_spy,
     tensorflow,
 )
-from dltune.machine.perf.probe import PerfEvents
-from dltune.machine.perf.refusal import Refused
+from dltune.machine.perf.probe import PerfEvents, Refused
 from dltune.native import build
 
 # the cores
@@ -107,7 +104,7 @@ def test_what_a_hypervisor_hides_is_told(tree):
 def test_huge_pages(tree, text, state):
     if text:
         tree.write("sys/kernel/mm/transparent_hugepage/enabled", text)
-    check = pages.huge_pages(tree.root)
+    check = memory.huge_pages(tree.root)
     assert check.state == state
     assert (check.remedy is None) == (state == "ok")
 
@@ -115,11 +112,11 @@ def test_huge_pages(tree, text, state):
 def test_allocators(monkeypatch):
     monkeypatch.setattr(installed, "find", lambda *_: None)
     monkeypatch.setattr(installed, "glibc", lambda: (2, 31))
-    check = allocators.allocators()
+    check = memory.allocators()
     assert (check.state, check.found) == ("limited", "glibc 2.31 only")
     assert check.remedy is not None
     monkeypatch.setattr(installed, "find", lambda name, _: name == "jemalloc" or None)
-    check = allocators.allocators()
+    check = memory.allocators()
     assert (check.state, check.found, check.remedy) == ("ok", "glibc 2.31, jemalloc", None)
 
 
@@ -148,17 +145,17 @@ def test_a_paranoid_level_matters_only_where_it_bars():
 def test_compiler(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    check = compiler.compiler()
+    check = native.compiler()
     assert (check.state, check.required) == ("missing", True)
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
-    check = compiler.compiler()
+    check = native.compiler()
     assert check.state == "missing"
     assert "no-such-compiler -O2 cannot be run" in check.found
     script = tmp_path / "mine"
     script.write_text("#!/bin/sh\necho mine 1.0\n")
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
-    check = compiler.compiler()
+    check = native.compiler()
     assert (check.state, check.found) == ("ok", f"{script}: mine 1.0")
 
 
@@ -175,29 +172,29 @@ def source(tmp_path, monkeypatch):
 
 
 def test_plugin_not_built_built_and_failed(source):
-    assert "not built yet" in plugin.plugin([source], [], "").found
+    assert "not built yet" in native.plugin([source], [], "").found
     path = build.library_path("plugin", [source], [], "")
     assert not path.parent.exists(), "looking must leave nothing behind"
     path.parent.mkdir(parents=True)
     log = path.with_suffix(".log")
     log.write_text("error")
-    check = plugin.plugin([source], [], "")
+    check = native.plugin([source], [], "")
     assert (check.state, check.required) == ("missing", True)
     assert str(log) in check.remedy
     path.write_text("")
-    assert plugin.plugin([source], [], "").found == f"built: {path}"
+    assert native.plugin([source], [], "").found == f"built: {path}"
 
 
 def test_plugin_without_a_place_to_build(source, tmp_path, monkeypatch):
     monkeypatch.setenv("DLTUNE_CACHE", "/proc/dltune")
-    check = plugin.plugin([source], [], "")
+    check = native.plugin([source], [], "")
     assert (check.state, check.required) == ("missing", True)
     assert "DLTUNE_CACHE" in check.remedy
 
 
 def test_plugin_without_a_compiler(source, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert plugin.plugin([source], [], "").state == "missing"
+    assert native.plugin([source], [], "").state == "missing"
 
 
 # TensorFlow

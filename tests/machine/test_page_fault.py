@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from dltune.machine import page_fault
+from dltune.machine import pages
 
 
 def test_a_fault_takes_some_time() -> None:
-    assert page_fault.seconds() > 0
+    assert pages.fault_seconds() > 0
 
 
-@pytest.mark.parametrize("interrupted", range(2 * page_fault.TURNS))
+@pytest.mark.parametrize("interrupted", range(2 * pages.TURNS))
 def test_other_work_in_one_of_the_turns_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, interrupted: int
 ) -> None:
@@ -22,8 +22,8 @@ def test_other_work_in_one_of_the_turns_changes_nothing(
         number = next(touches)
         return (number == interrupted) + (2e-3, 1e-3)[number % 2]
 
-    monkeypatch.setattr(page_fault, "_touch", touch)
-    assert page_fault.seconds() == pytest.approx(1e-3 / page_fault.PAGES)
+    monkeypatch.setattr(pages, "_touch", touch)
+    assert pages.fault_seconds() == pytest.approx(1e-3 / pages.PAGES)
 
 
 def test_every_page_faults_once() -> None:
@@ -31,6 +31,6 @@ def test_every_page_faults_once() -> None:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-    page_fault.seconds()
+    pages.fault_seconds()
     faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-    assert faults >= page_fault.PAGES * page_fault.TURNS
+    assert faults >= pages.PAGES * pages.TURNS

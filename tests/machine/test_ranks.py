@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dltune.documents.machine import SCHEMA, Core, Machine, check
 from dltune.errors import UsageError
 from dltune.machine.known import find
-from dltune.machine.ranks import LocalRank, binding, local_rank, share
+from dltune.machine.ranks import Rank, binding, local_rank, share
 from dltune.machine.topology import survey
 
 KNL = find("knl-7250")
@@ -119,8 +119,7 @@ def machine(sizes: list[int]) -> Machine:
 def parts(on: Machine, size: int) -> list[list[int]]:
     """CPU numbers of each rank."""
     return [
-        [core.cpus[0] for core in share(on, LocalRank(rank, size, ())).cores]
-        for rank in range(size)
+        [core.cpus[0] for core in share(on, Rank(rank, size, ())).cores] for rank in range(size)
     ]
 
 
@@ -150,21 +149,21 @@ def test_more_ranks_than_cores_share_in_turn(sizes, beyond):
 
 
 def test_knl_between_four_ranks():
-    shares = [share(KNL, LocalRank(rank, 4, ())) for rank in range(4)]
+    shares = [share(KNL, Rank(rank, 4, ())) for rank in range(4)]
     assert [len(part.cores) for part in shares] == [17] * 4
     assert all(check(part) == [] for part in shares)
-    halves = [share(KNL, LocalRank(rank, 2, ())) for rank in range(2)]
+    halves = [share(KNL, Rank(rank, 2, ())) for rank in range(2)]
     assert [[len(tile) for tile in half.tiles] for half in halves] == [[2] * 17] * 2
     assert halves[0].memory == 8 * 2**30
 
 
 def test_the_quota_is_divided():
     on = Machine(SCHEMA, "a machine", tuple(Core((n,), 0, 0, 0) for n in range(4)), quota=3.0)
-    assert share(on, LocalRank(0, 2, ())).quota == 1.5
+    assert share(on, Rank(0, 2, ())).quota == 1.5
 
 
 def test_a_launcher_that_bound_its_ranks_is_noticed(epyc):
-    rank = LocalRank(1, 4, ())
+    rank = Rank(1, 4, ())
     assert binding(survey(epyc.root), rank) is None
     epyc.cgroup2("/")
     epyc.write("sys/fs/cgroup/cpuset.cpus.effective", "0-7")
@@ -175,4 +174,4 @@ def test_a_launcher_that_bound_its_ranks_is_noticed(epyc):
     assert told is not None
     assert "CPU 4-5 of the node's 0-7" in told
     assert "--bind-to none" in told
-    assert binding(survey(epyc.root), LocalRank(0, 1, ())) is None
+    assert binding(survey(epyc.root), Rank(0, 1, ())) is None

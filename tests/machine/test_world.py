@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from dltune.errors import UsageError
-from dltune.machine.world import VARIABLES, World, world
+from dltune.machine.ranks import WORLD_VARIABLES, Rank, world
 
 
 def test_without_a_launcher_there_is_one_rank() -> None:
-    assert world({}) == World(0, 1)
-    assert world({"HOROVOD_RANK": ""}) == World(0, 1)
+    assert world({}) == Rank(0, 1)
+    assert world({"HOROVOD_RANK": ""}) == Rank(0, 1)
     # a batch script has the variable without being a step
-    assert world({"SLURM_PROCID": "0"}) == World(0, 1)
+    assert world({"SLURM_PROCID": "0"}) == Rank(0, 1)
 
 
-@pytest.mark.parametrize(("rank", "size"), VARIABLES)
+@pytest.mark.parametrize(("rank", "size"), WORLD_VARIABLES)
 def test_each_launcher_is_understood(rank: str, size: str) -> None:
-    assert world({rank: "3", size: "8"}) == World(3, 8)
+    assert world({rank: "3", size: "8"}) == Rank(3, 8)
 
 
 def test_a_launcher_within_another_gives_way_to_the_larger() -> None:
     environ = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
     environ |= {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
-    assert world(environ) == World(2, 4)
+    assert world(environ) == Rank(2, 4)
     # Open MPI under Horovod tells the same twice
     environ |= {"HOROVOD_RANK": "2", "HOROVOD_SIZE": "4"}
-    assert world(environ) == World(2, 4)
+    assert world(environ) == Rank(2, 4)
 
 
 @pytest.mark.parametrize(

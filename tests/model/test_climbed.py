@@ -7,7 +7,7 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.model.climbed import HillClimbing
+from dltune.model.prediction import HillClimbing
 from dltune.model.scaling import Law
 
 THERE = synthetic.machine(32, tile=1)

@@ -9,8 +9,8 @@ import pytest
 
 import dltune.native
 from dltune.errors import DltuneError
+from dltune.native.binding import require_sizes
 from dltune.native.build import library
-from dltune.native.mirrored import require_sizes
 
 
 class Pair(ctypes.Structure):

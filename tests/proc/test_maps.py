@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.proc import maps, smaps
+from dltune.proc import maps
 from dltune.proc.maps import Mapping, mappings
 
 PAGE = mmap.PAGESIZE
@@ -82,8 +82,8 @@ def test_pages_that_were_touched_and_what_the_kernel_was_advised(tmp_path):
         mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     (place,) = [one for one in mappings(os.getpid()) if one.path == str(path)]
 
-    def resident() -> smaps.Resident:
-        (found,) = [one for one in smaps.resident(os.getpid()) if one.start == place.start]
+    def resident() -> maps.Resident:
+        (found,) = [one for one in maps.resident(os.getpid()) if one.start == place.start]
         return found
 
     assert resident() == (place.start, 0, 0, "normal")
@@ -104,4 +104,4 @@ def test_what_has_ended_has_none():
     with pytest.raises(OSError, match=str(gone.pid)):
         mappings(gone.pid)
     with pytest.raises(OSError, match=str(gone.pid)):
-        smaps.resident(gone.pid)
+        maps.resident(gone.pid)

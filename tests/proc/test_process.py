@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from dltune.proc import memory, process
+from dltune.proc import process
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def test_what_has_ended_is_nothing(gone):
     assert process.cpu_seconds(gone) is None
     assert process.reads(gone) is None
     assert not process.may_look_into(gone)
-    assert memory.resident_files(gone) is None
-    assert memory.size(gone) == memory.resident(gone) == 0
+    assert process.resident_files(gone) is None
+    assert process.address_space(gone) == process.resident(gone) == 0
     with pytest.raises(OSError, match=str(gone)):
         process.environment(gone)
 
@@ -84,7 +84,7 @@ def test_bytes_that_read_calls_copied(tmp_path):
 
 def test_memory_that_is_there_and_that_is_not():
     held = bytearray(os.urandom(1 << 10) * (32 << 10))
-    assert memory.size(os.getpid()) > memory.resident(os.getpid()) > len(held)
-    files = memory.resident_files(os.getpid())
+    assert process.address_space(os.getpid()) > process.resident(os.getpid()) > len(held)
+    files = process.resident_files(os.getpid())
     assert files is not None
-    assert 0 < files < memory.resident(os.getpid())
+    assert 0 < files < process.resident(os.getpid())

@@ -74,7 +74,7 @@ def test_every_op_stops_where_it_gets_slower_and_keeps_its_best(made, patience):
         assert all(s == pytest.approx(ops[key][case]) for s in samples)
         measured.setdefault(key, set()).add(case[0])
     stops = {key: expected(cases, curve, patience) for key, curve in ops.items()}
-    assert climb.stopped() == {k: case for k, (case, _) in stops.items() if case is not None}
+    assert climb.held() == {k: case for k, (case, _) in stops.items() if case is not None}
     assert measured == {key: counts for key, (_, counts) in stops.items()}
     assert climb.climbing == sum(case is None for case, _ in stops.values())
 
@@ -101,14 +101,14 @@ def test_every_op_is_measured_on_all_cores():
     curve = dict(zip(cases, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], strict=True))
     climb = run(cases, {"op": curve}, patience=2)
     assert [case[0] for _, case, _ in climb.samples()] == [1, 2, 3, 6]
-    assert climb.stopped() == {"op": (1, "spread")}
+    assert climb.held() == {"op": (1, "spread")}
 
 
 def test_the_best_placement_of_a_count_counts():
     cases: list[Case] = [(1, "spread"), (2, "spread"), (2, "shared"), (4, "spread"), (4, "shared")]
     curve = dict(zip(cases, [1.0, 1.2, 0.6, 0.7, 0.9], strict=True))
     climb = run(cases, {"op": curve})
-    assert climb.stopped() == {"op": (2, "shared")}
+    assert climb.held() == {"op": (2, "shared")}
 
 
 def test_noise_moves_the_stop_by_little():
@@ -119,7 +119,7 @@ def test_noise_moves_the_stop_by_little():
     }
     climb = run(cases, ops, repeats=9, noise=0.02)
     for key, curve in ops.items():
-        found = climb.stopped().get(key, cases[-1])
+        found = climb.held().get(key, cases[-1])
         assert curve[found] <= min(curve.values()) * 1.1
 
 
@@ -131,7 +131,7 @@ def test_an_op_that_did_not_run_at_a_count_climbs_on():
             climb.add("op", seconds)
         climb.add("other", 1.0)
         climb.advance()
-    assert "op" not in climb.stopped()
+    assert "op" not in climb.held()
     assert climb.case is None
 
 

@@ -13,6 +13,7 @@ import pytest
 from dltune.job import stacks
 from dltune.job.stacks import Frame, own_line
 from dltune.machine.checks.py_spy import py_spy
+from dltune.profile import python_lines
 from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
 
 SITE = "/venv/lib/python3.11/site-packages"
@@ -154,19 +155,19 @@ def test_a_process_that_is_no_python():
         other.kill()
 
 
-@needs_py_spy
-def test_stopping_ends_the_looks(job):
-    looking = PythonLines(job.pid, 1000, looks=1000)
-    looking.start()
-    assert not looking.poll()
-    looking.stop()
-    assert finished(looking).lines() == ()
+def test_before_the_first_look(job):
+    looking = PythonLines(job.pid, 1000)
+    assert looking.lines() == ()
     assert looking.why == "py-spy has not looked at the job yet"
 
 
 @needs_py_spy
-def test_a_thread_without_python(job):
-    looking = PythonLines(job.pid, 0.01, thread=1, looks=2)
+def test_a_main_thread_without_python(job, monkeypatch):
+    def others(command: str, pid: int) -> list[stacks.Thread]:
+        return [found for found in stacks.stacks(command, pid) if found.os_thread_id != pid]
+
+    monkeypatch.setattr(python_lines, "stacks", others)
+    looking = PythonLines(job.pid, 0.01, looks=2)
     looking.start()
     assert finished(looking).why == "py-spy did not find the main thread's Python stack"
 

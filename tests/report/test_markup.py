@@ -69,9 +69,12 @@ def test_markup_is_escaped_once() -> None:
     assert tag("p", [inner, None, ["x"]]) == "<p><b>&lt;&amp;&gt;</b>x</p>"
 
 
-def test_attributes_that_are_nothing_are_left_out() -> None:
-    assert tag("input", hidden=None, checked=True, open=False) == "<input checked>"
-    assert isinstance(tag("br"), Markup)
+def test_names_of_attributes_are_those_of_html() -> None:
+    shown = tag("svg", class_="bar", view_box="0 0 1 1", preserve_aspect_ratio="none", data_x=1)
+    assert isinstance(shown, Markup)
+    assert shown == (
+        '<svg class="bar" viewBox="0 0 1 1" preserveAspectRatio="none" data-x="1"></svg>'
+    )
 
 
 @given(st.text(max_size=100))

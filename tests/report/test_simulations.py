@@ -10,8 +10,8 @@ from dltune.errors import DltuneError
 from dltune.machine.known import find
 from dltune.planners.plan import put, with_sections
 from dltune.planners.threads.decide import choose
-from dltune.report import simulations as module
-from dltune.report.simulations import simulations
+from dltune.report import execution as module
+from dltune.report.execution import simulations
 from dltune.workload.calibration import calibrated
 from dltune.workload.transfer import transferred
 
@@ -76,5 +76,5 @@ def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(module, "calibrated", none)
     found = simulations(exhibits.profile(), None)
-    assert found.found == ()
+    assert not found.found
     assert found.remark == "no simulated timelines: the simulator could not be built: no g++"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from dltune.documents.sections.allreduce import AllreducePlan, RankCores, RankThreads
+from dltune.documents.sections.allreduce import AllreducePlan, RankCores
 from dltune.documents.sections.io import FilePlan, IoPlan
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.documents.sections.threads import OpPlan, Prediction, Threads, Uniform
@@ -33,7 +33,7 @@ THREADS = Threads(
     (Prediction("s1+s2", 1.0, 1.0, 1.0),),
 )
 CORES = (RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3)))
-RANKS = AllreducePlan("", "gloo", 2, 2, CORES, RankThreads(1, 2), None, None, None, False, (), ())
+RANKS = AllreducePlan("", "gloo", 2, 2, CORES, Uniform(1, 2), None, None, None, False, (), ())
 CHOSEN = (Choice("threads", "2x1"), Choice("onednn", "off"), Choice("batch_norm", "fused"))
 SETTINGS = SettingsPlan(("python",), CHOSEN, "rounding", None, None, (), (), 1.0, None)
 READING = IoPlan("", (FilePlan("/data.mdb", "strided", None, 4096, "ahead"),), ())

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from corun_scheduler import Admission, Scheduler
 
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.sections.threads import Candidate
 from dltune.machine.known import find
 from dltune.machine.placement import cores_for, placements
-from dltune.simulate.scheduler import Admission, Scheduler
 from dltune.simulate.work import CorunWork
 
 KNL = find("knl-7250")
 
 
-def work(threads: int, seconds: float, *, serial: float = 1000.0, op: int = -1) -> CorunWork:
+def work(threads: int, seconds: float, *, serial: float = 1000.0) -> CorunWork:
     choice = Candidate(threads, "shared" if threads % 2 == 0 else "spread", seconds)
-    return CorunWork(serial=serial, choice=choice, candidates=(choice,), op=op)
+    return CorunWork(serial=serial, choice=choice, candidates=(choice,))
 
 
 def tickets(admissions: list[Admission]) -> list[int]:
@@ -128,8 +128,8 @@ def test_strategy_4_needs_hardware_threads() -> None:
 def test_pairs_to_avoid_never_run_together() -> None:
     scheduler = Scheduler(KNL, hyperthreads=True)
     scheduler.avoid(7, 8)
-    scheduler.ready(1, work(34, 2.0, op=7))
-    scheduler.ready(2, work(34, 1.0, op=8, serial=0.1))
+    scheduler.ready(1, work(34, 2.0), op=7)
+    scheduler.ready(2, work(34, 1.0, serial=0.1), op=8)
     assert tickets(scheduler.decide(0.0)) == [1]
     scheduler.finished(1, 2.0)
     assert tickets(scheduler.decide(2.0)) == [2]
@@ -139,8 +139,8 @@ def together(scheduler: Scheduler, slow: float, rounds: int) -> None:
     """Runs op 0 beside op 1 that many times; op 1 takes `slow` times what was predicted."""
     for i in range(rounds):
         now = 100.0 * i
-        scheduler.ready(2 * i, work(34, 2.0, op=0))
-        scheduler.ready(2 * i + 1, work(34, 1.0, op=1))
+        scheduler.ready(2 * i, work(34, 2.0), op=0)
+        scheduler.ready(2 * i + 1, work(34, 1.0), op=1)
         scheduler.decide(now)
         scheduler.finished(2 * i + 1, now + slow)
         scheduler.finished(2 * i, now + 2.0)
@@ -159,7 +159,7 @@ def test_interference_is_noticed_after_three_sightings(slow, rounds, avoided) ->
 def test_an_op_that_is_slow_even_alone_blames_nobody() -> None:
     scheduler = Scheduler(KNL)
     for i in range(3):
-        scheduler.ready(1000 + i, work(34, 1.0, op=1))
+        scheduler.ready(1000 + i, work(34, 1.0), op=1)
         scheduler.decide(10.0 * i)
         scheduler.finished(1000 + i, 10.0 * i + 1.5)
     together(scheduler, 1.5, 5)
@@ -170,8 +170,8 @@ def test_a_neighbour_of_a_moment_is_not_blamed() -> None:
     scheduler = Scheduler(KNL)
     for i in range(5):
         now = 100.0 * i
-        scheduler.ready(2 * i, work(34, 2.0, op=0))
-        scheduler.ready(2 * i + 1, work(34, 0.1, op=1))
+        scheduler.ready(2 * i, work(34, 2.0), op=0)
+        scheduler.ready(2 * i + 1, work(34, 0.1), op=1)
         scheduler.decide(now)
         scheduler.finished(2 * i + 1, now + 0.1)
         scheduler.finished(2 * i, now + 4.0)

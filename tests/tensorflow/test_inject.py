@@ -180,5 +180,6 @@ def test_the_library_is_another_for_another_tensorflow(plugin, tmp_path, name):
         folder = wheel(tmp_path / version, version, name)
         for library in ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2"):
             (folder / library).touch()
-        paths.add(plugin.library_path_for(folder))
+        sources, flags, salt = plugin.arguments(folder)
+        paths.add(plugin.build_module().library_path("plugin", sources, flags, salt))
     assert len(paths) == 2

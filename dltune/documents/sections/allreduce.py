@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, empty, index, repeated
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, empty, index, repeated
+from dltune.documents.sections.threads import Uniform
 
 Controller = Literal["mpi", "gloo"]
 
@@ -74,13 +75,6 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_capacity: int
 
 
-class RankThreads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """TensorFlow's own pools in each rank."""
-
-    intra: int
-    inter: int
-
-
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulated seconds of a step under a method, such as "original", "scp", "topo", "scp-topo".
 
@@ -95,7 +89,8 @@ class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`report`: SHA-256 of the horovod document's content. `ranks` in all, `local` on this node.
 
-    `yield_when_idle`: Open MPI's own setting. `reasons`: why, a sentence each.
+    `threads`: TensorFlow's own pools in each rank. `yield_when_idle`: Open MPI's own setting.
+    `reasons`: why, a sentence each.
     """
 
     report: str
@@ -103,7 +98,7 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: int
     local: int
     cores: tuple[RankCores, ...] | None
-    threads: RankThreads | None
+    threads: Uniform | None
     orders: tuple[Order, ...] | None
     sleeps: Sleeps | None
     knobs: Knobs | None
@@ -120,28 +115,23 @@ def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
     yield from at_most(section.ranks, "the ranks in all").of(here, section, "local")
     if section.cores is not None and len(section.cores) != section.local:
         yield f"{here}.cores must be {section.local}, one a local rank, got {len(section.cores)}"
-    for number, rank in enumerate(section.cores or ()):
-        at = f"{here}.cores[{number}]"
+    for at, rank in each(f"{here}.cores", section.cores or ()):
         yield from empty(at, rank, *RankCores.__struct_fields__)
         for field in RankCores.__struct_fields__:
             mine = getattr(rank, field)
             yield from repeated(f"{at}.{field}", "core", mine)
             yield from index(cores, "cores").faults(f"{at}.{field}", *mine)
-    if section.threads is not None:
-        yield from at_least(1).of(f"{here}.threads", section.threads, "intra", "inter")
-    for number, order in enumerate(section.orders or ()):
-        yield from _order_faults(f"{here}.orders[{number}]", order)
+    yield from at_least(1).of(f"{here}.threads", section.threads, "intra", "inter")
+    for at, order in each(f"{here}.orders", section.orders or ()):
+        yield from _order_faults(at, order)
     if section.sleeps is not None:
         yield from _sleep_faults(f"{here}.sleeps", section.sleeps, section.controller)
-    if section.knobs is not None:
-        yield from _CYCLE.of(f"{here}.knobs", section.knobs, "cycle_time")
-        yield from at_least(0).of(
-            f"{here}.knobs", section.knobs, "fusion_threshold", "cache_capacity"
-        )
+    yield from _CYCLE.of(f"{here}.knobs", section.knobs, "cycle_time")
+    yield from at_least(0).of(f"{here}.knobs", section.knobs, "fusion_threshold", "cache_capacity")
     if section.yield_when_idle and section.controller != "mpi":
         yield f"{here}.yield_when_idle must be off under gloo: it is a setting of Open MPI"
-    for number, prediction in enumerate(section.predictions):
-        yield from AMOUNT.of(f"{here}.predictions[{number}]", prediction, "seconds", "background")
+    for at, prediction in each(f"{here}.predictions", section.predictions):
+        yield from AMOUNT.of(at, prediction, "seconds", "background")
 
 
 def _order_faults(here: str, order: Order) -> Iterator[str]:
@@ -150,9 +140,9 @@ def _order_faults(here: str, order: Order) -> Iterator[str]:
         yield f"{here}.dtypes must be {gradients}, one a shape, got {len(order.dtypes)}"
     if sorted(tensor for bin_ in order.bins for tensor in bin_.tensors) != list(range(gradients)):
         yield f"{here}.bins must hold each of the {gradients} gradients once"
-    for number, bin_ in enumerate(order.bins):
-        yield from empty(f"{here}.bins[{number}]", bin_, "tensors")
-        yield from at_least(0).of(f"{here}.bins[{number}]", bin_, "bytes")
+    for at, bin_ in each(f"{here}.bins", order.bins):
+        yield from empty(at, bin_, "tensors")
+        yield from at_least(0).of(at, bin_, "bytes")
 
 
 def _sleep_faults(here: str, sleeps: Sleeps, controller: Controller) -> Iterator[str]:

@@ -63,11 +63,11 @@ def faults(section: IoPlan) -> Iterator[str]:
         here = f"io.files ({file.path})"
         hinted = at_least(1, "for hints ahead") if file.follow == "ahead" else at_least(0)
         yield from hinted.of(here, file, "ahead")
-        if file.reader is not None:
-            yield from at_least(4 * _PAGE).of(f"{here}.reader", file.reader, "memory")
-            yield from _PAGES.of(f"{here}.reader", file.reader, "block")
-            yield from at_least(0).of(f"{here}.reader", file.reader, "gap")
-            yield from at_least(1).of(f"{here}.reader", file.reader, "parallel", "stagger")
+        at = f"{here}.reader"
+        yield from at_least(4 * _PAGE).of(at, file.reader, "memory")
+        yield from _PAGES.of(at, file.reader, "block")
+        yield from at_least(0).of(at, file.reader, "gap")
+        yield from at_least(1).of(at, file.reader, "parallel", "stagger")
 
 
 _PAGE = 4096

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, LEVEL, at_least, empty, repeated
+from dltune.documents.faults import AMOUNT, LEVEL, at_least, each, empty, repeated
 
 # what a setting may change in a job's results: nothing, at equal threads; the order of additions
 # or the kernel, as TensorFlow's own thread setting does; the precision or the mathematics
@@ -92,8 +92,7 @@ def faults(section: SettingsPlan) -> Iterator[str]:
     for field in ("whole", "recommended"):
         if measured := getattr(section, field):
             yield from _measured_faults(f"settings.{field}", measured)
-    for number, effect in enumerate(section.effects):
-        here = f"settings.effects[{number}]"
+    for here, effect in each("settings.effects", section.effects):
         yield from empty(here, effect, "choices")
         if effect.measured:
             yield from _measured_faults(f"{here}.measured", effect.measured)

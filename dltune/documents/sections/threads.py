@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from dltune.documents import opkey
-from dltune.documents.faults import AMOUNT, at_least, empty, index, one_of, repeated
+from dltune.documents.faults import AMOUNT, at_least, each, empty, index, one_of, repeated
 from dltune.documents.profile import Placement
 from dltune.visible import visible
 
@@ -93,15 +93,13 @@ def faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterato
         yield "threads.hyperthreads must be off without corun: strategy 4 needs strategy 3"
     yield from AMOUNT.of("threads", threads, "small")
     yield from repeated("threads.ops", "key", (op.key for op in threads.ops))
-    for number, op in enumerate(threads.ops):
-        here = f"threads.ops[{number}]"
+    for here, op in each("threads.ops", threads.ops):
         yield from _op_faults(f"{here} ({op.key})", op, cores)
         if (node := opkey.named_node(op.key)) and node[0] not in signatures:
             yield f"{here}.key must name a node of the plan's graphs, got {visible(repr(op.key))}"
     predicted = {prediction.setting for prediction in threads.predictions}
     yield from one_of(predicted, "the settings in predictions").of("threads", threads, "strategy")
-    for number, prediction in enumerate(threads.predictions):
-        here = f"threads.predictions[{number}]"
+    for here, prediction in each("threads.predictions", threads.predictions):
         yield from AMOUNT.of(here, prediction, "seconds", "speedup", "corunning")
 
 
@@ -114,7 +112,6 @@ def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
         yield from index(cores, "cores").faults(f"{here}.cores", *op.cores)
     if len(op.candidates) > CANDIDATES:
         yield f"{here}.candidates must be at most {CANDIDATES}, got {len(op.candidates)} of them"
-    for number, candidate in enumerate(op.candidates):
-        at = f"{here}.candidates[{number}]"
+    for at, candidate in each(f"{here}.candidates", op.candidates):
         yield from at_least(1).of(at, candidate, "threads")
         yield from AMOUNT.of(at, candidate, "seconds")

@@ -8,18 +8,33 @@ from dltune.documents.horovod import Finding, Horovod
 from dltune.horovod.diagnosis import cores, failures, timeline
 from dltune.horovod.diagnosis.ranks import background
 
+# what is looked for, the gravest first
+CHECKS = (
+    failures.ended,
+    failures.stuck,
+    failures.versions,
+    failures.blind,
+    cores.bound,
+    cores.spinning,
+    cores.waiting,
+    cores.crowded,
+    timeline.late,
+    cores.oversleep,
+    timeline.batches,
+    cores.uneven,
+    timeline.cycle_time,
+    timeline.cut_short,
+    timeline.recording,
+    failures.absent,
+)
+
 
 def diagnose(report: Horovod) -> Horovod:
     """The report with its findings, the gravest first."""
-    found = [
-        *failures.findings(report),
-        *cores.findings(report),
-        *timeline.findings(report),
-    ]
-    if not found and report.ranks:
-        found.append((0.0, _well(report)))
-    ordered = sorted(found, key=lambda one: -one[0])
-    return msgspec.structs.replace(report, findings=tuple(finding for _, finding in ordered))
+    findings = tuple(finding for check in CHECKS for finding in check(report))
+    if not findings and report.ranks:
+        findings = (_well(report),)
+    return msgspec.structs.replace(report, findings=findings)
 
 
 def _well(report: Horovod) -> Finding:

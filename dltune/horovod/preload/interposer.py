@@ -65,22 +65,16 @@ def variables(
 def _mpicc(launcher: Path | None) -> list[str]:
     if chosen := os.environ.get("MPICC"):
         return shlex.split(chosen)
-    if launcher is not None:
-        # not resolved: a link to mpirun stands in the folder of its own mpicc or of none
-        for beside in (launcher.parent, launcher.resolve().parent):
-            if found := shutil.which("mpicc", path=str(beside)):
-                return [found]
-        raise DltuneError(
-            f"{launcher} has no mpicc beside it, and the library for NBCS, GS and rests is built "
-            "against the MPI of the job",
-            remedy=f"Install that MPI's development files, or set MPICC. {SCOPE}.",
-        )
-    if found := shutil.which("mpicc"):
-        return [found]
+    # not resolved: a link to mpirun stands in the folder of its own mpicc or of none
+    beside = (launcher.parent, launcher.resolve().parent) if launcher else ()
+    for folder in beside or (None,):
+        if mpicc := shutil.which("mpicc", path=folder):
+            return [mpicc]
+    missing = f"{launcher} has no mpicc beside it" if launcher else "there is no mpicc on PATH"
     raise DltuneError(
-        "there is no mpicc on PATH, and the library for NBCS, GS and rests is built against the "
-        "MPI of the job",
-        remedy=f"Install MPI's development files, or set MPICC. {SCOPE}.",
+        f"{missing}, and the library for NBCS, GS and rests is built against the MPI of the job",
+        remedy=f"Install {'that ' if launcher else ''}MPI's development files, or set MPICC. "
+        f"{SCOPE}.",
     )
 
 

@@ -22,13 +22,20 @@ thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
 Settings settings;
 pthread_key_t at_exit;
 
+struct Inside {
+  Inside() { ++inside; }
+  ~Inside() { --inside; }
+};
+
+// A setting from the environment: 0 where it is unset, or no such number.
 double number(const char* name, double most) {
   const char* text = getenv(name);
   if (!text || !*text) return 0;
   char* end;
   const double value = strtod(text, &end);
   if (!*end && value >= 0 && value <= most) return value;
-  return -1;
+  settings.invalid = true;
+  return 0;
 }
 
 void forget(bool settle) {
@@ -44,13 +51,9 @@ void forget(bool settle) {
 }
 
 __attribute__((constructor)) void begin() {
-  const double pause = number("DLTUNE_NBCS", 1);
-  const double every = number("DLTUNE_GS", 1e9);
-  settings.pause = pause > 0 ? pause : 0;
-  settings.every = every > 0 ? static_cast<int>(every) : 0;
-  const double rest = number("DLTUNE_REST", 1);
-  settings.rest = rest > 0 ? rest : 0;
-  settings.invalid = pause < 0 || every < 0 || rest < 0;
+  settings.pause = number("DLTUNE_NBCS", 1);
+  settings.every = static_cast<int>(number("DLTUNE_GS", 1e9));
+  settings.rest = number("DLTUNE_REST", 1);
   settings.folder = getenv("DLTUNE_SLEEPS");
   if (settings.folder) settings.folder = strdup(settings.folder);
   // a thread that ends without freeing its communicators still tells what it did
@@ -89,21 +92,37 @@ Background* synchronising(const Pmpi& mpi, MPI_Comm comm, void* caller) {
   return nullptr;
 }
 
-template <class Block, class Start>
-int collective(Block block, Start start) {
-  if (!mine || inside) return block();
-  ++inside;
+// A collective of Horovod's background thread, by the form of it that does not block where that is
+// wanted; any other is as it was.
+template <auto Block, auto Start, class... Arguments>
+int collective(void* caller, Arguments... arguments) {
+  const Pmpi& mpi = pmpi(caller);
+  if (!mine || inside) return (mpi.*Block)(arguments...);
+  const Inside here;
   mine->count();
-  int error;
-  if (mine->nonblocking()) {
-    MPI_Request request;
-    error = start(&request);
-    if (error == MPI_SUCCESS) error = mine->wait(&request);
-  } else {
-    error = block();
+  if (!mine->nonblocking()) return (mpi.*Block)(arguments...);
+  MPI_Request request;
+  const int error = (mpi.*Start)(arguments..., &request);
+  return error == MPI_SUCCESS ? mine->wait(&request) : error;
+}
+
+// Whether this was the sleep of a cycle, and was slept.
+bool slept(const timespec& asked) {
+  if (!mine || inside) return false;
+  const Inside here;
+  return mine->sleep(seconds(asked));
+}
+
+// The function that ours stands before.
+template <auto Ours>
+decltype(Ours) plain(const char* name) {
+  static decltype(Ours) known;
+  auto found = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (!found) {
+    found = reinterpret_cast<decltype(found)>(dlsym(RTLD_NEXT, name));
+    __atomic_store_n(&known, found, __ATOMIC_RELAXED);
   }
-  --inside;
-  return error;
+  return found;
 }
 
 }  // namespace
@@ -120,163 +139,90 @@ EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatyp
   const Pmpi& mpi = pmpi(CALLER);
   Background* cycle = nullptr;
   if (op == mpi.band && type == mpi.long_long && !inside) {
-    ++inside;
+    const Inside here;
     cycle = synchronising(mpi, comm, CALLER);
-    const void* const words = send == MPI_IN_PLACE ? receive : send;
-    const int error =
-        cycle ? cycle->before_synchronisation(static_cast<const long long*>(words), count)
-              : MPI_SUCCESS;
-    --inside;
+    const auto* const words = static_cast<const long long*>(send == MPI_IN_PLACE ? receive : send);
+    const int error = cycle ? cycle->before_synchronisation(words, count) : MPI_SUCCESS;
     if (error != MPI_SUCCESS) return error;
   }
-  const int error = collective(
-      [&] { return mpi.Allreduce(send, receive, count, type, op, comm); },
-      [&](MPI_Request* r) { return mpi.Iallreduce(send, receive, count, type, op, comm, r); });
+  const int error = collective<&Pmpi::Allreduce, &Pmpi::Iallreduce>(
+      CALLER, send, receive, count, type, op, comm);
   if (cycle && error == MPI_SUCCESS)
     cycle->after_synchronisation(static_cast<const long long*>(receive), count);
   return error;
 }
 
 EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] { return mpi.Bcast(buffer, count, type, root, comm); },
-      [&](MPI_Request* r) { return mpi.Ibcast(buffer, count, type, root, comm, r); });
+  return collective<&Pmpi::Bcast, &Pmpi::Ibcast>(CALLER, buffer, count, type, root, comm);
 }
 
 EXPORT int MPI_Barrier(MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective([&] { return mpi.Barrier(comm); },
-                    [&](MPI_Request* r) { return mpi.Ibarrier(comm, r); });
+  return collective<&Pmpi::Barrier, &Pmpi::Ibarrier>(CALLER, comm);
 }
 
 EXPORT int MPI_Gather(const void* send, int sends, MPI_Datatype send_type, void* receive,
                       int receives, MPI_Datatype receive_type, int root, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] {
-        return mpi.Gather(send, sends, send_type, receive, receives, receive_type, root, comm);
-      },
-      [&](MPI_Request* r) {
-        return mpi.Igather(send, sends, send_type, receive, receives, receive_type, root, comm, r);
-      });
+  return collective<&Pmpi::Gather, &Pmpi::Igather>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, root, comm);
 }
 
 EXPORT int MPI_Gatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
                        const int* receives, const int* places, MPI_Datatype receive_type, int root,
                        MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] {
-        return mpi.Gatherv(send, sends, send_type, receive, receives, places, receive_type, root,
-                           comm);
-      },
-      [&](MPI_Request* r) {
-        return mpi.Igatherv(send, sends, send_type, receive, receives, places, receive_type, root,
-                            comm, r);
-      });
+  return collective<&Pmpi::Gatherv, &Pmpi::Igatherv>(
+      CALLER, send, sends, send_type, receive, receives, places, receive_type, root, comm);
 }
 
 EXPORT int MPI_Allgather(const void* send, int sends, MPI_Datatype send_type, void* receive,
                          int receives, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] { return mpi.Allgather(send, sends, send_type, receive, receives, receive_type, comm); },
-      [&](MPI_Request* r) {
-        return mpi.Iallgather(send, sends, send_type, receive, receives, receive_type, comm, r);
-      });
+  return collective<&Pmpi::Allgather, &Pmpi::Iallgather>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, comm);
 }
 
 EXPORT int MPI_Allgatherv(const void* send, int sends, MPI_Datatype send_type, void* receive,
                           const int* receives, const int* places, MPI_Datatype receive_type,
                           MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] {
-        return mpi.Allgatherv(send, sends, send_type, receive, receives, places, receive_type,
-                              comm);
-      },
-      [&](MPI_Request* r) {
-        return mpi.Iallgatherv(send, sends, send_type, receive, receives, places, receive_type,
-                               comm, r);
-      });
+  return collective<&Pmpi::Allgatherv, &Pmpi::Iallgatherv>(
+      CALLER, send, sends, send_type, receive, receives, places, receive_type, comm);
 }
 
 EXPORT int MPI_Alltoall(const void* send, int sends, MPI_Datatype send_type, void* receive,
                         int receives, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] { return mpi.Alltoall(send, sends, send_type, receive, receives, receive_type, comm); },
-      [&](MPI_Request* r) {
-        return mpi.Ialltoall(send, sends, send_type, receive, receives, receive_type, comm, r);
-      });
+  return collective<&Pmpi::Alltoall, &Pmpi::Ialltoall>(
+      CALLER, send, sends, send_type, receive, receives, receive_type, comm);
 }
 
 EXPORT int MPI_Alltoallv(const void* send, const int* sends, const int* send_places,
                          MPI_Datatype send_type, void* receive, const int* receives,
                          const int* receive_places, MPI_Datatype receive_type, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] {
-        return mpi.Alltoallv(send, sends, send_places, send_type, receive, receives,
-                             receive_places, receive_type, comm);
-      },
-      [&](MPI_Request* r) {
-        return mpi.Ialltoallv(send, sends, send_places, send_type, receive, receives,
-                              receive_places, receive_type, comm, r);
-      });
+  return collective<&Pmpi::Alltoallv, &Pmpi::Ialltoallv>(
+      CALLER, send, sends, send_places, send_type, receive, receives, receive_places, receive_type,
+      comm);
 }
 
 EXPORT int MPI_Reduce_scatter(const void* send, void* receive, const int* counts,
                               MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  const Pmpi& mpi = pmpi(CALLER);
-  return collective(
-      [&] { return mpi.Reduce_scatter(send, receive, counts, type, op, comm); },
-      [&](MPI_Request* r) {
-        return mpi.Ireduce_scatter(send, receive, counts, type, op, comm, r);
-      });
+  return collective<&Pmpi::Reduce_scatter, &Pmpi::Ireduce_scatter>(
+      CALLER, send, receive, counts, type, op, comm);
 }
 
 // Horovod frees the communicator of its cycles when it shuts down.
 EXPORT int MPI_Comm_free(MPI_Comm* comm) {
   const Pmpi& mpi = pmpi(CALLER);
   if (mine && !inside && mine->synchronises(*comm)) {
-    ++inside;
+    const Inside here;
     forget(true);
-    --inside;
   }
   return mpi.Comm_free(comm);
 }
 
 EXPORT int nanosleep(const timespec* asked, timespec* left) {
-  if (mine && !inside) {
-    ++inside;
-    const bool slept = mine->sleep(seconds(*asked));
-    --inside;
-    if (slept) return 0;
-  }
-  static decltype(&nanosleep) plain;
-  auto found = __atomic_load_n(&plain, __ATOMIC_RELAXED);
-  if (!found) {
-    found = reinterpret_cast<decltype(plain)>(dlsym(RTLD_NEXT, "nanosleep"));
-    __atomic_store_n(&plain, found, __ATOMIC_RELAXED);
-  }
-  return found(asked, left);
+  return slept(*asked) ? 0 : plain<&nanosleep>("nanosleep")(asked, left);
 }
 
 EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* asked, timespec* left) {
-  if (mine && !inside && flags == 0 && clock != CLOCK_THREAD_CPUTIME_ID &&
-      clock != CLOCK_PROCESS_CPUTIME_ID) {
-    ++inside;
-    const bool slept = mine->sleep(seconds(*asked));
-    --inside;
-    if (slept) return 0;
-  }
-  static decltype(&clock_nanosleep) plain;
-  auto found = __atomic_load_n(&plain, __ATOMIC_RELAXED);
-  if (!found) {
-    found = reinterpret_cast<decltype(plain)>(dlsym(RTLD_NEXT, "clock_nanosleep"));
-    __atomic_store_n(&plain, found, __ATOMIC_RELAXED);
-  }
-  return found(clock, flags, asked, left);
+  if (flags == 0 && clock != CLOCK_THREAD_CPUTIME_ID && clock != CLOCK_PROCESS_CPUTIME_ID &&
+      slept(*asked))
+    return 0;
+  return plain<&clock_nanosleep>("clock_nanosleep")(clock, flags, asked, left);
 }

@@ -2,15 +2,6 @@
 
 from dltune.horovod.timeline.file import recording
 from dltune.horovod.timeline.recorded import Batch, Negotiation, Recording, steps
-from dltune.horovod.timeline.summary import CYCLE_TIME, read, summary
+from dltune.horovod.timeline.summary import read, summary
 
-__all__ = [
-    "CYCLE_TIME",
-    "Batch",
-    "Negotiation",
-    "Recording",
-    "read",
-    "recording",
-    "steps",
-    "summary",
-]
+__all__ = ["Batch", "Negotiation", "Recording", "read", "recording", "steps", "summary"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import sys
@@ -75,18 +76,9 @@ def _feed(file: BinaryIO | gzip.GzipFile, requests: Requests, size: int = sys.ma
     whole = rest == b"]" or rest.endswith(b"}]")  # a shape ends in ] too
     if whole:
         requests.take(decode(b"[" + rest))
-    elif found := _whole(rest):
-        requests.take(decode(b"[" + found + b"]"))
+    else:
+        with contextlib.suppress(msgspec.DecodeError):  # the last record, if it is there in full
+            requests.take(decode(b"[" + rest.rstrip(b",") + b"]"))
     if not requests.events:
         raise ForeignError("ends before its first record")
     return not whole
-
-
-def _whole(rest: bytes) -> bytes | None:
-    """The record at the start of what is left of a file cut short, if it is there in full."""
-    rest = rest.rstrip(b",")
-    try:
-        msgspec.json.decode(rest, type=Record)
-    except msgspec.DecodeError:
-        return None
-    return rest

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -40,17 +42,10 @@ _AROUND = frozenset(
     )
 )
 _BYTES = {  # DataType_Name of message.cc
-    "uint8": 1,
-    "int8": 1,
-    "bool": 1,
-    "uint16": 2,
-    "int16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "float32": 4,
-    "int64": 8,
-    "float64": 8,
+    **dict.fromkeys(("uint8", "int8", "bool"), 1),
+    **dict.fromkeys(("uint16", "int16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "float32"), 4),
+    **dict.fromkeys(("int64", "float64"), 8),
 }
 
 
@@ -68,35 +63,30 @@ class ForeignError(Exception):
     """The file is not what Horovod writes; how so."""
 
 
-class _Tensor:
-    """Where one tensor's request is in its life."""
-
-    __slots__ = ("activity", "batch", "began", "joined", "name", "since", "state")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.state = ""  # "", "negotiating", "operation", "activity"
-        self.since = 0.0
-        self.joined: list[tuple[int, int]] = []  # pass, rank
-        self.activity = ""
-        self.began = 0.0
-        self.batch: _Open | None = None
-
-
+@dataclass(slots=True)
 class _Open:
-    """A batch whose operation has not ended."""
+    """A batch whose operation has not ended, for `left` of its tensors."""
 
-    __slots__ = ("bytes", "end", "left", "library", "operation", "sent", "start", "tensors", "took")
+    operation: str
+    start: float
+    tensors: list[str] = field(default_factory=list)
+    left: int = 0
+    bytes: int | None = 0
+    transfer: float = 0.0
+    sent: float | None = None
+    library: str | None = None
 
-    def __init__(self, operation: str, start: float) -> None:
-        self.operation = operation
-        self.start = self.end = start
-        self.tensors: list[str] = []
-        self.left = 0
-        self.bytes: int | None = 0
-        self.took = 0.0
-        self.sent: float | None = None
-        self.library: str | None = None
+
+@dataclass(slots=True)
+class _Tensor:
+    """Where one tensor's request is in its life, and since when."""
+
+    name: str
+    state: Literal["", "negotiating", "operation", "activity"] = ""
+    since: float = 0.0
+    joined: list[tuple[int, int]] = field(default_factory=list)  # pass, rank
+    activity: str = ""
+    batch: _Open | None = None
 
 
 class Requests:
@@ -164,7 +154,7 @@ class Requests:
             tensor.state, tensor.since, tensor.joined = "negotiating", now, []
             return
         if tensor.state in ("operation", "activity"):
-            tensor.state, tensor.activity, tensor.began = "activity", name, now
+            tensor.state, tensor.activity, tensor.since = "activity", name, now
             self._gathering = None
             return
         if self._gathering is None or self._gathering.operation != name:
@@ -186,9 +176,9 @@ class Requests:
             batch = tensor.batch
             # a fused batch tells the same of each of its tensors
             if batch and tensor.activity not in _AROUND and batch.tensors[0] == tensor.name:
-                batch.took += now - tensor.began
+                batch.transfer += now - tensor.since
                 if batch.sent is None:
-                    batch.sent = tensor.began
+                    batch.sent = tensor.since
                     batch.library = tensor.activity.partition("_")[0]
         elif tensor.state == "operation":
             tensor.state = ""
@@ -206,20 +196,10 @@ class Requests:
             if batch.bytes is not None:
                 batch.bytes += size
         batch.left -= 1
-        batch.end = now
         if not batch.left:
-            self._batches.append(
-                Batch(
-                    batch.operation,
-                    tuple(batch.tensors),
-                    batch.start,
-                    batch.end,
-                    batch.bytes,
-                    batch.took,
-                    batch.sent,
-                    batch.library,
-                )
-            )
+            when = batch.operation, tuple(batch.tensors), batch.start, now
+            what = batch.bytes, batch.transfer, batch.sent, batch.library
+            self._batches.append(Batch(*when, *what))
 
     def result(self, path: Path, truncated: bool) -> Recording:
         first = self._first if self._first is not None else 0.0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dltune.documents.horovod import Cycles, Distribution, Tensor, Timeline, TransferCost
@@ -13,8 +15,9 @@ from dltune.horovod.distribution import distribution
 from dltune.horovod.timeline.file import recording
 from dltune.horovod.timeline.recorded import Batch, Negotiation, Recording, steps
 
-CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc)
+CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc of 0.28)
 _WARM_UP = 5  # steps
+_LIBRARIES: dict[str | None, Controller] = {"MPI": "mpi", "GLOO": "gloo"}
 _ENOUGH, _MANY = 40, 10  # collectives, and times as large, to tell latency from bandwidth
 
 
@@ -27,58 +30,56 @@ def read(path: Path, *, cycle_time: float = CYCLE_TIME) -> Timeline:
     return summary(recording(path), cycle_time=cycle_time)
 
 
-def summary(found: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
+def summary(record: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
     """As `read`, from a recording."""
-    queued = list(_queues(found))
-    waited: dict[str, list[float]] = {}
-    for tensor, seconds in queued:
-        waited.setdefault(tensor, []).append(seconds)
-    agreed: dict[str, list[float]] = {}
-    for each in found.negotiations:
-        agreed.setdefault(each.tensor, []).append(each.end - each.start)
-    sent: dict[str, list[float]] = {}
-    for batch in found.batches:
-        for tensor in batch.tensors:
-            sent.setdefault(tensor, []).append(batch.transfer)
-    answered = len(found.negotiations)
+    queued = list(_queues(record))
+    waited = _by_tensor(queued)
+    agreed = _by_tensor((n.tensor, n.end - n.start) for n in record.negotiations)
+    sent = _by_tensor((tensor, one.transfer) for one in record.batches for tensor in one.tensors)
+    answered = len(record.negotiations)
     return Timeline(
-        path=str(found.path),
-        seconds=found.seconds,
-        events=found.events,
-        truncated=found.truncated,
-        controller=_controller(found.batches),
-        cycles=_cycles(found, cycle_time),
-        batches=len(found.batches),
-        fused=distribution([len(batch.tensors) for batch in found.batches]),
-        cached=sum(n.cached for n in found.negotiations) / answered if answered else None,
-        negotiation=distribution([n.end - n.start for n in found.negotiations]),
+        path=str(record.path),
+        seconds=record.seconds,
+        events=record.events,
+        truncated=record.truncated,
+        controller=_controller(record.batches),
+        cycles=_cycles(record, cycle_time),
+        batches=len(record.batches),
+        fused=distribution([len(batch.tensors) for batch in record.batches]),
+        cached=sum(n.cached for n in record.negotiations) / answered if answered else None,
+        negotiation=distribution([n.end - n.start for n in record.negotiations]),
         queue=distribution([seconds for _, seconds in queued]),
-        transfer=distribution([batch.transfer for batch in found.batches]),
-        late=_late(found.negotiations),
+        transfer=distribution([batch.transfer for batch in record.batches]),
+        late=_late(record.negotiations),
         tensors=tuple(
             Tensor(
                 name=name,
-                times=len(sent[name]),
-                bytes=found.sizes.get(name),
-                negotiation=distribution(agreed.get(name, [])),
-                queue=distribution(waited.get(name, [])),
-                transfer=distribution(sent[name]),
+                times=len(transfers),
+                bytes=record.sizes.get(name),
+                negotiation=distribution(agreed[name]),
+                queue=distribution(waited[name]),
+                transfer=distribution(transfers),
             )
-            for name in sent
+            for name, transfers in sent.items()
         ),
-        step=_step(found.batches),
-        cost=_cost(found.batches),
+        step=_step(record.batches),
+        cost=_cost(record.batches),
     )
 
 
-def _queues(found: Recording) -> Iterator[tuple[str, float]]:
+def _by_tensor(times: Iterable[tuple[str, float]]) -> defaultdict[str, list[float]]:
+    each: defaultdict[str, list[float]] = defaultdict(list)
+    for tensor, seconds in times:
+        each[tensor].append(seconds)
+    return each
+
+
+def _queues(record: Recording) -> Iterator[tuple[str, float]]:
     """From the end of each tensor's negotiation until its collective began."""
-    agreed: dict[str, list[float]] = {}
-    for negotiation in reversed(found.negotiations):
-        agreed.setdefault(negotiation.tensor, []).append(negotiation.end)
-    for batch in found.batches:
+    agreed = _by_tensor((n.tensor, n.end) for n in reversed(record.negotiations))
+    for batch in record.batches:
         for tensor in batch.tensors:
-            ends = agreed.get(tensor)
+            ends = agreed[tensor]
             # an operation whose negotiation was not recorded stands before those that were
             if ends and ends[-1] <= batch.start:
                 end = ends.pop()
@@ -114,27 +115,18 @@ def _cost(batches: Sequence[Batch]) -> TransferCost | None:
 
 
 def _controller(batches: Sequence[Batch]) -> Controller | None:
-    for batch in batches:
-        if batch.library == "MPI":
-            return "mpi"
-        if batch.library == "GLOO":
-            return "gloo"
-    return None
+    names = (batch.library for batch in batches)
+    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), None)
 
 
-def _cycles(found: Recording, setting: float) -> Cycles | None:
-    starts = found.cycles
+def _cycles(record: Recording, setting: float) -> Cycles | None:
+    starts = record.cycles
     if len(starts) < 2:
         return None
-    sent = iter([*(batch.start for batch in found.batches), math.inf])
-    transfer = next(sent)
-    periods, idle = [], []
-    for start, after in itertools.pairwise(starts):
-        while transfer < start:
-            transfer = next(sent)
-        periods.append(after - start)
-        if transfer >= after:
-            idle.append(after - start)
+    sent = sorted(batch.start for batch in record.batches)
+    before = [bisect_left(sent, start) for start in starts]
+    periods = [after - start for start, after in itertools.pairwise(starts)]
+    idle = [periods[i] for i in range(len(periods)) if before[i] == before[i + 1]]
     # A cycle that took longer than the setting did not sleep; an idle one can only have waited for
     # another rank. Both are late by the same amount, and the marks do not tell them apart.
     late = [max(0.0, period - setting) for period in idle]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 
 from dltune import __version__
-from dltune.documents import horovod
+from dltune.documents import files, horovod
 from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.errors import UsageError
 from dltune.horovod.diagnosis import diagnose
@@ -54,7 +53,7 @@ def report_of(
     machine = local()
     report = Horovod(
         schema=horovod.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         command=command,
         machine=machine.fingerprint,
@@ -71,22 +70,16 @@ def report_of(
 
 def cycle_time(watch: Watch) -> float:
     """Seconds of HOROVOD_CYCLE_TIME in the job; Horovod's own where it does not say."""
-    for seen in of_job(watch):
-        return ranks.cycle_time(seen.settings)
-    return ranks.CYCLE_TIME
+    return ranks.cycle_time(next((seen.settings for seen in of_job(watch)), {}))
 
 
 def of_job(watch: Watch) -> list[RankSeen]:
     """One process for each rank: that with a background thread, else the first. What a rank forks
     has its library and its number too."""
     best: dict[int, RankSeen] = {}
-    for seen in watch.ranks.values():
-        if seen.background is None and not seen.numbered:
-            continue
-        number = seen.init.rank if seen.init else seen.identity.rank
-        known = best.get(number)
-        if known is None or (known.background is None and seen.background is not None):
-            best[number] = seen
+    for seen in sorted(watch.ranks.values(), key=lambda one: one.background is None):
+        if seen.background is not None or seen.numbered:
+            best.setdefault((seen.init or seen.identity).rank, seen)
     return list(best.values())
 
 
@@ -119,45 +112,36 @@ def nothing(watch: Watch) -> UsageError:
 
 def _rank(seen: RankSeen, watch: Watch) -> Rank:
     identity, init = seen.identity, seen.init
+    place = init or identity
     seconds = max(seen.until - seen.since, 1e-9)
-    threads = tuple(
-        sorted(
-            (
-                _use(tid, thread, *_role(seen, tid, thread), seconds)
-                for (tid, _), thread in seen.threads.items()
-            ),
-            key=lambda use: -use.cpu,
-        )
-    )
-    controller = init.controller if init else identity.controller
-    evidence: list[Evidence] = []
-    if init and init.threads:
-        evidence.append("init")
-    if seen.stack is not None:
-        evidence.append("stack")
-    failed = watch.failed.get(seen.pid)
+    threads = [
+        _use(tid, thread, *_role(seen, tid, thread), seconds)
+        for (tid, _), thread in seen.threads.items()
+    ]
+    ways: dict[Evidence, object] = {"init": init and init.threads, "stack": seen.stack}
     # what a rank says of its end comes before the end
+    failed = watch.failed.get(seen.pid)
     failed_at = failed.at if failed else seen.ended_at or 0.0
     own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
     cpus = max(map(cpulist.parse, own), default=frozenset())
     return Rank(
-        rank=init.rank if init else identity.rank,
-        size=init.size if init else identity.size,
-        local_rank=init.local_rank if init else identity.local_rank,
-        local_size=init.local_size if init else identity.local_size,
+        rank=place.rank,
+        size=place.size,
+        local_rank=place.local_rank,
+        local_size=place.local_size,
         host=identity.host,
         pid=seen.pid,
         seconds=seconds,
-        controller=controller,
+        controller=place.controller,
         horovod=identity.library.version,
-        mpi=identity.mpi if controller == "mpi" else None,
+        mpi=identity.mpi if place.controller == "mpi" else None,
         settings=seen.settings,
-        evidence=tuple(evidence),
+        evidence=tuple(way for way, thread in ways.items() if thread),
         background=seen.background if seen.background in {t.tid for t in threads} else None,
         cpu=max(0.0, seen.cpu[1] - seen.cpu[0]) / seconds,
         cpus=tuple(sorted(cpus)),
         bound=bool(cpus) and frozenset(cpus) < ranks.node(),
-        threads=threads,
+        threads=tuple(sorted(threads, key=lambda use: -use.cpu)),
         cycles=seen.sleeps.cycles() if seen.sleeps else None,
         ended=None if seen.ended_at is None else seen.ending.code,
         ended_after=None if seen.ended_at is None else failed_at - watch.began,

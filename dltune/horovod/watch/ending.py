@@ -21,14 +21,13 @@ _EXIT = 1 << 3
 
 
 class Ending:
-    """Watches for the end of `pid`; `may_look`: the kernel shows it whole to this process.
+    """Watches for the end of `pid`, which the kernel shows whole to this process.
 
     Raises OSError when there is no such process.
     """
 
-    def __init__(self, pid: int, may_look: bool) -> None:
+    def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._may_look = may_look
         self._handle = os.pidfd_open(pid)
         self.code: int | None = None
 
@@ -41,24 +40,23 @@ class Ending:
         number, as soon as the kernel tells it."""
         ready, _, _ = select.select([self._handle], [], [], 0)
         if ready and self.code is None:
-            self.code = self._of_zombie()
-            if self.code is None:
-                self.code = self._after()
+            status = self._of_zombie()
+            if status is None:
+                status = self._after()
+            self.code = None if status is None else os.waitstatus_to_exitcode(status)
         return bool(ready)
 
     def close(self) -> None:
         os.close(self._handle)
 
     def _of_zombie(self) -> int | None:
-        found = stat.of_process(self._pid)
-        if found is None or found.state != "Z" or not self._may_look:
-            return None
-        return os.waitstatus_to_exitcode(found.exit_code)
+        zombie = stat.of_process(self._pid)
+        return zombie.exit_code if zombie and zombie.state == "Z" else None
 
     def _after(self) -> int | None:
         with contextlib.suppress(OSError):
-            told = fcntl.ioctl(self._handle, _GET_INFO, _INFO.pack(_EXIT, *[0] * 13))
-            mask, *_, status = _INFO.unpack(told)
+            answer = fcntl.ioctl(self._handle, _GET_INFO, _INFO.pack(_EXIT, *[0] * 13))
+            mask, *_, status = _INFO.unpack(answer)
             if mask & _EXIT:
-                return os.waitstatus_to_exitcode(status)
+                return int(status)
         return None

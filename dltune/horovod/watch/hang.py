@@ -82,7 +82,7 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
         return {
             rank.pid: stopped[rank.pid]
             for rank in alive
-            if rank.pid in stopped and not _moves(rank)
+            if rank.pid in stopped and not (rank.progress.cycling or rank.progress.working)
         }
     still = [rank for rank in alive if not _at_it(rank)]
     if still:
@@ -109,10 +109,6 @@ def still_hung(told: dict[int, str], seen: Sequence[Seen]) -> dict[int, str]:
         if rank.pid in told and rank.ended_at is None and not rank.progress.at_work_again:
             found.setdefault(rank.pid, told[rank.pid])
     return found
-
-
-def _moves(rank: Seen) -> bool:
-    return rank.progress.cycling or rank.progress.working
 
 
 def _at_it(rank: Seen) -> bool:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.horovod.watch import elf
+from dltune.horovod.watch.elf import Symbol
 from dltune.proc.maps import Mapping
 
 # horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so, horovod/torch/mpi_lib_v2...so
-_NAME = re.compile(r"/horovod/(tensorflow|torch|mxnet)/mpi_lib[^/]*\.so$")
+_NAME = re.compile(r"/horovod/(?:tensorflow|torch|mxnet)/mpi_lib[^/]*\.so$")
 _DIST_INFO = re.compile(r"horovod-([\w.+]+)\.dist-info")
 
 # mangled names of what runs in the background thread alone: the loop, else what it calls
@@ -30,12 +31,11 @@ _WRITER = "TimelineWriter10WriterLoop"
 
 @dataclass(frozen=True)
 class Library:
-    """`framework`: "tensorflow" or another. `code`: addresses in the process of all its code.
-    `loop`: those of functions that only the background thread runs; none when the library has no
-    symbols. `writer`: those of the thread that writes the timeline. `version`: of the package."""
+    """`version`: of the package. `code`: addresses in the process of all its code. `loop`: those
+    of functions that only the background thread runs; none when the library has no symbols.
+    `writer`: those of the thread that writes the timeline."""
 
     path: str
-    framework: str
     version: str | None
     code: tuple[range, ...]
     loop: tuple[range, ...]
@@ -47,25 +47,31 @@ def find(pid: int, mapped: Sequence[Mapping]) -> Library | None:
 
     Raises OSError when the process has ended or may not be looked into.
     """
-    for mapping in mapped:
-        found = _NAME.search(mapping.path)
-        if found is None:
-            continue
-        path = mapping.path
-        # through the process's own root: it may live in a container
-        inside = f"/proc/{pid}/root{path}"
-        status = os.stat(inside)  # noqa: PTH116
-        segments, loop, writer = _read(path, status.st_ino, status.st_mtime_ns, inside)
-        base = mapping.start - _linked(segments, mapping.offset)
-        return Library(
-            path,
-            found[1],
-            _version(Path(inside).parents[2]),
-            tuple(range(m.start, m.end) for m in mapped if m.path == path and m.executable),
-            tuple(range(base + start, base + end) for start, end in loop),
-            tuple(range(base + start, base + end) for start, end in writer),
-        )
-    return None
+    mapping = next((one for one in mapped if _NAME.search(one.path)), None)
+    if mapping is None:
+        return None
+    path = mapping.path
+    # through the process's own root: it may live in a container
+    inside = f"/proc/{pid}/root{path}"
+    status = os.stat(inside)  # noqa: PTH116
+    segments, loop, writer = _read(path, status.st_ino, status.st_mtime_ns, inside)
+    base = mapping.start - _linked(segments, mapping.offset)
+    return Library(
+        path,
+        _version(Path(inside).parents[2]),
+        tuple(range(m.start, m.end) for m in mapped if m.path == path and m.executable),
+        tuple(range(base + function.start, base + function.end) for function in loop),
+        tuple(range(base + function.start, base + function.end) for function in writer),
+    )
+
+
+def within(words: Sequence[int], code: Sequence[range]) -> Iterator[int]:
+    """Those of the words that are addresses in this code."""
+    if code:
+        first, last = min(part.start for part in code), max(part.stop for part in code)
+        for word in words:
+            if first < word < last and any(word in part for part in code):
+                yield word
 
 
 def _linked(segments: Sequence[tuple[int, int]], offset: int) -> int:
@@ -85,18 +91,15 @@ def _version(packages: Path) -> str | None:
     return next((match[1] for name in names if (match := _DIST_INFO.fullmatch(name))), None)
 
 
-_Ranges = tuple[tuple[int, int], ...]
-
-
 @functools.lru_cache(maxsize=16)
-def _read(path: str, inode: int, changed: int, inside: str) -> tuple[_Ranges, _Ranges, _Ranges]:
-    """(offset, linked address) of what is loaded; (start, end) of the loop's functions, and of the
-    timeline's writer."""
+def _read(
+    path: str, inode: int, changed: int, inside: str
+) -> tuple[Sequence[tuple[int, int]], Sequence[Symbol], Sequence[Symbol]]:
+    """(offset, linked address) of what is loaded; the loop's functions, and the timeline
+    writer's."""
     del path, inode, changed  # they are the key: ranks share a file
     image = elf.read(inside)
     for functions, names in ((image.local, _LOOP), (image.exported, _CALLED)):
-        loop = tuple((f.start, f.end) for f in functions if any(part in f.name for part in names))
-        if loop:
-            writer = tuple((f.start, f.end) for f in functions if _WRITER in f.name)
-            return image.segments, loop, writer
+        if loop := [one for one in functions if any(part in one.name for part in names)]:
+            return image.segments, loop, [one for one in functions if _WRITER in one.name]
     return image.segments, (), ()

@@ -10,7 +10,6 @@ import msgspec
 from dltune.documents import horovod
 from dltune.documents.horovod import Horovod
 from dltune.errors import UsageError
-from dltune.horovod.diagnosis import diagnose
 from dltune.horovod.watch.document import report_of
 
 
@@ -42,16 +41,11 @@ def merged(paths: Sequence[Path]) -> Horovod:
             remedy="rank 0 alone writes one: make the others without --timeline",
         )
     first = reports[0][1]
-    cores: dict[str, int] = {}
-    for _, report in reports:
-        cores |= report.cores
     whole = report_of(
         command=first.command,
-        cores=cores,
+        cores={host: cores for _, one in reports for host, cores in one.cores.items()},
         partial=any(report.partial for _, report in reports),
         members=tuple(sorted((r for _, one in reports for r in one.ranks), key=lambda r: r.rank)),
         timeline=timelines[0][1] if timelines else None,
     )
-    return diagnose(
-        msgspec.structs.replace(whole, machine=first.machine, machine_name=first.machine_name)
-    )
+    return msgspec.structs.replace(whole, machine=first.machine, machine_name=first.machine_name)

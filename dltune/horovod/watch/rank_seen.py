@@ -34,9 +34,6 @@ class ThreadSeen:
         """It began while it was watched."""
         return self.first is None
 
-    def look(self, now: float, new: Counts) -> None:
-        self.last, self.until = new, now
-
     def used(self) -> Counts:
         """The growth of every count."""
         return self.last if self.first is None else self.last.since(self.first)

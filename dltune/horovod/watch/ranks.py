@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
+from dltune.horovod.timeline.summary import CYCLE_TIME
 from dltune.horovod.watch.horovod_library import Library
-from dltune.machine.ranks import local_rank
-from dltune.machine.world import world
+from dltune.machine.ranks import local_rank, world
 from dltune.proc.maps import Mapping as Mapped
 
 # what a launcher tells each rank for itself, and what must not be told further
@@ -23,8 +23,6 @@ _LAUNCHERS = re.compile(
     r"|OMPI_MCA_(orte_|ess|pmix|shmem_RUNTIME|initial_wdir|rmaps_base_oversubscribe|mpi_oversub)"
     r"|.*(SECRET|KEY)"
 )
-# seconds of a cycle when nobody sets it (operations.cc of Horovod 0.28)
-CYCLE_TIME = 1e-3
 # the variables that make a process a rank of a job
 NUMBERS = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
 _TOLD = ("HOROVOD_", "OMPI_MCA_", "MPIR_CVAR_")
@@ -98,17 +96,14 @@ def cores() -> int:
     """Physical cores of the node, within the control group's."""
     from dltune.machine.topology import survey
 
-    found = survey()
     allowed = node()
-    return sum(1 for core in found.host_cores if core & allowed)
+    return sum(1 for core in survey().host_cores if core & allowed)
 
 
 def _controller(environ: Mapping[str, str], libmpi: str | None) -> Controller:
     told = environ.get("HOROVOD_CONTROLLER", "").lower()
-    if told in ("mpi", "gloo"):
-        return "gloo" if told == "gloo" else "mpi"
     # Horovod's own choice: MPI where it was built with it
-    return "mpi" if libmpi else "gloo"
+    return "mpi" if told == "mpi" or (libmpi and told != "gloo") else "gloo"
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents.horovod import WRITER, Role
-from dltune.horovod.watch.horovod_library import Library
+from dltune.horovod.watch.horovod_library import Library, within
 from dltune.horovod.watch.memory import Memory
 from dltune.proc.maps import Mapping
 
@@ -42,11 +42,10 @@ class Roles:
 
     def __init__(self, pid: int, mapped: Sequence[Mapping], library: Library) -> None:
         self._pid = pid
-        self._loop = library.loop
-        self._writer = library.writer
+        self._library = library
         code = [mapping for mapping in mapped if mapping.executable]
-        self._helpers = [range(m.start, m.end) for m in code if _MPI.search(m.path)]
-        self._helpers += library.code
+        mpi = (range(m.start, m.end) for m in code if _MPI.search(m.path))
+        self._helpers = [*library.code, *mpi]
         self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> ThreadIdentity | None:
@@ -58,11 +57,11 @@ class Roles:
         stack = memory.stack(tid)
         if stack is None:
             return None
-        if returns(memory, stack, self._loop):
+        if returns(memory, stack, self._library.loop):
             return ThreadIdentity("background", comm)
         if name := _own_name(memory, stack):
             return ThreadIdentity(_of_tensorflow(name), name)
-        if returns(memory, stack, self._writer):
+        if returns(memory, stack, self._library.writer):
             return ThreadIdentity("helper", WRITER)
         if returns(memory, stack, self._helpers):
             return ThreadIdentity("helper", comm)
@@ -75,14 +74,7 @@ def _of_tensorflow(name: str) -> Role:
 
 def returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
     """Whether a function in these addresses has called what the thread with this stack does now."""
-    if not code:
-        return False
-    first, last = min(part.start for part in code), max(part.stop for part in code)
-    return any(
-        any(word in part for part in code) and memory.is_return(word)
-        for word in stack
-        if first < word < last
-    )
+    return any(memory.is_return(word) for word in within(stack, code))
 
 
 def _own_name(memory: Memory, stack: Sequence[int]) -> str | None:

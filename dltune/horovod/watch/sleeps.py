@@ -18,7 +18,7 @@ import time
 from dltune.documents.horovod import Cycles
 from dltune.errors import UsageError
 from dltune.horovod.distribution import distribution
-from dltune.horovod.watch.horovod_library import Library
+from dltune.horovod.watch.horovod_library import Library, within
 from dltune.machine.perf.switches import Off, Switches
 
 # seconds that a window lasts, and from the first one's begin to the second's; from one to the next
@@ -33,12 +33,12 @@ class Sleeps:
 
     def __init__(self, tid: int, library: Library, setting: float) -> None:
         self.refused: str | None = None
-        self._tid, self._library, self._setting = tid, library, setting
-        self._span = (
-            min(part.start for part in library.loop),
-            max(part.stop for part in library.loop),
-        )
+        self._loop, self._setting = library.loop, setting
         self._switches: Switches | None = None
+        try:
+            self._switches = Switches(tid)
+        except UsageError as error:
+            self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
         self._recording = False
         self._times: list[Off] = []
         self._late: list[float] = []
@@ -50,22 +50,24 @@ class Sleeps:
         """Begins and ends windows when they are due, and takes what was recorded. True while a
         window is open: call it ten times a second then, so that the kernel has room for more."""
         now = time.monotonic()
+        if self._switches is None:
+            return False
         if self._recording:
-            assert self._switches is not None
             self._drain(self._switches)
             if now >= self._due:
-                self._end()
+                self._end(self._switches)
                 self._due = now + self._every - WINDOW
                 self._every = min(GROWTH * self._every, LONGEST)
-        elif now >= self._due and self.refused is None:
-            self._begin()
+        elif now >= self._due:
+            self._switches.start()
+            self._recording = True
             self._due = now + WINDOW
         return self._recording
 
     def close(self) -> None:
-        if self._recording:
-            self._end()
         if self._switches is not None:
+            if self._recording:
+                self._end(self._switches)
             self._switches.close()
             self._switches = None
 
@@ -81,20 +83,9 @@ class Sleeps:
             empty=None,
         )
 
-    def _begin(self) -> None:
-        if self._switches is None:
-            try:
-                self._switches = Switches(self._tid)
-            except UsageError as error:
-                self.refused = str(error) + (f" ({error.remedy})" if error.remedy else "")
-                return
-        self._switches.start()
-        self._recording = True
-
-    def _end(self) -> None:
-        assert self._switches is not None
-        self._switches.stop()
-        self._drain(self._switches)
+    def _end(self, switches: Switches) -> None:
+        switches.stop()
+        self._drain(switches)
         self._take()
         self._recording = False
 
@@ -124,7 +115,4 @@ class Sleeps:
         """The request lies in the loop's own frame: its return address comes before it."""
         assert off.argument is not None
         words = array.array("Q", off.stack[: off.argument // 8 * 8])
-        first, last = self._span
-        return any(
-            word in part for word in words if first < word < last for part in self._library.loop
-        )
+        return any(True for _ in within(words, self._loop))

@@ -21,7 +21,7 @@ from dltune.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
 from dltune.horovod.watch.roles import Roles
 from dltune.horovod.watch.sleeps import Sleeps
 from dltune.job import messages
-from dltune.proc import memory, process, stat, threads
+from dltune.proc import process, stat, threads
 from dltune.proc.maps import Mapping, mappings
 from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.tree import Tree
@@ -79,11 +79,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         for rank in self.ranks.values():
             rank.ending.close()
-
-    @property
-    def looks(self) -> int:
-        """At the members and at the counts of their threads."""
-        return self._members.looks + self._counts.looks
 
     @property
     def shut_out(self) -> bool:
@@ -155,7 +150,7 @@ class Watch:
         if key not in self.looked:
             self.looked.add(key)
             self._members.soon()  # what has just begun loads its libraries soon
-        size = memory.size(pid)
+        size = process.address_space(pid)
         if size == self._sizes.get(key):
             return
         self._sizes[key] = size
@@ -166,7 +161,7 @@ class Watch:
                 self._note_tensorflow(pid, mapped)
                 return
             environ = process.environment(pid)
-            ending = Ending(pid, may_look=True)
+            ending = Ending(pid)
         except PermissionError:
             self.denied[pid] = process.owner(pid)
             return
@@ -215,8 +210,8 @@ class Watch:
                 continue
             key = (tid, counts.stat.started)
             alive.add(key)
-            if key in rank.threads:
-                rank.threads[key].look(now, counts)
+            if seen := rank.threads.get(key):
+                seen.last, seen.until = counts, now
             else:
                 first = None if rank.threads and counts.stat.started > self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)

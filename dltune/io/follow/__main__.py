@@ -5,7 +5,6 @@ Ends with the process PID, or with its own parent; prints what it did, as JSON, 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -57,26 +56,14 @@ def main() -> None:
             pids |= orphans
             for follower in ahead:
                 follower.frontiers.survey(pids)
-        for follower in ahead:
-            follower.look()
-        for bringer in whole:
-            if not bringer.done:
-                with contextlib.suppress(OSError):
-                    bringer.go_on()
+        for hints in (*ahead, *whole):
+            hints.look()
         used = time.process_time() - spent
         pause = used / SHARE - (time.monotonic() - began)
         if waiter.poll(max(TICK, pause) * 1000):
             break
-    json.dump(
-        {
-            "files": [
-                *({"path": str(each.path), "asked": each.asked} for each in ahead),
-                *({"path": str(each.path), "asked": each.asked} for each in whole),
-            ],
-            "cpu": time.process_time(),
-        },
-        sys.stdout,
-    )
+    asked = [{"path": str(each.path), "asked": each.asked} for each in (*ahead, *whole)]
+    json.dump({"files": asked, "cpu": time.process_time()}, sys.stdout)
 
 
 if __name__ == "__main__":

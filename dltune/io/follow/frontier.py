@@ -66,10 +66,9 @@ class _Mapping:
         if self.idle < PATIENCE:
             return None
         self.idle = 0
-        everything = self._present(0, self.pages)
-        new = everything if self.known is None else everything & ~self.known
-        self.known = everything
-        front = foremost(new)  # a job that has begun again, or was found late
+        before, self.known = self.known, self._present(0, self.pages)
+        # a job that has begun again, or was found late
+        front = foremost(self.known if before is None else self.known & ~before)
         if front is None or front == self.reached:
             return None
         self.reached = front

@@ -2,82 +2,72 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from dltune.io.follow.frontier import Frontiers
 from dltune.io.reader import fetch_binding
-from dltune.io.report.storage import storage
+from dltune.io.report.storage import hint_step, storage
 
-STEP = 128 << 10  # bytes of one hint where the device's read-ahead is not told
 CHUNK = 8 << 20  # bytes of a whole file that are on their way at a time
 
 
-class Ahead:
-    """Keeps `ahead` bytes before the foremost reader on their way. `asked`: bytes so far."""
-
-    def __init__(self, path: Path, ahead: int) -> None:
-        """Raises OSError when the file cannot be read."""
-        self.path = path
-        self.ahead = ahead
-        self.asked = 0
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        status = os.fstat(self._descriptor)
-        self._size = status.st_size
-        self._step = storage(path).read_ahead or STEP
-        self.frontiers = Frontiers(status.st_dev, status.st_ino)
-        self._until = 0
-
-    def look(self) -> None:
-        """Ask for what comes next, where the job has read on."""
-        import numpy as np
-
-        reached = self.frontiers.look()
-        if not reached:
-            return
-        front = max(reached)
-        if front + self.ahead < self._until:  # it began again
-            self._until = front
-        start, end = max(front, self._until), min(self._size, front + self.ahead)
-        # a few large hints rather than many small ones
-        if end - start < min(self.ahead // 4, self._size - start) or end <= start:
-            return
-        fetch_binding.advise(
-            self._descriptor,
-            np.array([start], np.uint64),
-            np.array([end - start], np.uint64),
-            self._step,
-        )
-        self.asked += end - start
-        self._until = end
-
-
-class Whole:
-    """Brings all of a file into the page cache once, at most two chunks on their way."""
+class Hints:
+    """Of one file. `asked`: bytes so far."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be read."""
         self.path = path
         self.asked = 0
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._descriptor).st_size
-        self._step = storage(path).read_ahead or STEP
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self.descriptor).st_size
+        self._step = hint_step(storage(path))
 
-    @property
-    def done(self) -> bool:
-        return self.asked >= self._size
-
-    def go_on(self) -> None:
-        """Ask for a chunk, wait until the one before is there."""
+    def ask(self, start: int, end: int) -> None:
         import numpy as np
 
-        length = min(CHUNK, self._size - self.asked)
-        fetch_binding.advise(
-            self._descriptor,
-            np.array([self.asked], np.uint64),
-            np.array([length], np.uint64),
-            self._step,
-        )
-        if self.asked:
-            os.pread(self._descriptor, 1, self.asked - 1)
-        self.asked += length
+        offsets, lengths = np.array([[start], [end - start]], np.uint64)
+        fetch_binding.advise(self.descriptor, offsets, lengths, self._step)
+        self.asked += end - start
+
+    def look(self) -> None:
+        """Ask for what is to come now, if anything is."""
+        raise NotImplementedError
+
+
+class Ahead(Hints):
+    """Keeps `ahead` bytes before the foremost reader on their way."""
+
+    def __init__(self, path: Path, ahead: int) -> None:
+        super().__init__(path)
+        self.ahead = ahead
+        status = os.fstat(self.descriptor)
+        self.frontiers = Frontiers(status.st_dev, status.st_ino)
+        self._until = 0
+
+    def look(self) -> None:
+        """What comes next, where the job has read on."""
+        front = max(self.frontiers.look(), default=0)
+        if not front:
+            return
+        if front + self.ahead < self._until:  # it began again
+            self._until = front
+        start, end = max(front, self._until), min(self.size, front + self.ahead)
+        # a few large hints rather than many small ones
+        if end > start and end - start >= min(self.ahead // 4, self.size - start):
+            self.ask(start, end)
+            self._until = end
+
+
+class Whole(Hints):
+    """Brings all of a file into the page cache once, at most two chunks on their way."""
+
+    def look(self) -> None:
+        """A chunk, once the one before is there, or could not be read."""
+        before = self.asked
+        if before < self.size:
+            with contextlib.suppress(OSError):
+                self.ask(before, min(before + CHUNK, self.size))
+                if before:
+                    os.pread(self.descriptor, 1, before - 1)

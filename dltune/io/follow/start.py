@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from dltune.documents.sections.io import IoPlan
 
 END_SECONDS = 10.0  # for it to notice that the job has ended
@@ -28,10 +30,9 @@ def followed(section: IoPlan, pid: int, say: Callable[[str], None]) -> Iterator[
         text=True,
         start_new_session=True,
     )
-    told = [{"path": f.path, "follow": f.follow, "ahead": f.ahead} for f in files]
     assert process.stdin is not None
-    process.stdin.write(json.dumps(told))
-    process.stdin.close()
+    with process.stdin:
+        json.dump([msgspec.to_builtins(file) for file in files], process.stdin)
     process.stdin = None
     try:
         yield

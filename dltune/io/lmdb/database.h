@@ -1,4 +1,5 @@
-// One database: its tree, and the duplicates of its keys in pages and trees of their own.
+// One database: its tree, and the duplicates of its keys in pages and trees of their own. The list
+// of free pages is one too.
 
 #pragma once
 
@@ -25,31 +26,24 @@ class Database {
 
   void walk(const Db& db) {
     db_ = &db;
-    outer_.walk(db, Outer{*this});
+    outer_.walk(db, Visitor<decltype(sink_.keys)>{*this, sink_.keys, nullptr});
   }
 
  private:
-  struct Outer {
+  // Of one of the trees; `key`: the one whose duplicates the tree holds, if it does.
+  template <class Levels>
+  struct Visitor {
     Database& database;
-    void level(bool branch) { database.sink_.keys.level(branch); }
-    void child(size_t i, size_t j, const Node& node) { database.sink_.keys.child(i, j, node); }
-    void faulty(uint64_t number, const Fault& fault) { database.sink_.faulty(number, fault); }
-    void leaf(size_t i, uint64_t number, const uint8_t* page) {
-      database.sink_.keys.leaf(i);
-      database.leaf(number, page);
-    }
-  };
-
-  struct Inner {
-    Database& database;
-    const Node& key;
-    void level(bool branch) { database.sink_.values.level(branch); }
-    void child(size_t i, size_t j, const Node& node) { database.sink_.values.child(i, j, node); }
+    Levels& levels;
+    const Node* key;
+    void level(bool branch) { levels.level(branch); }
+    void child(size_t i, size_t j, const Node& node) { levels.child(i, j, node); }
     void faulty(uint64_t number, const Fault& fault) { database.sink_.faulty(number, fault); }
     void leaf(size_t i, uint64_t number, const uint8_t* page) {
       const uint32_t span = database.file_.layout.page_size;
-      database.sink_.values.leaf(i);
-      database.values(key, page, span, uint64_t{number} * span);
+      levels.leaf(i);
+      if (!key) return database.leaf(number, page);
+      database.values(*key, page, span, uint64_t{number} * span);
     }
   };
 
@@ -80,7 +74,7 @@ class Database {
       sink_.duplicates();
       sink_.duplicate_tree(tree);
       const uint64_t before = sink_.values_seen;
-      inner_.walk(tree, Inner{*this, node});
+      inner_.walk(tree, Visitor<decltype(sink_.values)>{*this, sink_.values, &node});
       if (sink_.values_seen - before != tree.entries)
         throw Fault{"a key's duplicates are miscounted"};
       sink_.duplicate_tree_done(tree);
@@ -120,5 +114,40 @@ class Database {
   const Db* db_ = nullptr;
   Tree outer_, inner_;
 };
+
+// Claims the pages of one record of the list of free pages, a database whose records are lists of
+// page numbers, by the transaction that freed them: a count, then so many page numbers, from the last
+// to the first. Returns how many they are.
+inline uint64_t claim_free(const File& file, Owners& owners, const Node& node, uint64_t offset,
+                           uint64_t size) {
+  if (node.key_size != 8) throw Fault{"a list of free pages has no transaction"};
+  const uint64_t txn = load<uint64_t>(node.key);
+  if (!txn || txn > file.txn)
+    throw Fault{"a list of free pages is of transaction " + std::to_string(txn)};
+  if (size < 8) throw Fault{"a list of free pages is cut off"};
+  uint64_t words[4096];
+  file.read(offset, reinterpret_cast<uint8_t*>(words), 8);
+  const uint64_t count = words[0];
+  if (count > size / 8 - 1) throw Fault{"a list of free pages is cut off"};
+  uint64_t last = kNoPage, lowest = 0, run = 0;
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t many = std::min<uint64_t>(count - done, 4096);
+    file.read(offset + 8 + done * 8, reinterpret_cast<uint8_t*>(words), many * 8);
+    for (uint64_t i = 0; i < many; ++i) {
+      if (words[i] >= last) throw Fault{"a list of free pages is out of order"};
+      last = words[i];
+      if (run && last + 1 == lowest) {
+        ++run;
+      } else {
+        if (run) owners.claim_run(lowest, run, "free");
+        run = 1;
+      }
+      lowest = last;
+    }
+    done += many;
+  }
+  if (run) owners.claim_run(lowest, run, "free");
+  return count;
+}
 
 }  // namespace dltune

@@ -102,6 +102,6 @@ def open_plain(path: Path) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise UsageError(
-            f"{path} is a folder without {NAME}", remedy="name an LMDB folder or its data file"
+            f"{path} is a folder without {NAME}", remedy="name a data file, or an LMDB folder"
         )
-    raise UsageError(f"{path} is not a plain file", remedy="name an LMDB data file")
+    raise UsageError(f"{path} is not a plain file", remedy="name a data file")

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "../../native/mirrored.h"
-#include "free_list.h"
+#include "database.h"
 
 namespace dltune {
 namespace {
@@ -14,10 +14,32 @@ struct AnyOrder {
   void leaf(size_t) {}
 };
 
-class Indexer {
+// What the two sinks of Database here have in common: they look at no order of keys, and a page
+// that cannot be used ends the walk.
+class Collector {
+ public:
+  AnyOrder keys, values;
+  uint64_t values_seen = 0;
+  void key(const Node&) {}
+  void duplicate_tree_done(const Db&) {}
+  void big(const Node&, uint64_t first, uint64_t pages) {
+    owners_.claim_run(first, pages, "overflow");
+  }
+  [[noreturn]] void faulty(uint64_t number, const Fault& fault) {
+    throw Fault{"page " + std::to_string(number) + ": " + fault.what};
+  }
+
+ protected:
+  Collector(const File& file, Owners& owners) : file_(file), owners_(owners) {}
+
+  const File& file_;
+  Owners& owners_;
+};
+
+class Indexer : public Collector {
  public:
   Indexer(const File& file, Owners& owners, Tell tell)
-      : file_(file), owners_(owners), database_(file, owners, tell, *this) {}
+      : Collector(file, owners), database_(file, owners, tell, *this) {}
 
   std::vector<uint64_t> offsets, key_ends;
   std::vector<uint32_t> sizes;
@@ -35,16 +57,8 @@ class Indexer {
                   " records where its header says " + std::to_string(db.entries)};
   }
 
-  // the sink of Database
-  AnyOrder keys, values;
-  uint64_t values_seen = 0;
-  void key(const Node&) {}
   void duplicates() {}
   void duplicate_tree(const Db&) {}
-  void duplicate_tree_done(const Db&) {}
-  void big(const Node&, uint64_t first, uint64_t pages) {
-    owners_.claim_run(first, pages, "overflow");
-  }
   void record(const Node& node, uint64_t offset, uint32_t size) {
     if (offset + size > file_.size)
       throw Fault{"a record at byte " + std::to_string(offset) + " ends beyond the file's end"};
@@ -62,9 +76,6 @@ class Indexer {
     name_ends.push_back(names.size());
     named_.push_back(db);
   }
-  [[noreturn]] void faulty(uint64_t number, const Fault& fault) {
-    throw Fault{"page " + std::to_string(number) + ": " + fault.what};
-  }
 
  private:
   void reserve(const Db& db) {
@@ -77,36 +88,23 @@ class Indexer {
     keys_.reserve(likely * 8);
   }
 
-  const File& file_;
-  Owners& owners_;
   Database<Indexer> database_;
 };
 
 // Claims the free pages, so that a record that lies on one does not pass.
-class FreePages {
+class FreePages : public Collector {
  public:
   FreePages(const File& file, Owners& owners)
-      : file_(file), owners_(owners), database_(file, owners, nullptr, *this) {}
+      : Collector(file, owners), database_(file, owners, nullptr, *this) {}
 
   void run(const Db& db) { database_.walk(db); }
 
-  // the sink of Database
-  AnyOrder keys, values;
-  uint64_t values_seen = 0;
-  void key(const Node&) {}
   void duplicates() { refuse(); }
   void duplicate_tree(const Db&) { refuse(); }
-  void duplicate_tree_done(const Db&) {}
   void value(const Node&, const uint8_t*, uint64_t, uint32_t) { refuse(); }
   void named(const Node&, const Db&) { refuse(); }
-  void big(const Node&, uint64_t first, uint64_t pages) {
-    owners_.claim_run(first, pages, "overflow");
-  }
   void record(const Node& node, uint64_t offset, uint32_t size) {
     claim_free(file_, owners_, node, offset, size);
-  }
-  [[noreturn]] void faulty(uint64_t number, const Fault& fault) {
-    throw Fault{"page " + std::to_string(number) + ": " + fault.what};
   }
 
  private:
@@ -114,8 +112,6 @@ class FreePages {
     throw Fault{"the list of free pages holds something else"};
   }
 
-  const File& file_;
-  Owners& owners_;
   Database<FreePages> database_;
 };
 

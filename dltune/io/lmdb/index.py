@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import DataFile, Identity, data_path, opened
-from dltune.io.lmdb.index_file import Reader, Writer, beside
+from dltune.io.lmdb.index_file import Reader, beside, write
 from dltune.io.lmdb.lmdb_binding import Tell
-from dltune.io.lmdb.scan import Found, scan
+from dltune.io.lmdb.scan import Entries, scan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,55 +49,35 @@ class Index:
         path: Path,
         identity: Identity,
         names: list[bytes | None],
-        found: Found,
+        entries: Entries,
         unsaved: str | None,
     ) -> None:
         self.path = path
-        self.name = found.name
+        self.name = entries.name
         self.identity = identity
         self.databases = [name for name in names if name is not None]
         self.unsaved = unsaved
-        self.offsets: NDArray[np.uint64] = found.arrays["offsets"]
-        self.sizes: NDArray[np.uint32] = found.arrays["sizes"]
-        self._keys = found.arrays["keys"].data
-        self._key_ends = found.arrays.get("key_ends")
-        self._key_size = found.key_size
-        self._flags = found.flags
+        self.offsets: NDArray[np.uint64] = entries.arrays["offsets"]
+        self.sizes: NDArray[np.uint32] = entries.arrays["sizes"]
+        self._keys = entries.arrays["keys"].data
+        self._key_ends = entries.arrays.get("key_ends")
+        self._key_size = entries.key_size
+        self._flags = entries.flags
 
-    @classmethod
-    def open(cls, path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
+    @staticmethod
+    def open(path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
         """The index of `path` (an LMDB folder or its data file), from beside it or made now.
 
         `tell` is called with pages done and pages in all while it is made. Raises UsageError when
         the file is missing, damaged, of another format, has no such database, or is written faster
         than it can be read.
         """
-        return cls._open(path, tell, lambda names: [_position(names, database, path)])[0]
+        return _open(path, tell, lambda names: [_position(names, database, path)])[0]
 
-    @classmethod
-    def all(cls, path: Path, *, tell: Tell | None = None) -> list[Index]:
+    @staticmethod
+    def all(path: Path, *, tell: Tell | None = None) -> list[Index]:
         """As `open`, for every database of the file, the main one first."""
-        return cls._open(path, tell, lambda names: list(range(len(names))))
-
-    @classmethod
-    def _open(cls, path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
-        with opened(path) as data:
-            if (kept := _kept(cls, data, choose)) is not None:
-                return kept
-        for _ in range(ATTEMPTS):
-            with opened(path) as data:
-                try:
-                    found = scan(data, tell)
-                except UsageError:
-                    if data.holds():  # then what was read is what the file holds
-                        raise
-                    continue
-                if data.holds():
-                    return _save(cls, data, found, choose)
-        raise UsageError(
-            f"{data_path(path)} was written to while it was read, {ATTEMPTS} times",
-            remedy="index it when the writer rests",
-        )
+        return _open(path, tell, lambda names: list(range(len(names))))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -184,7 +164,27 @@ class Index:
             return False
 
 
-def _kept(cls: type[Index], data: DataFile, choose: Choose) -> list[Index] | None:
+def _open(path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
+    with opened(path) as data:
+        if (kept := _kept(data, choose)) is not None:
+            return kept
+    for _ in range(ATTEMPTS):
+        with opened(path) as data:
+            try:
+                databases = scan(data, tell)
+            except UsageError:
+                if data.holds():  # then what was read is what the file holds
+                    raise
+                continue
+            if data.holds():
+                return _save(data, databases, choose)
+    raise UsageError(
+        f"{data_path(path)} was written to while it was read, {ATTEMPTS} times",
+        remedy="index it when the writer rests",
+    )
+
+
+def _kept(data: DataFile, choose: Choose) -> list[Index] | None:
     reader = Reader(beside(data.path))
     if reader.header is None or reader.header.identity != data.identity:
         return None
@@ -195,23 +195,20 @@ def _kept(cls: type[Index], data: DataFile, choose: Choose) -> list[Index] | Non
         arrays = reader.arrays(databases[at])
         if arrays is None:
             return None
-        found = Found(names[at], databases[at].flags, databases[at].key_size, arrays)
-        kept.append(cls(data.path, data.identity, names, found, unsaved=None))
+        entries = Entries(names[at], databases[at].flags, databases[at].key_size, arrays)
+        kept.append(Index(data.path, data.identity, names, entries, unsaved=None))
     return kept
 
 
-def _save(cls: type[Index], data: DataFile, found: list[Found], choose: Choose) -> list[Index]:
-    names = [database.name for database in found]
-    chosen = [found[at] for at in choose(names)]
-    writer = Writer()
-    for database in found:
-        writer.add(database.name, database.flags, database.key_size, database.arrays)
+def _save(data: DataFile, databases: list[Entries], choose: Choose) -> list[Index]:
+    names = [database.name for database in databases]
+    chosen = [databases[at] for at in choose(names)]
     unsaved = None
     try:
-        writer.write(beside(data.path), data.identity)
+        write(beside(data.path), data.identity, databases)
     except UsageError as error:
         unsaved = str(error)
-    return [cls(data.path, data.identity, names, database, unsaved) for database in chosen]
+    return [Index(data.path, data.identity, names, database, unsaved) for database in chosen]
 
 
 def _position(names: list[bytes | None], name: bytes | None, path: Path) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
+
+    from dltune.io.lmdb.scan import Entries
 
     Array = NDArray[Any]
 
@@ -66,37 +68,25 @@ def beside(data: Path) -> Path:
     return data.with_name(data.name + SUFFIX)
 
 
-class Writer:
-    """Collects databases, then writes them all."""
-
-    def __init__(self) -> None:
-        self._databases: list[Database] = []
-        self._parts: list[bytes | memoryview] = []
-        self._length = 0
-
-    def add(
-        self,
-        name: bytes | None,
-        flags: int,
-        key_size: int | None,
-        arrays: Mapping[str, Array],
-    ) -> None:
+def write(path: Path, identity: Identity, databases: Iterable[Entries]) -> None:
+    """Raises UsageError when `path` cannot be written, or is being written by another."""
+    described = []
+    parts: list[bytes | memoryview] = []
+    length = 0
+    for database in databases:
         sections = {}
-        for label, array in arrays.items():
+        for label, array in database.arrays.items():
             data = array.data.cast("B") if array.size else memoryview(b"")
-            sections[label] = Section(array.dtype.str, array.size, self._length, zlib.crc32(data))
+            sections[label] = Section(array.dtype.str, array.size, length, zlib.crc32(data))
             padding = -data.nbytes % _ALIGN
-            self._parts += [data, bytes(padding)]
-            self._length += data.nbytes + padding
-        shown = None if name is None else name.hex()
-        self._databases.append(Database(shown, flags, key_size, sections))
-
-    def write(self, path: Path, identity: Identity) -> None:
-        """Raises UsageError when `path` cannot be written, or is being written by another."""
-        header = msgspec.json.encode(Header(identity, self._databases))
-        start = SCHEMA + _FRAME.pack(len(header), zlib.crc32(header)) + header
-        with claim(path, overwrite=True) as output:
-            output.write_bytes(b"".join((start, bytes(-len(start) % _ALIGN), *self._parts)))
+            parts += [data, bytes(padding)]
+            length += data.nbytes + padding
+        name = None if database.name is None else database.name.hex()
+        described.append(Database(name, database.flags, database.key_size, sections))
+    header = msgspec.json.encode(Header(identity, described))
+    start = SCHEMA + _FRAME.pack(len(header), zlib.crc32(header)) + header
+    with claim(path, overwrite=True) as output:
+        output.write_bytes(b"".join((start, bytes(-len(start) % _ALIGN), *parts)))
 
 
 class Reader:
@@ -110,17 +100,16 @@ class Reader:
         except UsageError:
             return
         with open(descriptor, "rb") as file:
-            if file.read(len(SCHEMA)) != SCHEMA:
+            front = file.read(len(SCHEMA) + _FRAME.size)
+            if not front.startswith(SCHEMA) or len(front) < len(SCHEMA) + _FRAME.size:
                 return
-            if len(frame := file.read(_FRAME.size)) < _FRAME.size:
-                return
-            length, crc = _FRAME.unpack(frame)
+            length, crc = _FRAME.unpack_from(front, len(SCHEMA))
             if length > min(_LARGEST_HEADER, os.fstat(descriptor).st_size):
                 return
             data = file.read(length)
         if zlib.crc32(data) != crc:
             return
-        self._start = -(-(len(SCHEMA) + _FRAME.size + length) // _ALIGN) * _ALIGN
+        self._start = -(-(len(front) + length) // _ALIGN) * _ALIGN
         try:
             self.header = msgspec.json.decode(data, type=Header)
         except msgspec.DecodeError:
@@ -130,10 +119,10 @@ class Reader:
         """The database's arrays, read-only; None when the file does not hold them intact."""
         import numpy as np
 
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for label, section in database.arrays.items():
             if not section.count:
-                found[label] = np.empty(0, section.kind)
+                arrays[label] = np.empty(0, section.kind)
                 continue
             try:
                 array: Array = np.memmap(
@@ -143,5 +132,5 @@ class Reader:
                 return None
             if zlib.crc32(array.data.cast("B")) != section.crc:
                 return None
-            found[label] = array
-        return found
+            arrays[label] = array
+        return arrays

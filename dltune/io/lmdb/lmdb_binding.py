@@ -5,22 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from ctypes import (
-    POINTER,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_uint8,
-    c_uint16,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-)
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.io.lmdb import meta
 from dltune.io.lmdb.datafile import DataFile
+from dltune.io.lmdb.meta import Db
 from dltune.native.binding import bound
 
 Tell = Callable[[int, int], None]  # leaf pages done, and in all, of the tree being walked
@@ -39,21 +29,6 @@ class File(ctypes.Structure):
         ("size", c_uint64),
         ("last_page", c_uint64),
         ("txn", c_uint64),
-    )
-
-
-class Db(ctypes.Structure):
-    """As page.h's Db."""
-
-    _fields_ = (
-        ("pad", c_uint32),
-        ("flags", c_uint16),
-        ("depth", c_uint16),
-        ("branch_pages", c_uint64),
-        ("leaf_pages", c_uint64),
-        ("overflow_pages", c_uint64),
-        ("entries", c_uint64),
-        ("root", c_uint64),
     )
 
 
@@ -76,13 +51,7 @@ class Records(ctypes.Structure):
 class Counts(ctypes.Structure):
     """As verify.cc's Counts."""
 
-    _fields_ = (
-        ("databases", c_uint64),
-        ("records", c_uint64),
-        ("used", c_uint64),
-        ("free", c_uint64),
-        ("faults", c_uint64),
-    )
+    _fields_ = tuple((n, c_uint64) for n in ("databases", "records", "used", "free", "faults"))
 
 
 @functools.cache
@@ -105,30 +74,14 @@ def load() -> ctypes.CDLL:
     )
 
 
-def file(data: DataFile) -> File:
-    found = data.meta
-    return File(
-        data.descriptor, found.version, found.page_size, data.size, found.last_page, found.txn
-    )
-
-
-def db(record: meta.Db) -> Db:
-    return Db(
-        record.pad,
-        record.flags,
-        record.depth,
-        record.branch_pages,
-        record.leaf_pages,
-        record.overflow_pages,
-        record.entries,
-        record.root,
-    )
-
-
 class Call:
     """Calls into the native part for one file: errors become UsageError, `tell` may raise."""
 
     def __init__(self, data: DataFile, tell: Tell | None) -> None:
+        meta = data.meta
+        self.file = File(
+            data.descriptor, meta.version, meta.page_size, data.size, meta.last_page, meta.txn
+        )
         self._path = data.path
         self._why = ctypes.create_string_buffer(_WHY_BYTES)
         self._raised: BaseException | None = None

@@ -6,6 +6,7 @@ T mod 2, and the newest of the two is the database.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,25 +25,24 @@ NO_LMDB = "name an LMDB data file (data.mdb), whole"
 Read = Callable[[int, int], bytes]  # (offset, length) -> at most that many bytes
 
 _META = struct.Struct("<IIQQ48s48sQQ")
-_DB = struct.Struct("<IHHQQQQQ")
 
 
-@dataclass(frozen=True)
-class Db:
-    """One tree's record (MDB_db): `entries` records under page `root`, `depth` levels."""
+class Db(ctypes.Structure):
+    """One tree's record (MDB_db): `entries` records under page `root`, `depth` levels.
 
-    pad: int
-    flags: int
-    depth: int
-    branch_pages: int
-    leaf_pages: int
-    overflow_pages: int
-    entries: int
-    root: int
+    As page.h's Db, and as it lies in the file.
+    """
 
-    @classmethod
-    def decode(cls, data: bytes) -> Db:
-        return cls(*_DB.unpack(data))
+    _fields_ = (
+        ("pad", ctypes.c_uint32),
+        ("flags", ctypes.c_uint16),
+        ("depth", ctypes.c_uint16),
+        ("branch_pages", ctypes.c_uint64),
+        ("leaf_pages", ctypes.c_uint64),
+        ("overflow_pages", ctypes.c_uint64),
+        ("entries", ctypes.c_uint64),
+        ("root", ctypes.c_uint64),
+    )
 
 
 @dataclass(frozen=True)
@@ -110,22 +110,17 @@ def _header_size(head: bytes, source: str) -> int:
     if not head:
         raise UsageError(f"{source} is empty", remedy=NO_LMDB)
 
-    def magic_at(order: str, *offsets: int) -> bool:
-        return any(
-            len(head) >= at + 4 and struct.unpack_from(f"{order}I", head, at)[0] == MAGIC
-            for at in offsets
-        )
-
-    if magic_at("<", 16):
+    little, big = MAGIC.to_bytes(4, "little"), MAGIC.to_bytes(4, "big")
+    if head.startswith(little, 16):
         # a 32-bit LMDB 1.0 has its magic here too, but says version 3
-        if len(head) >= 24 and struct.unpack_from("<I", head, 20)[0] == 3:
+        if head.startswith(b"\3\0\0\0", 20):
             raise _foreign(source, "a 32-bit machine")
         return 16
-    if magic_at("<", 24):
+    if head.startswith(little, 24):
         return 24
-    if magic_at("<", 12):
+    if head.startswith(little, 12):
         raise _foreign(source, "a 32-bit machine")
-    if magic_at(">", 12, 16, 24):
+    if any(head.startswith(big, at) for at in (12, 16, 24)):
         raise _foreign(source, "a big-endian machine")
     raise UsageError(f"{source} is not an LMDB data file (no magic number)", remedy=NO_LMDB)
 
@@ -134,7 +129,7 @@ def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
     if len(page) < header + _META.size:
         raise _damaged(source, f"it ends within meta page {number}")
     raw = page[header : header + _META.size]
-    magic, version, _, _, free, main, last_page, txn = _META.unpack(raw)
+    magic, version, _, _, *trees, last_page, txn = _META.unpack(raw)
     expected = 1 if header == 16 else 3
     if magic != MAGIC:
         raise _damaged(source, f"meta page {number} has no magic number")
@@ -147,15 +142,15 @@ def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
     flags = struct.unpack_from("<H", page, header - 6)[0]
     if struct.unpack_from("<Q", page)[0] != number or not flags & META_FLAG:
         raise _damaged(source, f"page {number} is not meta page {number}")
-    meta = Meta(version, Db.decode(free).pad, last_page, txn, Db.decode(free), Db.decode(main), raw)
-    size = meta.page_size
+    free, main = map(Db.from_buffer_copy, trees)
+    size = free.pad
     if size & (size - 1) or not 256 <= size <= LARGEST_PAGE[version]:
         raise _damaged(source, f"meta page {number} has a page size of {size} bytes")
     if not 1 <= last_page < PAGES_LIMIT:
         raise _damaged(source, f"meta page {number} has {last_page} as the last page")
     if txn and txn % 2 != number:
         raise _damaged(source, f"meta page {number} is of transaction {txn}, which is the other's")
-    return meta
+    return Meta(version, size, last_page, txn, free, main, raw)
 
 
 def _damaged(source: str, what: str) -> UsageError:

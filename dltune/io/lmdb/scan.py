@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
 from dltune.io.lmdb import lmdb_binding as binding
 from dltune.io.lmdb.datafile import DataFile
 from dltune.io.lmdb.lmdb_binding import Call, Tell
+from dltune.io.lmdb.meta import Db
 
 if TYPE_CHECKING:
     from dltune.io.lmdb.index_file import Array
-
-Named = list[tuple[bytes, binding.Db]]
 
 EMPTY = {"offsets": "u8", "sizes": "u4", "keys": "u1", "key_ends": "u8"}
 
 
 @dataclass(frozen=True)
-class Found:
+class Entries:
     """A database's records in key order.
 
     `name` is None for the main database. `key_size` is in bytes, None when keys differ in size.
@@ -34,7 +33,7 @@ class Found:
     arrays: dict[str, Array]
 
 
-def scan(data: DataFile, tell: Tell | None) -> list[Found]:
+def scan(data: DataFile, tell: Tell | None) -> list[Entries]:
     """Every database of the file, the main one first.
 
     Reads tree pages only; overflow pages, where large records lie, are not touched. Raises
@@ -44,18 +43,18 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
     """
     native = binding.load()
     call = Call(data, tell)
-    handle = native.dltune_lmdb_scan_new(ctypes.byref(binding.file(data)))
+    handle = native.dltune_lmdb_scan_new(call.file)
     if not handle:
         raise MemoryError
     try:
 
-        def index(name: bytes | None, db: binding.Db) -> tuple[Found, Named]:
-            made = binding.Records()
-            call(native.dltune_lmdb_index, handle, ctypes.byref(db), call.tell, ctypes.byref(made))
-            return Found(name, db.flags, *_arrays(made)), _named(made)
+        def index(name: bytes | None, db: Db) -> tuple[Entries, list[tuple[bytes, Db]]]:
+            records = binding.Records()
+            call(native.dltune_lmdb_index, handle, db, call.tell, records)
+            return Entries(name, db.flags, *_arrays(records)), _named(records)
 
-        main, named = index(None, binding.db(data.meta.main))
-        found = [main]
+        main, named = index(None, data.meta.main)
+        databases = [main]
         for stored, db in named:
             # LMDB 1.0 stores a name with a zero at its end
             name = stored.removesuffix(b"\0") if data.meta.version == 3 else stored
@@ -65,36 +64,35 @@ def scan(data: DataFile, tell: Tell | None) -> list[Found]:
                     f"{data.path}: database {name.decode(errors='replace')!r} holds databases of "
                     "its own, which LMDB does not make"
                 )
-            found.append(database)
-        call(native.dltune_lmdb_settle, handle, ctypes.byref(binding.db(data.meta.free)))
-        return found
+            databases.append(database)
+        call(native.dltune_lmdb_settle, handle, data.meta.free)
+        return databases
     finally:
         native.dltune_lmdb_scan_delete(handle)
 
 
-def _named(made: binding.Records) -> Named:
-    named: Named = []
-    start = 0
-    for i in range(made.named_count):
-        end = made.name_ends[i]
-        named.append((bytes(made.names[start:end]), binding.Db.from_buffer_copy(made.named[i])))
-        start = end
-    return named
+def _named(records: binding.Records) -> list[tuple[bytes, Db]]:
+    """The named databases, copied as below."""
+    ends = records.name_ends[: records.named_count]
+    return [
+        (bytes(records.names[start:end]), Db.from_buffer_copy(records.named[at]))
+        for at, (start, end) in enumerate(pairwise([0, *ends]))
+    ]
 
 
-def _arrays(made: binding.Records) -> tuple[int | None, dict[str, Array]]:
+def _arrays(records: binding.Records) -> tuple[int | None, dict[str, Array]]:
     """Copies, because the native part's memory lives until its next call."""
     import numpy as np
 
-    count = made.count
+    count = records.count
     if not count:
         return None, {label: np.empty(0, kind) for label, kind in EMPTY.items()}
     as_array = np.ctypeslib.as_array
-    ends = as_array(made.key_ends, (count,))
+    ends = as_array(records.key_ends, (count,))
     arrays: dict[str, Array] = {
-        "offsets": as_array(made.offsets, (count,)).copy(),
-        "sizes": as_array(made.sizes, (count,)).copy(),
-        "keys": as_array(made.keys, (int(ends[-1]),)).copy(),
+        "offsets": as_array(records.offsets, (count,)).copy(),
+        "sizes": as_array(records.sizes, (count,)).copy(),
+        "keys": as_array(records.keys, (int(ends[-1]),)).copy(),
     }
     size = int(ends[0])
     if int(ends[-1]) == size * count and bool((np.diff(ends) == size).all()):

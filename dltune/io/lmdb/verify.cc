@@ -1,7 +1,7 @@
 // The structure of the whole file: every page in one place, every tree in order, every count right.
 
 #include "../../native/mirrored.h"
-#include "free_list.h"
+#include "database.h"
 
 namespace dltune {
 namespace {
@@ -28,18 +28,13 @@ class Order {
 
   void begin() {
     bounds_.assign(1, "");
-    next_.clear();
+    next_ = bounds_;  // of the first level
     any_ = false;
-    first_level_ = true;
     page_ = 0;
   }
   void level(bool) {
-    if (first_level_) {
-      first_level_ = false;
-    } else {
-      bounds_.swap(next_);
-      next_.clear();
-    }
+    bounds_.swap(next_);
+    next_.clear();
     any_ = false;
     last_page_ = kNoPage;
   }
@@ -76,7 +71,7 @@ class Order {
   By by_;
   std::vector<std::string> bounds_, next_;  // by page of the level
   std::string last_;
-  bool any_ = false, first_level_ = true;
+  bool any_ = false;
   size_t page_ = 0;
   uint64_t last_page_ = kNoPage;
 };
@@ -86,28 +81,22 @@ struct Counts {
   uint64_t databases, records, used, free, faults;
 };
 
-class Report {
- public:
-  void fault(const std::string& where, const std::string& what) {
-    if (++faults_ <= kShown) text_ += where + ": " + what + "\n";
-  }
-  uint64_t faults() const { return faults_; }
-  const std::string& text() const { return text_; }
-
- private:
+struct Report {
   static constexpr uint64_t kShown = 50;
-  uint64_t faults_ = 0;
-  std::string text_;
-};
+  uint64_t faults = 0;
+  std::string text;
 
-enum class Kind { kRecords, kFreeList };
+  void fault(const std::string& where, const std::string& what) {
+    if (++faults <= kShown) text += where + ": " + what + "\n";
+  }
+};
 
 // Checks one database; also the sink of its walk.
 class Checker {
  public:
   Checker(const File& file, Owners& owners, Tell tell, Report& report, std::string where,
-          const Db& db, Kind kind)
-      : keys(kind == Kind::kFreeList       ? By::kInteger
+          const Db& db, bool free_list)
+      : keys(free_list                     ? By::kInteger
              : db.flags & kReverseKey      ? By::kBytesBackwards
              : db.flags & kIntegerKey      ? By::kInteger
                                            : By::kBytes),
@@ -115,19 +104,19 @@ class Checker {
                : db.flags & kReverseDup    ? By::kBytesBackwards
                                            : By::kBytes),
         file_(file), owners_(owners), report_(report), where_(std::move(where)), db_(db),
-        kind_(kind), database_(file, owners, tell, *this) {}
+        free_list_(free_list), database_(file, owners, tell, *this) {}
 
   Order keys, values;
   uint64_t values_seen = 0, records = 0, free_pages = 0;
   std::vector<std::pair<std::string, Db>> found;  // named databases
 
   void run() {
-    const uint64_t before = report_.faults();
+    const uint64_t before = report_.faults;
     constexpr uint16_t of_duplicates = kDupFixed | kIntegerDup | kReverseDup;
     if (db_.flags & of_duplicates && !(db_.flags & kDupSort))
       report_.fault(where_, "its flags tell of duplicates that it cannot have");
     // the list of free pages keeps the page size there
-    if (kind_ == Kind::kRecords && db_.pad && !fits(db_.pad))
+    if (!free_list_ && db_.pad && !fits(db_.pad))
       report_.fault(where_, "it tells an impossible size of its keys");
     keys.begin();
     values.begin();
@@ -136,7 +125,7 @@ class Checker {
     } catch (const Fault& fault) {
       report_.fault(where_, fault.what);
     }
-    if (report_.faults() != before) return;  // what was left out would be counted as missing
+    if (report_.faults != before) return;  // what was left out would be counted as missing
     count("records", records + found.size(), db_.entries);
     count("overflow pages", overflow_, db_.overflow_pages);
     // LMDB up to 0.9.35 did not count the trees of duplicates (ITS#9388)
@@ -168,13 +157,13 @@ class Checker {
     ++records;
   }
   void named(const Node& node, const Db& db) {
-    if (kind_ == Kind::kFreeList) throw Fault{"the list of free pages holds a database"};
+    if (free_list_) throw Fault{"the list of free pages holds a database"};
     found.emplace_back(std::string(reinterpret_cast<const char*>(node.key), node.key_size), db);
   }
   void record(const Node& node, uint64_t offset, uint32_t size) {
     inside(offset, size);
     ++records;
-    if (kind_ == Kind::kFreeList) free_pages += claim_free(file_, owners_, node, offset, size);
+    if (free_list_) free_pages += claim_free(file_, owners_, node, offset, size);
   }
   void big(const Node& node, uint64_t first, uint64_t pages) {
     if (first < kMetaPages || first > file_.last_page)
@@ -219,7 +208,7 @@ class Checker {
   Report& report_;
   std::string where_;
   const Db db_;
-  Kind kind_;
+  bool free_list_;
   uint64_t overflow_ = 0;
   uint64_t branches_before_ = 0, leaves_before_ = 0;
   Database<Checker> database_;
@@ -238,7 +227,8 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
   std::vector<std::pair<std::string, Db>> left{{"", main}};
   for (size_t i = 0; i < left.size(); ++i) {
     const std::string where = i ? "database '" + printable(left[i].first) + "'" : "the main database";
-    Checker checker(file, owners, tell, report, where, left[i].second, Kind::kRecords);
+    Checker checker(file, owners, tell, report, where, left[i].second,
+                    /*free_list=*/false);
     checker.run();
     counts.records += checker.records;
     ++counts.databases;
@@ -246,12 +236,12 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
     if (!i) left.insert(left.end(), checker.found.begin(), checker.found.end());
   }
   counts.used = owners.claimed();
-  Checker checker(file, owners, tell, report, "the list of free pages", free_db, Kind::kFreeList);
+  Checker checker(file, owners, tell, report, "the list of free pages", free_db, /*free_list=*/true);
   checker.run();
   counts.free = checker.free_pages;
   counts.used = owners.claimed() - counts.free;
   // free pages at the end need not be there
-  if (!report.faults() && file.size / file.layout.page_size <= file.last_page &&
+  if (!report.faults && file.size / file.layout.page_size <= file.last_page &&
       owners.claimed() < file.last_page - 1)
     report.fault("the file", "it is shorter than its header says");
   try {
@@ -277,7 +267,7 @@ extern "C" __attribute__((visibility("default"))) int dltune_lmdb_verify(
     verify(*file, *free_db, *main, tell, *counts, report);
   });
   if (code) return code;
-  counts->faults = report.faults();
-  std::snprintf(why, why_size, "%s", report.text().c_str());
+  counts->faults = report.faults;
+  std::snprintf(why, why_size, "%s", report.text.c_str());
   return 0;
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import msgspec
@@ -44,20 +43,13 @@ def verify(path: Path, *, tell: Tell | None = None) -> Report:
     with opened(path) as data:
         counts = binding.Counts()
         call = Call(data, tell)
-        told = call(
-            native.dltune_lmdb_verify,
-            ctypes.byref(binding.file(data)),
-            ctypes.byref(binding.db(data.meta.free)),
-            ctypes.byref(binding.db(data.meta.main)),
-            call.tell,
-            ctypes.byref(counts),
-        )
+        meta = data.meta
+        faults = call(native.dltune_lmdb_verify, call.file, meta.free, meta.main, call.tell, counts)
         if not data.holds():
             raise UsageError(
                 f"{data.path} was written to while it was read",
                 remedy="verify it when the writer rests",
             )
-        meta = data.meta
         return Report(
             path=str(data.path),
             version=meta.version,
@@ -69,5 +61,5 @@ def verify(path: Path, *, tell: Tell | None = None) -> Report:
             free=counts.free,
             lost=0 if counts.faults else meta.last_page - 1 - counts.used - counts.free,
             fault_count=counts.faults,
-            faults=told.splitlines(),
+            faults=faults.splitlines(),
         )

@@ -1,7 +1,7 @@
 """Records of an LMDB file, read as a training job wants them, by the exact index and without LMDB.
 
-    order       which records an iteration takes, in which order: strided or shuffled, circular
-    share       which of them are this rank's
+    order       which records an iteration takes, in which order: strided or shuffled, circular;
+                and which of them are this rank's
     options     how: one reader per node, direct I/O, coalescing, staggering
     database    the file at a snapshot; a writer that overtakes it is noticed
     pieces      records coalesced into requests

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
 from dltune.io.reader.database import Database
+from dltune.io.reader.options import PAGE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 50  # of the time that indexing took, before a stale index is made again
 TOGETHER = 64  # positions looked at, at least, before hints are given
+TREE_PAGES = 16  # longer stretches are free pages rather
 
 
 class ReadAhead:
@@ -66,20 +68,19 @@ class ReadAhead:
         sizes = self._database.first.sizes
         waiting: collections.deque[int] = collections.deque()
         outstanding = 0
-        ended = False
-        while waiting or not ended:
-            if not ended and outstanding <= self.ahead // 2:
+        while True:
+            if outstanding <= self.ahead // 2:
                 taken: list[int] = []
-                while outstanding < self.ahead or len(taken) < TOGETHER:
-                    position = next(self._positions, None)
-                    if position is None:
-                        ended = True
-                        break
+                for position in self._positions:
                     taken.append(position)
                     outstanding += int(sizes[position])
-                self._hint(np.array(taken, np.int64))
-                waiting.extend(taken)
-                continue
+                    if outstanding >= self.ahead and len(taken) >= TOGETHER:
+                        break
+                if taken:
+                    self._hint(np.array(taken, np.int64))
+                    waiting.extend(taken)
+            if not waiting:
+                return
             position = waiting.popleft()
             outstanding -= int(sizes[position])
             yield position
@@ -111,15 +112,11 @@ class ReadAhead:
 
         index = self._database.index
         order = np.argsort(index.offsets, kind="stable")
-        starts = index.offsets[order].astype(np.int64) // _PAGE
-        ends = -(-(index.offsets[order].astype(np.int64) + index.sizes[order]) // _PAGE)
+        starts = index.offsets[order].astype(np.int64) // PAGE
+        ends = -(-(index.offsets[order].astype(np.int64) + index.sizes[order]) // PAGE)
         before = np.concatenate(([2], np.maximum.accumulate(ends)[:-1]))
-        between = np.flatnonzero((starts > before) & (starts - before <= _TREE_PAGES))
+        between = np.flatnonzero((starts > before) & (starts - before <= TREE_PAGES))
         self._database.hint(
-            (before[between] * _PAGE).astype(np.uint64),
-            ((starts - before)[between] * _PAGE).astype(np.uint64),
+            (before[between] * PAGE).astype(np.uint64),
+            ((starts - before)[between] * PAGE).astype(np.uint64),
         )
-
-
-_PAGE = 4096
-_TREE_PAGES = 16  # longer stretches are free pages rather

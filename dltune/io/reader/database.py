@@ -6,21 +6,23 @@ import errno
 import fcntl
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dltune.errors import UsageError
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.lmdb.index import Index
 from dltune.io.reader import fetch_binding
-from dltune.io.report.storage import storage
+from dltune.io.report.storage import hint_step, storage
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-STEP = 128 << 10  # bytes of one hint, where the device's read-ahead is not told
 ATTEMPTS = 5  # to read records that a writer overtakes
+
+Wanted = TypeVar("Wanted")
 
 
 class Database:
@@ -43,9 +45,8 @@ class Database:
         self.first = self.index = Index.open(self.path, name)
         if not len(self.index):
             raise UsageError(f"{path} has no records", remedy="name the database that has them")
-        self.step = storage(self.path).read_ahead or STEP
-        self.descriptor = self._opened()
-        self.close = weakref.finalize(self, os.close, self.descriptor)
+        self.step = hint_step(storage(self.path))
+        self._open()
 
     def __len__(self) -> int:
         return len(self.first)
@@ -58,12 +59,38 @@ class Database:
 
         return np.fromiter(map(self._now, positions.tolist()), np.int64, len(positions))
 
-    def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> None:
+    def settled(
+        self,
+        lay_out: Callable[[], Wanted],
+        read: Callable[[Wanted], UsageError | None],
+        remedy: str,
+    ) -> Wanted:
+        """What `lay_out` chose by the index, once `read` (which returns what went wrong) has read
+        it from a snapshot that held until then. Raises UsageError when that cannot be."""
+        for _ in range(ATTEMPTS):
+            wanted = lay_out()
+            failure = read(wanted)
+            if self.index.holds():
+                if failure:
+                    raise UsageError(f"{self.path}: {failure}", remedy=failure.remedy)
+                return wanted
+            self.overtake()
+        raise UsageError(
+            f"{self.path} was written over while it was read, {ATTEMPTS} times", remedy=remedy
+        )
+
+    def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> UsageError | None:
         """As `fetch_binding.fetch`, from this file. All that comes through the page cache is
-        asked for first: the kernel's own read-ahead would go on a window at a time."""
+        asked for first: the kernel's own read-ahead would go on a window at a time.
+
+        Returns what went wrong: it counts only if the snapshot still holds."""
         if not self.direct:
             self.hint(pieces[:, 0], pieces[:, 1])
-        fetch_binding.fetch(self.descriptor, pieces, memory, parallel)
+        try:
+            fetch_binding.fetch(self.descriptor, pieces, memory, parallel)
+        except UsageError as error:
+            return error
+        return None
 
     def hint(self, offsets: NDArray[np.uint64], lengths: NDArray[np.unsignedinteger]) -> None:
         """Ask the kernel to read these pieces ahead."""
@@ -77,8 +104,7 @@ class Database:
         self.index = index
         self.overtaken += 1
         self.close()
-        self.descriptor = self._opened()
-        self.close = weakref.finalize(self, os.close, self.descriptor)
+        self._open()
 
     def _now(self, position: int) -> int:
         key = self.first.key(position)
@@ -93,19 +119,19 @@ class Database:
             last += 1
         return last
 
-    def _opened(self) -> int:
-        descriptor = open_plain(self.path)
+    def _open(self) -> None:
+        self.descriptor = open_plain(self.path)
+        self.close = weakref.finalize(self, os.close, self.descriptor)
         if not self.direct:
-            return descriptor
+            return
         try:
-            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+            flags = fcntl.fcntl(self.descriptor, fcntl.F_GETFL)
+            fcntl.fcntl(self.descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
         except OSError as error:
-            os.close(descriptor)
+            self.close()
             if error.errno != errno.EINVAL:
                 raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
             raise UsageError(
                 f"the file system of {self.path} has no direct I/O (O_DIRECT)",
                 remedy="read it with direct=False",
             ) from None
-        return descriptor

@@ -57,11 +57,6 @@ def fetch(descriptor: int, pieces: NDArray[np.uint64], memory: int, parallel: in
         raise UsageError(f"it cannot be read: {os.strerror(code)}")
 
 
-def populate(memory: int, length: int) -> None:
-    """Give pages to `length` bytes at the address `memory`, a multiple of the page size."""
-    load().dltune_populate(memory, length)
-
-
 def advise(
     descriptor: int, offsets: NDArray[np.uint64], lengths: NDArray[np.unsignedinteger], step: int
 ) -> None:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.errors import UsageError
-from dltune.io.reader.database import ATTEMPTS, Database
+from dltune.io.reader.database import Database
 from dltune.io.reader.options import PAGE, Options
-from dltune.io.reader.order import Order
+from dltune.io.reader.order import Order, Share
 from dltune.io.reader.pieces import Layout, layout
-from dltune.io.reader.share import Share
 from dltune.io.reader.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -30,40 +29,33 @@ ENTRY = 4  # numbers of 8 bytes: value's place and size, key's place and size
 
 @dataclass(frozen=True)
 class Filled:
-    """A slot's content: `iterations` from `first` on, its table at `table` (bytes, in memory)."""
+    """A slot's content: `iterations`, their table at `table` (bytes, in memory)."""
 
     slot: int
-    first: int
     iterations: int
     table: int
 
 
+@dataclass
 class Filling:
-    """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node."""
+    """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node.
 
-    def __init__(
-        self,
-        database: Database,
-        order: Order,
-        shares: list[Share],
-        options: Options,
-        tokens: Tokens | None,
-        memory: int,
-        first: int,
-        last: int | None,
-    ) -> None:
-        """Iterations from `first` up to `last` (None: without end)."""
-        self.database = database
-        self.order = order
-        self.shares = shares
-        self.options = options
-        self.tokens = tokens
-        self.memory = memory
-        self.next = first
-        self.last = last
-        self._slot_bytes = options.memory // SLOTS // PAGE * PAGE
-        together = sum(share.batch for share in shares)
-        self._most = -(-options.parallel // together)
+    Iterations from `next` up to `last` (None: without end).
+    """
+
+    database: Database
+    order: Order
+    shares: list[Share]
+    options: Options
+    tokens: Tokens | None
+    memory: int
+    next: int
+    last: int | None
+
+    def __post_init__(self) -> None:
+        self._slot_bytes = self.options.memory // SLOTS // PAGE * PAGE
+        together = sum(share.batch for share in self.shares)
+        self._most = -(-self.options.parallel // together)
 
     def close(self) -> None:
         self.database.close()
@@ -80,34 +72,24 @@ class Filling:
         wanted = self._most if self.last is None else min(self._most, self.last - self.next)
         if wanted <= 0:
             return None
-        for _ in range(ATTEMPTS):
-            fitted = self._fitting(wanted)
-            base = slot * self._slot_bytes
-            failure = self._read(fitted.layout, base)
-            if self.database.index.holds():
-                if failure:
-                    raise UsageError(f"{self.database.path}: {failure}", remedy=failure.remedy)
-                table = base + _aligned(fitted.layout.size)
-                self._tell(fitted, table, base)
-                filled = Filled(slot, self.next, fitted.iterations, table)
-                self.next += fitted.iterations
-                self._most = fitted.iterations * (GROWTH if fitted.iterations == wanted else 1)
-                return filled
-            self.database.overtake()
-        raise UsageError(
-            f"{self.database.path} was written over while it was read, {ATTEMPTS} times",
-            remedy="let the writer commit less often, or give it a lower memory budget",
-        )
+        base = slot * self._slot_bytes
 
-    def _read(self, found: Layout, base: int) -> UsageError | None:
-        """What went wrong: it counts only if the snapshot still holds."""
-        place = self.memory + base
-        with self.tokens.held() if self.tokens else contextlib.nullcontext():
-            try:
-                self.database.fetch(found.pieces, place, self.options.parallel)
-            except UsageError as error:
-                return error
-        return None
+        def read(fitted: _Fitted) -> UsageError | None:
+            with self.tokens.held() if self.tokens else contextlib.nullcontext():
+                return self.database.fetch(
+                    fitted.layout.pieces, self.memory + base, self.options.parallel
+                )
+
+        fitted = self.database.settled(
+            lambda: self._fitting(wanted),
+            read,
+            "let the writer commit less often, or give it a lower memory budget",
+        )
+        table = base + _aligned(fitted.layout.size)
+        self._tell(fitted, table, base)
+        self.next += fitted.iterations
+        self._most = fitted.iterations * (GROWTH if fitted.iterations == wanted else 1)
+        return Filled(slot, fitted.iterations, table)
 
     def _fitting(self, iterations: int) -> _Fitted:
         """As many of the next iterations as a slot holds."""

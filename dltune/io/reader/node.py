@@ -21,11 +21,12 @@ import os
 import selectors
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from dltune.errors import DltuneError, UsageError
 from dltune.io.reader import fetch_binding
@@ -46,7 +47,7 @@ JOB_VARIABLES = (
     "PMI_ID_JOB",
 )
 
-Message = dict[str, object]
+Message = dict[str, Any]
 
 
 def meeting_name(environ: Mapping[str, str], path: Path, ordinal: int) -> bytes:
@@ -62,110 +63,99 @@ class Memory:
     """Anonymous memory of `size` bytes that can be handed to other processes."""
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
-        """Raises UsageError when there is not that much."""
+        """`descriptor`: of memory that another process made. Raises UsageError when there is not
+        that much."""
+        import ctypes
+
+        new = descriptor is None
         if descriptor is None:
-            if size > (there := _available()):
+            import psutil  # type: ignore[import-untyped]
+
+            if size > (there := psutil.virtual_memory().available):
                 raise UsageError(
                     f"the reader's memory={size} is more than the {there} bytes that are free here",
                     remedy="give it less memory",
                 )
             descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
-            self._map(descriptor, size)
-            fetch_binding.populate(self.address, size)
-        else:
-            self._map(descriptor, size)
-
-    def _map(self, descriptor: int, size: int) -> None:
-        import ctypes
-
         self.descriptor = descriptor
         self.map = mmap.mmap(descriptor, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        if new:
+            # gives pages to the memory
+            fetch_binding.load().dltune_populate(self.address, size)
 
 
-def _available() -> int:
-    """Bytes that the kernel would give without swapping."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return sys.maxsize
-
-
+@dataclass(frozen=True)
 class Member:
     """One rank's end: slots as they are filled. `place`: which part of a slot's table is this
     rank's; `records`: how many the database has."""
 
-    def __init__(self, connection: socket.socket, memory: Memory, place: int, records: int) -> None:
-        self._connection = connection
-        self.memory = memory
-        self.place = place
-        self.records = records
+    connection: socket.socket
+    memory: Memory
+    place: int
+    records: int
 
     def take(self) -> Filled | None:
         """The next filled slot, waited for; None after the last one. Raises the reader's error, and
         UsageError when its process has ended."""
-        message = receive(self._connection)
+        message = receive(self.connection)
         if message is None:
             raise UsageError(
                 "the process that reads for this node has ended",
                 remedy="look at the output of local rank 0",
             )
         if "error" in message:
-            remedy = message.get("remedy")
-            raise UsageError(str(message["error"]), remedy=None if remedy is None else str(remedy))
-        if "end" in message:
-            return None
-        slot, first, iterations, table = _numbers(message["filled"])
-        return Filled(slot, first, iterations, table)
+            raise UsageError(message["error"], remedy=message.get("remedy"))
+        return None if "end" in message else Filled(*message["filled"])
 
     def give_back(self, slot: int) -> None:
         # the reader may have ended after its last slot
         with contextlib.suppress(OSError):
-            send(self._connection, {"free": slot})
+            send(self.connection, {"free": slot})
 
     def close(self) -> None:
         # wakes the reader's thread, which has no need to go on
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
 
 
 def join(name: bytes, rank: int) -> Member:
     """Connect to the node's reader. Raises UsageError when it does not come."""
     until = time.monotonic() + WAIT_SECONDS
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    while True:
+    with contextlib.ExitStack() as failing:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        failing.callback(connection.close)
+        while True:
+            try:
+                connection.connect(name)
+                break
+            except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
+                if time.monotonic() > until:
+                    raise UsageError(
+                        f"local rank 0, which reads for this node, did not come within "
+                        f"{WAIT_SECONDS:g} s",
+                        remedy="all ranks of a node must open the reader; if the launcher names no "
+                        "job, set DLTUNE_IO_JOB to the same text for all of them, or pass "
+                        "node=False",
+                    ) from None
+                time.sleep(0.02)
+        _require_own(connection)
+        send(connection, {"rank": rank})
+        connection.settimeout(WAIT_SECONDS)
         try:
-            connection.connect(name)
-            break
-        except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
-            if time.monotonic() > until:
-                connection.close()
-                raise UsageError(
-                    f"local rank 0, which reads for this node, did not come within "
-                    f"{WAIT_SECONDS:g} s",
-                    remedy="all ranks of a node must open the reader; if the launcher names no "
-                    "job, set DLTUNE_IO_JOB to the same text for all of them, or pass node=False",
-                ) from None
-            time.sleep(0.02)
-    _require_own(connection)
-    send(connection, {"rank": rank})
-    connection.settimeout(WAIT_SECONDS)
-    try:
-        data, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
-    except TimeoutError:
-        connection.close()
-        raise UsageError("the node's reader did not begin: not all of its ranks came") from None
-    if not descriptors:
-        connection.close()
-        told = json.loads(data) if data else {}
-        raise UsageError(told.get("error", "the process that reads for this node has ended"))
-    connection.settimeout(None)
-    told = json.loads(data)
-    memory = Memory(told["memory"], descriptors[0])
-    os.close(descriptors[0])
-    return Member(connection, memory, told["place"], told["records"])
+            data, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
+        except TimeoutError:
+            raise UsageError("the node's reader did not begin: not all of its ranks came") from None
+        answer = json.loads(data or "{}")
+        if not descriptors:
+            raise UsageError(answer.get("error", "the process that reads for this node has ended"))
+        connection.settimeout(None)
+        memory = Memory(answer["memory"], descriptors[0])
+        os.close(descriptors[0])
+        failing.pop_all()
+        return Member(connection, memory, answer["place"], answer["records"])
 
 
 def lead(
@@ -199,9 +189,9 @@ def lead(
         raise
     records = filler.order.records
     for place, connection in enumerate(connections.values(), 1):
-        told = {"memory": memory, "place": place, "records": records}
+        answer = {"memory": memory, "place": place, "records": records}
         with contextlib.suppress(OSError):  # it ended: the thread will see that
-            socket.send_fds(connection, [json.dumps(told).encode()], [shared.descriptor])
+            socket.send_fds(connection, [json.dumps(answer).encode()], [shared.descriptor])
     mine, own = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     threading.Thread(
         target=_serve,
@@ -213,8 +203,11 @@ def lead(
 
 
 def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
-    found: dict[int, socket.socket] = {}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+    connections: dict[int, socket.socket] = {}
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        contextlib.ExitStack() as failing,
+    ):
         try:
             listener.bind(name)
         except OSError:
@@ -224,34 +217,31 @@ def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
             ) from None
         listener.listen(size)
         until = time.monotonic() + WAIT_SECONDS
-        while len(found) < size - 1:
+        while missing := size - 1 - len(connections):
             listener.settimeout(max(0.01, until - time.monotonic()))
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                missing = size - 1 - len(found)
-                for connection in found.values():
-                    connection.close()
                 raise UsageError(
                     f"{missing} of this node's {size} ranks did not open the reader within "
                     f"{WAIT_SECONDS:g} s",
                     remedy="all of them must, or pass node=False",
                 ) from None
+            failing.callback(connection.close)
             _require_own(connection)
-            told = receive(connection)
-            if told is None:  # came and went
+            message = receive(connection)
+            if message is None:  # came and went
                 connection.close()
                 continue
-            other = told["rank"]
-            assert isinstance(other, int)
-            if other == rank or other in found:
-                connection.close()
+            other: int = message["rank"]
+            if other == rank or other in connections:
                 raise UsageError(
                     f"two ranks of this node call themselves rank {other}",
                     remedy="give each its own rank",
                 )
-            found[other] = connection
-    return found
+            connections[other] = connection
+        failing.pop_all()
+    return connections
 
 
 def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -> None:
@@ -265,6 +255,12 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
     free = list(range(SLOTS))
     using: dict[int, set[socket.socket]] = {}
     left = set(connections)
+
+    def tell(message: Message) -> None:
+        for connection in reversed(connections):
+            with contextlib.suppress(OSError):  # who has ended hears nothing
+                send(connection, message)
+
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ)
@@ -277,11 +273,7 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
                     ended = filled is None
                     if filled:
                         using[slot] = set(left)
-                        content = (filled.slot, filled.first, filled.iterations, filled.table)
-                    for connection in reversed(connections):
-                        if connection not in left:
-                            continue
-                        _tell(connection, {"filled": content} if filled else {"end": True})
+                    tell({"filled": astuple(filled)} if filled else {"end": True})
                 for key, _ in selector.select(None if ended or not free else 0):
                     other = key.fileobj
                     assert isinstance(other, socket.socket)
@@ -291,18 +283,16 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
                         left.discard(other)
                         done = [slot for slot, users in using.items() if other in users]
                     else:
-                        done = list(_numbers([message["free"]]))
+                        done = [message["free"]]
                     for slot in done:
                         using[slot].discard(other)
                         if not using[slot]:
                             del using[slot]
                             free.append(slot)
         except DltuneError as error:
-            for connection in reversed(connections):
-                _tell(connection, {"error": str(error), "remedy": error.remedy})
+            tell({"error": str(error), "remedy": error.remedy})
         except Exception as error:
-            for connection in reversed(connections):
-                _tell(connection, {"error": f"the reader failed: {error!r}"})
+            tell({"error": f"the reader failed: {error!r}"})
             raise
         finally:
             for connection in connections:
@@ -330,16 +320,6 @@ def receive(connection: socket.socket) -> Message | None:
     return message
 
 
-def _tell(connection: socket.socket, message: Message) -> None:
-    with contextlib.suppress(OSError):
-        send(connection, message)
-
-
-def _numbers(value: object) -> tuple[int, ...]:
-    assert isinstance(value, list)
-    return tuple(int(number) for number in value)
-
-
 def _require_own(connection: socket.socket) -> None:
     """Raises UsageError when the other end belongs to another user."""
     credentials = connection.getsockopt(
@@ -347,5 +327,4 @@ def _require_own(connection: socket.socket) -> None:
     )
     _, user, _ = struct.unpack("3i", credentials)
     if user not in (os.getuid(), 0):
-        connection.close()
         raise UsageError("another user's process answers in place of this node's reader")

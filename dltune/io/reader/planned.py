@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dltune.errors import UsageError
 from dltune.io.reader.options import Options
 
 if TYPE_CHECKING:
-    from dltune.documents.sections.io import IoPlan
+    from dltune.documents.sections.io import FilePlan, IoPlan
 
 VARIABLE = "DLTUNE_IO"  # set by `dltune run`: a file with the plan's section on files
 AHEAD = 16 << 20  # bytes of read-ahead hints without a plan
@@ -20,34 +22,19 @@ def planned(path: Path) -> Options:
     """The options that the job's plan has for the data file at `path`; the defaults without a plan
     or when it has none for this file. Raises UsageError when that is not one of dltune's.
     """
-    section = _section()
-    found = None if section is None else section.of(path)
-    if found is None or found.reader is None:
-        return Options()
-    reader = found.reader
-    return Options(
-        node=reader.node,
-        direct=reader.direct,
-        memory=reader.memory,
-        block=reader.block,
-        gap=reader.gap,
-        parallel=reader.parallel,
-        stagger=reader.stagger,
-    )
+    file = _file(path)
+    return Options(**msgspec.structs.asdict(file.reader)) if file and file.reader else Options()
 
 
 def planned_ahead(path: Path) -> int:
     """Bytes of read-ahead hints that the job's plan has for the data file at `path`; `AHEAD`
     without. Raises UsageError when that is not one of dltune's."""
-    section = _section()
-    found = None if section is None else section.of(path)
-    return AHEAD if found is None or not found.ahead else found.ahead
+    file = _file(path)
+    return file.ahead if file and file.ahead else AHEAD
 
 
 def write(section: IoPlan, path: Path) -> None:
     """The section for the readers of a job that has `path` in VARIABLE."""
-    import msgspec
-
     path.write_bytes(msgspec.json.encode(section))
 
 
@@ -57,20 +44,20 @@ def use(section: IoPlan) -> None:
     _used = section
 
 
-def _section() -> IoPlan | None:
-    source = os.environ.get(VARIABLE)
-    if _used is not None or not source:
-        return _used
-    import msgspec
+def _file(path: Path) -> FilePlan | None:
+    """What the job's plan has for the data file at `path`; None for nothing."""
+    section, source = _used, os.environ.get(VARIABLE)
+    if section is None and source:
+        from dltune.documents.sections.io import IoPlan
 
-    from dltune.documents.sections.io import IoPlan
-
-    try:
-        return msgspec.json.decode(Path(source).read_bytes(), type=IoPlan)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(
-            f"{VARIABLE}={source} is not what dltune run sets: {error}", remedy=f"unset {VARIABLE}"
-        ) from None
+        try:
+            section = msgspec.json.decode(Path(source).read_bytes(), type=IoPlan)
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(
+                f"{VARIABLE}={source} is not what dltune run sets: {error}",
+                remedy=f"unset {VARIABLE}",
+            ) from None
+    return section.of(path) if section else None
 
 
 _used: IoPlan | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,9 +16,8 @@ from dltune.io.reader import node
 from dltune.io.reader.database import Database
 from dltune.io.reader.filling import ENTRY, Filled, Filling
 from dltune.io.reader.options import Options
-from dltune.io.reader.order import Order, Sequential, Shuffled
+from dltune.io.reader.order import Order, Sequential, Share, Shuffled
 from dltune.io.reader.planned import planned
-from dltune.io.reader.share import Share
 from dltune.io.reader.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Reader:
     """Batches of a rank: `for records in reader` gives lists of `batch` records, without end.
 
     All ranks together go through the database as one circular sequence, each taking its share of
-    every iteration (`share.Share`), so that a batch is always full. `shuffle`: the seed of a random
+    every iteration (`order.Share`), so that a batch is always full. `shuffle`: the seed of a random
     order, new in each epoch and the same on all ranks; None for the order of keys.
 
         with Reader("train.lmdb", batch=32, shuffle=1) as reader:
@@ -80,11 +79,11 @@ class Reader:
         Raises UsageError for arguments and variables that cannot be. That the file cannot be read
         is told with the first batch.
         """
-        from dltune.machine.world import World, world
+        from dltune.machine.ranks import Rank, world
 
         if (rank is None) != (size is None):
             raise UsageError("rank and size belong together", remedy="give both or neither")
-        here = world(os.environ) if rank is None or size is None else World(rank, size)
+        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         if first < 0 or (iterations is not None and iterations < 0):
             raise UsageError("an iteration below 0")
         self.path = data_path(Path(path))
@@ -165,7 +164,7 @@ class Reader:
         return Filling(
             database,
             order,
-            [Share(rank, share.size, share.batch, share.run) for rank in ranks],
+            [replace(share, rank=rank) for rank in ranks],
             options,
             tokens,
             memory.address,
@@ -174,10 +173,7 @@ class Reader:
         )
 
     def _read(self, member: node.Member) -> Iterator[list[Record]]:
-        for _ in itertools.count():
-            filled = member.take()
-            if filled is None:
-                return
+        while (filled := member.take()) is not None:
             rows = _rows(member, filled, self.share.batch)
             for iteration in rows:
                 yield [

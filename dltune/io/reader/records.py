@@ -6,15 +6,20 @@ import ctypes
 import mmap
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dltune.errors import UsageError
-from dltune.io.reader.database import ATTEMPTS, Database
+from dltune.io.reader.database import Database
 from dltune.io.reader.options import Options
-from dltune.io.reader.pieces import layout
+from dltune.io.reader.pieces import Layout, layout
 from dltune.io.reader.planned import planned
 from dltune.io.reader.reader import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Records:
@@ -64,40 +69,29 @@ class Records:
             return []
         if wanted.min() < 0 or wanted.max() >= len(self):
             raise IndexError(f"positions are from 0 to {len(self) - 1}")
+        database, options = self._database, self.options
+
+        def lay_out() -> tuple[NDArray[np.int64], Layout]:
+            at, index = database.current(wanted), database.index
+            return at, layout(index.offsets[at], index.sizes[at], options.block, options.gap)
+
+        def read(chosen: tuple[NDArray[np.int64], Layout]) -> UsageError | None:
+            _, found = chosen
+            if found.size > len(self._buffer):
+                self._buffer = mmap.mmap(-1, found.size)
+            address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
+            return database.fetch(found.pieces, address, options.parallel)
+
         with self._lock:
-            database = self._database
-            for _ in range(ATTEMPTS):
-                at = database.current(wanted)
-                index = database.index
-                sizes = index.sizes[at]
-                found = layout(index.offsets[at], sizes, self.options.block, self.options.gap)
-                if found.size > len(self._buffer):
-                    self._buffer = mmap.mmap(-1, found.size)
-                address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
-                failure = None
-                try:
-                    database.fetch(found.pieces, address, self.options.parallel)
-                except UsageError as error:
-                    failure = error
-                if index.holds():
-                    if failure:
-                        raise UsageError(f"{database.path}: {failure}", remedy=failure.remedy)
-                    keys, ends = index.keys_at(at)
-                    values = [
-                        self._buffer[place : place + size]
-                        for place, size in zip(found.places.tolist(), sizes.tolist(), strict=True)
-                    ]
-                    stops = ends.tolist()
-                    starts = [0, *stops[:-1]]
-                    return [
-                        Record(keys[a:b], value)
-                        for a, b, value in zip(starts, stops, values, strict=True)
-                    ]
-                database.overtake()
-        raise UsageError(
-            f"{self._database.path} was written over while it was read, {ATTEMPTS} times",
-            remedy="let the writer commit less often",
-        )
+            at, found = database.settled(lay_out, read, "let the writer commit less often")
+            keys, ends = database.index.keys_at(at)
+            places, sizes = found.places.tolist(), database.index.sizes[at].tolist()
+            return [
+                Record(keys[a:b], self._buffer[place : place + size])
+                for (a, b), place, size in zip(
+                    pairwise([0, *ends.tolist()]), places, sizes, strict=True
+                )
+            ]
 
     def close(self) -> None:
         self._database.close()

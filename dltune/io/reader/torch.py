@@ -36,8 +36,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
         Reader(path, **self._arguments).close()  # wrong arguments are told here
 
     def __len__(self) -> int:
-        iterations: int = self._arguments["iterations"]
-        return iterations
+        return int(self._arguments["iterations"])
 
     def __iter__(self) -> Iterator[list[Record]]:
         """Raises UsageError in a loader's worker: each would read all of it."""

@@ -3,7 +3,7 @@
     watch        a job's processes for a time: what they read, how, and what they waited for
       processes    the process tree, and the kernel's counts of each process and thread
       data_files   files that are mapped or open and hold data; their formats
-      cached       how much of a file is in the page cache
+      cached       how much of a file is in the page cache, and how it is dropped
       calls        threads that wait for storage, and the call or fault they wait in
       faults       page faults by file and offset
       pattern      sequential, strided or shuffled

@@ -1,4 +1,4 @@
-"""How much of a file is in the page cache.
+"""How much of a file is in the page cache, and how it is dropped from there.
 
 `cachestat` (Linux 6.5) tells it exactly; it also knows of pages that were there and have been
 dropped since. `mincore` is older, and says that everything is resident of a file which the caller
@@ -10,12 +10,21 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import time
 from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.errors import UsageError
+from dltune.io.report.shown import size
 
 PAGE = mmap.PAGESIZE
 # of all architectures but alpha: system calls since 424 have the same numbers
 _CACHESTAT = 451
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
+# bytes of a file that may stay, or this share of it: pages under writeback, in other CPUs' lists
+LEFT, LEFT_SHARE = 1 << 20, 0.02
+# seconds that a slow store is given for what it reads ahead, and looks after which nothing changes
+PATIENCE, LOOKS = 2.0, 3
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,38 @@ def cached(descriptor: int) -> Cached | None:
     """Of an open plain file; None when neither source tells the truth here."""
     if (told := _cachestat(descriptor)) is not None:
         return told
-    return _mincore(descriptor) if _owned(descriptor) else None
+    if not _owned(descriptor) or (resident := resident_pages(descriptor)) is None:
+        return None
+    count = sum(resident) * PAGE
+    return Cached(count, count)
+
+
+def drop(path: Path, descriptor: int) -> bool:
+    """Drop the pages of an open file. Whether it is known that they are gone; False where the page
+    cache tells this user nothing, and reads have to show it.
+
+    Raises UsageError when they stay: another process has them mapped, or the file lies in memory.
+    """
+    os.fdatasync(descriptor)  # pages that are not written yet would stay
+    until = time.monotonic() + PATIENCE
+    before, same = None, 0
+    while True:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        left = cached(descriptor)
+        if left is None:
+            return False
+        same = same + 1 if left.now == before else 0
+        before = left.now
+        # what is still being read ahead goes when it has come; what stays as it is stays
+        if not left.now or same == LOOKS or time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
+        return True
+    raise UsageError(
+        f"{path} cannot be read cold: {size(left.now)} of it stay in memory",
+        remedy="end the processes that have it mapped, or copy it to a disk if it lies in memory",
+    )
 
 
 def _cachestat(descriptor: int) -> Cached | None:
@@ -52,36 +92,18 @@ def _owned(descriptor: int) -> bool:
     )
 
 
-def _mincore(descriptor: int) -> Cached | None:
-    resident = resident_pages(descriptor)
-    if resident is None:
-        return None
-    count = sum(resident) * PAGE
-    return Cached(count, count)
-
-
 def resident_pages(descriptor: int) -> bytes | None:
     """A byte for each page of a file, 1 when it is in the page cache. None when it cannot be
     mapped. To be believed of files that the caller owns or may write, see above."""
-    size = os.fstat(descriptor).st_size
-    if size == 0:
+    length = os.fstat(descriptor).st_size
+    if length == 0:
         return b""
     try:
-        mapping = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE)  # never written to
+        mapping = mmap.mmap(descriptor, length, flags=mmap.MAP_PRIVATE)  # never written to
     except (OSError, ValueError):
         return None
-    try:
-        pages = -(-size // PAGE)
-        vector = ctypes.create_string_buffer(pages)
-        start = ctypes.c_char.from_buffer(mapping)
-        try:
-            done = _LIBRARY.mincore(
-                ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), vector
-            )
-        finally:
-            del start
-        if done != 0:
-            return None
-        return bytes(byte & 1 for byte in vector.raw)
-    finally:
-        mapping.close()
+    with mapping:
+        vector = ctypes.create_string_buffer(-(-length // PAGE))
+        start = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        done = _LIBRARY.mincore(ctypes.c_void_p(start), ctypes.c_size_t(length), vector)
+        return bytes(byte & 1 for byte in vector.raw) if done == 0 else None

@@ -13,15 +13,11 @@ from typing import Literal
 from dltune.proc import stat
 from dltune.proc.entry import read
 
-# calls that read a file, by number: which of their arguments is the size and which the offset
-_SIZED: dict[str, dict[int, tuple[int, int | None]]] = {
-    "x86_64": {0: (2, None), 17: (2, 3)},
-    "aarch64": {63: (2, None), 67: (2, 3)},
-}
-# those whose sizes stand in a vector in the process's memory
-_VECTORED: dict[str, dict[int, int | None]] = {
-    "x86_64": {19: None, 295: 3, 327: 3},
-    "aarch64": {65: None, 69: 3, 286: 3},
+# calls that read a file, by number: which of their arguments is the size (None for those whose
+# sizes stand in a vector in the process's memory) and which the offset
+_READS: dict[str, dict[int, tuple[int | None, int | None]]] = {
+    "x86_64": {0: (2, None), 17: (2, 3), 19: (None, None), 295: (None, 3), 327: (None, 3)},
+    "aarch64": {63: (2, None), 67: (2, 3), 65: (None, None), 69: (None, 3), 286: (None, 3)},
 }
 # sleeping in a page fault, but for a lock and not for storage
 _LOCKS = (b"rwsem", b"mutex", b"futex", b"rt_mutex")
@@ -66,18 +62,11 @@ def parse(call: bytes, state: str, place: bytes) -> Wait | None:
     if number == -1:
         # a fault on a file system in user space can be interrupted while it waits
         return None if any(lock in place for lock in _LOCKS) else Wait("fault")
+    calls = _READS.get(platform.machine())
+    if calls is None:  # asleep in some call of an architecture that is not known here: a read?
+        return Wait("unknown") if uninterruptible else None
+    if number not in calls:
+        return None
     arguments = [int(field, 16) for field in fields[1:7]]
-    machine = platform.machine()
-    if number in _SIZED.get(machine, {}):
-        size, offset = _SIZED[machine][number]
-        return Wait(
-            "call",
-            arguments[0] & 0xFFFFFFFF,
-            arguments[size],
-            None if offset is None else arguments[offset],
-        )
-    if number in _VECTORED.get(machine, {}):
-        at = _VECTORED[machine][number]
-        return Wait("call", arguments[0] & 0xFFFFFFFF, None, None if at is None else arguments[at])
-    # some other call asleep: of an architecture that is not known here, perhaps a read
-    return Wait("unknown") if uninterruptible and machine not in _SIZED else None
+    size, offset = (None if at is None else arguments[at] for at in calls[number])
+    return Wait("call", arguments[0] & 0xFFFFFFFF, size, offset)

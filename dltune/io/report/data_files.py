@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dltune.documents.io import FileFormat, Storage
 from dltune.io.report import cached, formats, storage
-from dltune.proc import descriptors, maps, smaps
-from dltune.proc.smaps import Resident
+from dltune.proc import descriptors, maps
+from dltune.proc.maps import Resident
 
 # bytes; a file of no known format is data from here on
 LARGE = 1 << 20
@@ -66,6 +66,11 @@ class Known:
     def __post_init__(self) -> None:
         self.last = self.beside = self.first
 
+    @property
+    def came(self) -> int | None:
+        """Bytes that came into the page cache between the first look and the last."""
+        return max(0, self.last.seen - self.first.seen) if self.first and self.last else None
+
     def look(self) -> None:
         self.last = cached.cached(self.descriptor)
         self.size = os.fstat(self.descriptor).st_size
@@ -83,37 +88,38 @@ class DataFiles:
         for known in self.known.values():
             os.close(known.descriptor)
 
-    def mappings(self, pid: int) -> tuple[Mapping, ...] | None:
-        """Of data files, in a process now; None when it ended or may not be looked into."""
-        try:
-            found = maps.mappings(pid)
-        except OSError:
-            return None
-        programs = {area.inode for area in found if area.executable}
+    def mappings(self, pid: int) -> tuple[Mapping, ...]:
+        """Of data files, in a process now. Raises OSError when it has ended, or may not be looked
+        into."""
+        areas = maps.mappings(pid)
+        programs = {area.inode for area in areas if area.executable}
         return tuple(
             Mapping(key, area.start, area.end, area.offset)
-            for area in found
+            for area in areas
             if area.inode not in programs and (key := self._key(pid, area)) is not None
         )
 
-    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]] | None:
-        """What of these mappings is in the page table; None as above."""
+    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]]:
+        """What of these mappings is in the page table. Raises OSError as above."""
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
-        try:
-            return [
-                (keys[place.start, place.offset], place)
-                for place in smaps.resident(pid)
-                if (place.start, place.offset) in keys
-            ]
-        except OSError:
-            return None
+        return [
+            (keys[place.start, place.offset], place)
+            for place in maps.resident(pid)
+            if (place.start, place.offset) in keys
+        ]
 
-    def opened(self, pid: int) -> tuple[Opened, ...] | None:
-        """Descriptors of data files; None as above."""
-        try:
-            return tuple(self._opened(pid))
-        except OSError:
-            return None
+    def opened(self, pid: int) -> Iterator[Opened]:
+        """Descriptors of data files. Raises OSError as above."""
+        for number, target, status in descriptors.plain_files(pid):
+            key = status.st_dev, status.st_ino
+            if key in self._others:
+                continue
+            if key not in self.known:
+                path = descriptors.target(pid, number)
+                if path is None or self._examined(pid, target, path, status) is None:
+                    continue
+            if position := descriptors.position(pid, number):
+                yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
 
     def _key(self, pid: int, area: maps.Mapping) -> Key | None:
         """Of a mapped file, when it is data. Its path is of the process's own root; it may have
@@ -133,18 +139,6 @@ class DataFiles:
             if status.st_ino == area.inode:
                 return self._examined(pid, target, area.path, status)
         return None
-
-    def _opened(self, pid: int) -> Iterator[Opened]:
-        for number, target, status in descriptors.plain_files(pid):
-            key = status.st_dev, status.st_ino
-            if key in self._others:
-                continue
-            if key not in self.known:
-                path = descriptors.target(pid, number)
-                if path is None or self._examined(pid, target, path, status) is None:
-                    continue
-            if position := descriptors.position(pid, number):
-                yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
 
     def _examined(self, pid: int, place: str, path: str, status: os.stat_result) -> Key | None:
         """The key of the file at `place`, which a process knows as `path`, when it is data."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from dltune.documents.io import DataFile, Finding, Process, Storage, Thread, Watch
 from dltune.io.report.shown import count, file_name, share, size
@@ -24,83 +25,84 @@ QUEUED, PRESSED = 0.20, 0.05
 MANY_SWITCHES = 40
 
 
+class Graded(NamedTuple):
+    """How grave it is, and a `Finding`."""
+
+    gravity: float
+    said: str
+    evidence: str
+    advice: str | None = None
+
+
+def by_gravity(graded: Iterable[Graded]) -> tuple[Finding, ...]:
+    """The gravest first."""
+    ordered = sorted(graded, key=lambda one: -one.gravity)
+    return tuple(Finding(said, evidence, advice) for _, said, evidence, advice in ordered)
+
+
 def diagnose(watch: Watch, storage: Sequence[Storage]) -> tuple[Finding, ...]:
     """The gravest first."""
     places = {place.device: place for place in storage}
-    found: list[tuple[float, Finding]] = []
-    for file in watch.files:
-        found += _of_file(file, watch, places[file.device])
-    found += _of_waits(watch)
-    if not any(gravity >= 1 for gravity, _ in found):
-        found.append((10.0, _not_the_reading(watch)))
-    found += _of_queues(watch)
-    found += _of_memory(watch)
-    return tuple(finding for _, finding in sorted(found, key=lambda one: -one[0]))
+    graded = [each for f in watch.files for each in _of_file(f, watch, places[f.device])]
+    graded += [*_of_waits(watch), *_of_switches(watch)]
+    if not any(each.gravity >= 1 for each in graded):
+        graded.append(_not_the_reading(watch))
+    return by_gravity([*graded, *_of_queues(watch), *_of_memory(watch)])
 
 
-def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[tuple[float, Finding]]:
+def _of_file(file: DataFile, watch: Watch, place: Storage) -> Iterator[Graded]:
     name, pattern = file_name(file.path), file.pattern
     came, asked = file.storage_bytes or 0, file.asked or 0
     readers = [p for p in watch.processes if p.pid in file.processes]
     if file.shared is not None and file.shared >= SAME_PAGES and len(readers) > 1:
         switches = sum(t.voluntary for p in readers for t in p.threads)
-        yield (
+        yield Graded(
             5.0,
-            Finding(
-                f"{len(readers)} processes fault on the same pages of {name}",
-                f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
-                f"{count(switches)} voluntary context switches for {size(asked)} used and "
-                f"{size(came)} from storage",
-                "let one process of the node read and the others take from it, or let each find "
-                "its own records by exact offset (dltune lmdb index) instead of passing the others'"
-                if file.format == "lmdb"
-                else "give each process a part of its own, or let one of them read for all",
-            ),
+            f"{len(readers)} processes fault on the same pages of {name}",
+            f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
+            f"{count(switches)} voluntary context switches for {size(asked)} used and "
+            f"{size(came)} from storage",
+            "let one process of the node read and the others take from it, or let each find "
+            "its own records by exact offset (dltune lmdb index) instead of passing the others'"
+            if file.format == "lmdb"
+            else "give each process a part of its own, or let one of them read for all",
         )
     if file.amplification is not None and file.amplification >= AMPLIFIED and came >= WORTH:
         ahead = f", read-ahead {size(place.read_ahead)}" if place.read_ahead else ""
-        yield (
+        yield Graded(
             4.0,
-            Finding(
-                f"storage delivers {file.amplification:.1f} times what is used of {name}",
-                f"{size(came)} from storage, {size(asked)} used; access is {pattern.kind}, the "
-                f"mapping's advice {file.advice or 'none'}{ahead}",
-                _against_amplification(file),
-            ),
+            f"storage delivers {file.amplification:.1f} times what is used of {name}",
+            f"{size(came)} from storage, {size(asked)} used; access is {pattern.kind}, the "
+            f"mapping's advice {file.advice or 'none'}{ahead}",
+            _against_amplification(file),
         )
     if pattern.kind == "sequential" and file.advice == "random" and came >= WORTH:
-        yield (
+        yield Graded(
             4.0,
-            Finding(
-                f"{name} is read front to back with read-ahead switched off",
-                f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
-                "expect random access",
-                "open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
-            ),
+            f"{name} is read front to back with read-ahead switched off",
+            f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
+            "expect random access",
+            "open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
         )
     if pattern.kind == "shuffled" and came >= WORTH:
-        yield (
+        yield Graded(
             3.0,
-            Finding(
-                f"{name} is read in shuffled order, one piece after the other",
-                f"{pattern.offsets} offsets seen, pieces of {size(pattern.run or 0)}; nothing "
-                "tells the kernel which comes next",
-                "tell it: posix_fadvise(WILLNEED) for the records of the next batches, from the "
-                "sampler and the index of the file, while the job reads as before",
-            ),
+            f"{name} is read in shuffled order, one piece after the other",
+            f"{pattern.offsets} offsets seen, pieces of {size(pattern.run or 0)}; nothing "
+            "tells the kernel which comes next",
+            "tell it: posix_fadvise(WILLNEED) for the records of the next batches, from the "
+            "sampler and the index of the file, while the job reads as before",
         )
     waits = sum(request.seen for request in file.requests)
     small = sum(request.seen for request in file.requests if request.size < SMALL_REQUEST)
     if waits >= 20 and small > waits / 2 and pattern.kind != "shuffled":
         largest = max(request.size for request in file.requests)
-        yield (
+        yield Graded(
             3.0,
-            Finding(
-                f"{name} is read in small pieces",
-                f"{share(small / waits)} of the read calls that waited asked for less than "
-                f"{size(SMALL_REQUEST)}, none for more than {size(largest)}",
-                "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
-            ),
+            f"{name} is read in small pieces",
+            f"{share(small / waits)} of the read calls that waited asked for less than "
+            f"{size(SMALL_REQUEST)}, none for more than {size(largest)}",
+            "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
         )
 
 
@@ -122,7 +124,7 @@ def _threads(watch: Watch) -> list[tuple[Process, Thread]]:
     return [(p, t) for p in watch.processes for t in p.threads if t.seconds > 0]
 
 
-def _of_waits(watch: Watch) -> Iterator[tuple[float, Finding]]:
+def _of_waits(watch: Watch) -> Iterator[Graded]:
     readers = _threads(watch)
     if not readers:
         return
@@ -134,102 +136,83 @@ def _of_waits(watch: Watch) -> Iterator[tuple[float, Finding]]:
         asleep = (
             f", asleep for {share(thread.sleep_share)} of its reading" if thread.sleep_share else ""
         )
-        yield (
+        yield Graded(
             6.0 if waits >= GRAVE else 1.0,
-            Finding(
-                f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
-                f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
-                f"{thread.seconds:.1f} s{asleep}; "
-                f"{thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
-                "read ahead of the need: the findings on its files say how; dltune io-report "
-                "--file tells what the storage could give"
-                if waits >= GRAVE
-                else None,
-            ),
+            f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
+            f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
+            f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
+            "read ahead of the need: the findings on its files say how; dltune io-report "
+            "--file tells what the storage could give"
+            if waits >= GRAVE
+            else None,
         )
-    yield from _switches(watch.processes, readers, watch.files)
 
 
-def _of_queues(watch: Watch) -> Iterator[tuple[float, Finding]]:
+def _of_queues(watch: Watch) -> Iterator[Graded]:
     readers = _threads(watch)
-    queued = [
-        (p, t, t.queued)
-        for p, t in readers
-        if t.queued is not None and t.queued > QUEUED * t.seconds
-    ]
-    if queued and (worst := max(queued, key=lambda one: one[2])):
-        process, thread, seconds = worst
-        yield (
+    times = [(thread.queued or 0.0, process, thread) for process, thread in readers]
+    queued = [one for one in times if one[0] > QUEUED * one[2].seconds]
+    if queued:
+        seconds, process, thread = max(queued, key=lambda one: one[0])
+        yield Graded(
             2.0,
-            Finding(
-                f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
-                f"than {share(QUEUED)} of the time",
-                f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
-                f"{thread.seconds:.1f} s ready and not running; "
-                f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
-                "run no more readers and decoding threads than there are cores, or keep cores free",
-            ),
+            f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
+            f"than {share(QUEUED)} of the time",
+            f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
+            f"{thread.seconds:.1f} s ready and not running; "
+            f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
+            "run no more readers and decoding threads than there are cores, or keep cores free",
         )
 
 
-def _switches(
-    seen: Sequence[Process], readers: Sequence[tuple[Process, Thread]], files: Sequence[DataFile]
-) -> Iterator[tuple[float, Finding]]:
-    asked = sum(file.asked or 0 for file in files)
-    reading = [(p, t) for p, t in readers if t.sleep_share is not None]
+def _of_switches(watch: Watch) -> Iterator[Graded]:
+    asked = sum(file.asked or 0 for file in watch.files)
+    reading = [(p, t) for p, t in _threads(watch) if t.sleep_share is not None]
     switches = sum(thread.voluntary for _, thread in reading)
     if asked >= MIB and switches / (asked / MIB) >= MANY_SWITCHES:
         pids = {process.pid for process, _ in reading}
-        yield (
+        yield Graded(
             2.5,
-            Finding(
-                f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
-                "MiB that they use",
-                f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
-                f"{len(seen)} processes, {size(asked)} used",
-                "ask for more at a time: larger reads, or hints some batches ahead",
-            ),
+            f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
+            "MiB that they use",
+            f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
+            f"{len(watch.processes)} processes, {size(asked)} used",
+            "ask for more at a time: larger reads, or hints some batches ahead",
         )
 
 
-def _of_memory(watch: Watch) -> Iterator[tuple[float, Finding]]:
+def _of_memory(watch: Watch) -> Iterator[Graded]:
     for pressure in watch.pressure:
         if pressure.resource == "memory" and pressure.some >= PRESSED:
-            yield (
+            yield Graded(
                 2.0,
-                Finding(
-                    f"memory is short: the {pressure.of} waited for it "
-                    f"{share(pressure.some)} of the time",
-                    f"pressure on memory: some {share(pressure.some)}"
-                    + (f", all {share(pressure.full)}" if pressure.full is not None else ""),
-                    "the page cache that reading needs is taken back: smaller shuffle buffers, "
-                    "fewer processes",
-                ),
+                f"memory is short: the {pressure.of} waited for it "
+                f"{share(pressure.some)} of the time",
+                f"pressure on memory: some {share(pressure.some)}"
+                + (f", all {share(pressure.full)}" if pressure.full is not None else ""),
+                "the page cache that reading needs is taken back: smaller shuffle buffers, "
+                "fewer processes",
             )
 
 
-def _not_the_reading(watch: Watch) -> Finding:
+def _not_the_reading(watch: Watch) -> Graded:
     came = sum(file.storage_bytes or 0 for file in watch.files)
-    most = max(
-        (t.waiting / t.seconds for p in watch.processes for t in p.threads if t.seconds > 0),
-        default=0.0,
-    )
+    most = max((t.waiting / t.seconds for _, t in _threads(watch)), default=0.0)
     if not watch.files:
         denied = any(process.read is None and not process.ended for process in watch.processes)
-        return Finding(
+        return Graded(
+            10.0,
             "no data file was seen",
             f"{len(watch.processes)} processes were watched for {watch.seconds:.0f} s"
             + ("; not all of them may be looked into" if denied else ""),
             "watch as the job's user or as root" if denied else None,
         )
-    told = [file for file in watch.files if file.storage_bytes is not None]
-    if told and came < MIB:
-        said = "reading is not held up: the data came from the page cache"
-    else:
-        said = "reading is not what this job waits for"
-    return Finding(
-        said,
+    counted = any(file.storage_bytes is not None for file in watch.files)
+    return Graded(
+        10.0,
+        "reading is not held up: the data came from the page cache"
+        if counted and came < MIB
+        else "reading is not what this job waits for",
         f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
         f"for {share(most)} of its time",
-        None,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
+from collections.abc import Iterator, Sequence
 
 from dltune import __version__
-from dltune.documents import io
+from dltune.documents import files, io
 from dltune.io.report.diagnosis import diagnose
 from dltune.io.report.file_figures import data_files
-from dltune.io.report.unseen import unseen
-from dltune.io.report.watch import ProcessSeen, ThreadSeen, Watch
+from dltune.io.report.watch import Watch, WatchedProcess, WatchedThread
 
 # of a thread's time asleep for storage and more it was reading
 READING = 0.01
@@ -17,22 +16,22 @@ READING = 0.01
 
 def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     """The document of a watch, with what follows from it."""
-    files = data_files(watch)
-    job_cpu = sum(thread.used().cpu for thread in watch.threads())
+    read = data_files(watch)
+    job_cpu = sum(thread.used.cpu for thread in watch.threads())
     seen = io.Watch(
         seconds=watch.ended - watch.began,
         faults_by="counters" if watch.faults.refused else "events",
-        files=files,
+        files=read,
         processes=tuple(_process(seen) for seen in watch.processes.values()),
         pressure=watch.pressure,
         lines=watch.lines.lines(),
         cost=io.Cost(watch.cpu, watch.looks, watch.cpu / job_cpu if job_cpu else None),
     )
     places = tuple({k.storage.device: k.storage for k in watch.files.known.values()}.values())
-    hidden = tuple(unseen(watch, places, files))
+    hidden = tuple(_unseen(watch, places, read))
     return io.Io(
         schema=io.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         subject=subject,
         partial=partial,
@@ -44,12 +43,10 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     )
 
 
-def _process(seen: ProcessSeen) -> io.Process:
+def _process(seen: WatchedProcess) -> io.Process:
     # a thread's number may be given again: the one seen last stands for it
     threads = {tid: thread for (tid, _), thread in seen.threads.items()}
-    reads = None
-    if seen.first_reads is not None and seen.last_reads is not None:
-        reads = seen.last_reads.since(seen.first_reads)
+    reads = seen.reads
     used = seen.last_stat.since(seen.first_stat)
     return io.Process(
         pid=seen.pid,
@@ -68,9 +65,9 @@ def _process(seen: ProcessSeen) -> io.Process:
     )
 
 
-def _thread(tid: int, seen: ThreadSeen) -> io.Thread:
+def _thread(tid: int, seen: WatchedThread) -> io.Thread:
     seconds = max(0.0, seen.until - seen.since)
-    used = seen.used()
+    used = seen.used
     waiting = min(seen.waited, seconds)
     reading = waiting + used.stat.kernel + (used.queued or 0.0)
     reads = seen.waits > 0 and waiting >= READING * seconds and reading > 0
@@ -89,3 +86,48 @@ def _thread(tid: int, seen: ThreadSeen) -> io.Thread:
         major=used.stat.major,
         minor=used.stat.minor,
     )
+
+
+def _unseen(
+    watch: Watch, places: Sequence[io.Storage], files: Sequence[io.DataFile]
+) -> Iterator[str]:
+    """What a watch could not see, and why, and what would show it: a sentence each."""
+    hidden = [seen for seen in watch.processes.values() if not seen.may_look]
+    if hidden:
+        users = ", ".join(sorted({seen.owner for seen in hidden}))
+        pids = ", ".join(str(seen.pid) for seen in hidden[:8])
+        yield (
+            f"files, read calls and storage bytes of {len(hidden)} of {len(watch.processes)} "
+            f"processes (pid {pids}; user {users}): the kernel shows them to that user and to root "
+            "alone; their switches, run-queue wait and fault counts stand"
+        )
+    if refused := watch.faults.refused:
+        remedy = f" ({refused.remedy})" if refused.remedy else ""
+        yield (
+            f"offsets of page faults: {refused}{remedy}; fault counts per process are the kernel's "
+            "own"
+        )
+    blind = [known.path for known in watch.files.known.values() if known.last is None]
+    if blind:
+        yield (
+            f"how much of {_some(blind)} is in the page cache: the kernel has no cachestat, and "
+            "mincore does not tell the truth about files that this user does not own"
+        )
+    for place in places:
+        if not place.counted and any(file.device == place.device for file in files):
+            yield (
+                f"read_bytes of files on {place.mount}: the kernel does not count reads from "
+                f"{place.kind}; bytes from storage are told by the growth of the page cache instead"
+            )
+    if not watch.pressure:
+        yield "pressure: this kernel keeps no account of it (PSI)"
+    if not watch.lines.lines() and any(thread.waits for thread in watch.threads()):
+        reason = watch.lines.failure or "no Python stack was found at a thread that waited"
+        yield f"the Python line that waits: {reason}"
+    if any(thread.last.queued is None for thread in watch.threads()):
+        yield "run-queue wait: this kernel keeps no scheduler statistics (schedstat)"
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+    return ", ".join(paths[:2]) + more

@@ -7,10 +7,12 @@ many faults there are in all is known from /proc.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import mmap
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -52,8 +54,8 @@ class Faults:
 
 
 @dataclass
-class Seen:
-    """A thread in the bursts: `major` and `minor` faults, those on data files and all others."""
+class SampledThread:
+    """In the bursts: `major` and `minor` faults, those on data files and all others."""
 
     major: int = 0
     minor: int = 0
@@ -64,23 +66,15 @@ class FaultWatch:
     """Bursts of samples. `refused` says why there can be none."""
 
     def __init__(self) -> None:
-        self.threads: dict[tuple[int, int], Seen] = {}
-        self.pages: dict[Key, Counter[int]] = {}  # faults by page, of all threads
-        self.processes: dict[Key, dict[int, set[int]]] = {}  # pages by process
+        self.threads: dict[tuple[int, int], SampledThread] = {}
+        self.pages: dict[Key, Counter[int]] = defaultdict(Counter)  # faults by page, of all threads
+        # pages by process
+        self.processes: dict[Key, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.refused: UsageError | None = None
         # of each thread (pid, tid): major faults, minor faults
         self._rings: dict[tuple[int, int], tuple[Ring, Ring]] = {}
-        self._until: float | None = None
+        self.due: float | None = None  # when the burst is to end; None between bursts
         self._seconds = FIRST
-
-    @property
-    def running(self) -> bool:
-        return self._until is not None
-
-    @property
-    def due(self) -> float | None:
-        """When the burst is to end; None between bursts."""
-        return self._until
 
     def begin(self, threads: Sequence[tuple[int, int]]) -> None:
         """A burst on threads (pid, tid), the first `THREADS` of them.
@@ -97,7 +91,7 @@ class FaultWatch:
             for ring in rings:
                 ring.enable()
         if self._rings:
-            self._until = time.monotonic() + self._seconds
+            self.due = time.monotonic() + self._seconds
 
     def _open(self, pid: int, tid: int) -> bool:
         """False when there can be no more rings."""
@@ -123,7 +117,7 @@ class FaultWatch:
 
     def end(self, mappings: dict[int, Sequence[Mapping]]) -> None:
         """Take the samples of the burst; `mappings` of each process tell the files."""
-        self._until = None
+        self.due = None
         for rings in self._rings.values():
             for ring in rings:
                 ring.disable()
@@ -153,54 +147,41 @@ class FaultWatch:
         faults: Sequence[tuple[float, bool, int]],
         mappings: Sequence[Mapping],
     ) -> None:
-        seen = self.threads.setdefault(thread, Seen())
-        fresh: dict[Key, list[tuple[int, int]]] = {}
-        addresses: dict[Key, list[int]] = {}
+        sampled = self.threads.setdefault(thread, SampledThread())
+        fresh: dict[Key, list[tuple[int, int]]] = defaultdict(list)  # addresses, pages of the file
         for _, major, address in faults:
-            seen.major += major
-            seen.minor += not major
+            sampled.major += major
+            sampled.minor += not major
             mapping = next((m for m in mappings if m.start <= address < m.end), None)
             if mapping is None:
                 continue
-            of_file = seen.files.setdefault(mapping.key, Faults())
+            of_file = sampled.files.setdefault(mapping.key, Faults())
             of_file.major += major
             of_file.minor += not major
             page = (address - mapping.start + mapping.offset) // PAGE
-            self.pages.setdefault(mapping.key, Counter())[page] += 1
-            pages = self.processes.setdefault(mapping.key, {}).setdefault(thread[0], set())
-            pages.add(page)
-            fresh.setdefault(mapping.key, []).append((page * PAGE, PAGE))
-            addresses.setdefault(mapping.key, []).append(address // PAGE * PAGE)
-        for key, series in fresh.items():
-            if seen.files[key].kept < KEPT:
-                seen.files[key].series.append(_mapped_through(thread[0], series, addresses[key]))
+            self.pages[mapping.key][page] += 1
+            self.processes[mapping.key][thread[0]].add(page)
+            fresh[mapping.key].append((address // PAGE * PAGE, page))
+        for key, pages in fresh.items():
+            if (of_file := sampled.files[key]).kept < KEPT:
+                of_file.series.append(_mapped_through(thread[0], pages))
 
 
-def _mapped_through(
-    pid: int, series: list[tuple[int, int]], addresses: Sequence[int]
-) -> list[tuple[int, int]]:
-    """The series, each access as long as the pages up to the next one were mapped along with it.
+def _mapped_through(pid: int, pages: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The accesses to (address, page of the file): each a page, or as long as the pages up to the
+    next one were mapped along with it.
 
     A fault maps what is cached around it, and a large folio (up to `FOLIO`) as a whole: the next
     page that faults may be far, with nothing left out between. The process's page table tells
     (/proc/PID/pagemap, of which every 8 bytes are a page, the last bit set for one that is there).
     """
-    try:
-        descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return series
-    try:
-        found = []
-        for at, (offset, length) in enumerate(series):
-            end = addresses[at] + length
-            gap = addresses[at + 1] - end if at + 1 < len(series) else 0
+    lengths = [PAGE] * len(pages)
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/pagemap", "rb", buffering=0) as table:
+        for at, ((address, _), (following, _)) in enumerate(itertools.pairwise(pages)):
+            end = address + PAGE
+            gap = following - end
             if AROUND < gap <= FOLIO:
-                pages = os.pread(descriptor, gap // PAGE * 8, end // PAGE * 8)
-                if pages and min(pages[7::8]) >= 0x80:
-                    length += gap
-            found.append((offset, length))
-        return found
-    except OSError:
-        return series
-    finally:
-        os.close(descriptor)
+                between = os.pread(table.fileno(), gap // PAGE * 8, end // PAGE * 8)
+                if between and min(between[7::8]) >= 0x80:
+                    lengths[at] += gap
+    return [(page * PAGE, length) for (_, page), length in zip(pages, lengths, strict=True)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from dltune.documents import io
 from dltune.io.report import pattern
 from dltune.io.report.data_files import Key, Known
 from dltune.io.report.faults import AROUND, PAGE
-from dltune.io.report.watch import FileOfProcess, ProcessSeen, Watch
+from dltune.io.report.watch import FileUse, Watch, WatchedProcess
+
+Users = list[tuple[WatchedProcess, FileUse]]
 
 # pieces of a file by which its faults are counted, and how many of them are told
 HOT_PIECES, HOT = 64, 8
@@ -17,7 +19,7 @@ HOT_PIECES, HOT = 64, 8
 
 def data_files(watch: Watch) -> tuple[io.DataFile, ...]:
     """Those with the most bytes first."""
-    uses: dict[Key, list[tuple[ProcessSeen, FileOfProcess]]] = {}
+    uses: dict[Key, Users] = {}
     for seen in watch.processes.values():
         for key, use in seen.files.items():
             uses.setdefault(key, []).append((seen, use))
@@ -35,18 +37,14 @@ def _file(
     watch: Watch,
     key: Key,
     known: Known,
-    users: Sequence[tuple[ProcessSeen, FileOfProcess]],
+    users: Users,
     copied: int | None,
     direct: int | None,
 ) -> io.DataFile:
     touched = sum(use.touched + _unsurveyed(seen, key) for seen, use in users)
     is_mapped = any(use.mapped for _, use in users)
     asked = (touched if is_mapped else 0) + (copied or 0)
-    came = None
-    if known.first is not None and known.last is not None:
-        came = max(0, known.last.seen - known.first.seen)
-    if direct is not None:
-        came = max(came or 0, direct)
+    came = known.came if direct is None else max(known.came or 0, direct)
     sizes: Counter[int] = Counter()
     for _, use in users:
         for size, n in use.sizes.items():
@@ -79,10 +77,7 @@ def _file(
 
 
 def _amplification(
-    known: Known,
-    users: Sequence[tuple[ProcessSeen, FileOfProcess]],
-    copied: int | None,
-    direct: int | None,
+    known: Known, users: Users, copied: int | None, direct: int | None
 ) -> float | None:
     """Bytes from storage for each one used, both up to the last look that told of both."""
     used = sum(use.touched for _, use in users if use.mapped) + (copied or 0)
@@ -91,7 +86,7 @@ def _amplification(
     return max(direct or 0, known.beside.seen - known.first.seen, 0) / used
 
 
-def _unsurveyed(seen: ProcessSeen, key: Key) -> int:
+def _unsurveyed(seen: WatchedProcess, key: Key) -> int:
     """Bytes that a process touched after the last survey of its mappings: the largest one's."""
     sizes = {of: use.mapped for of, use in seen.files.items() if use.mapped}
     largest = max(sizes, key=lambda of: sizes[of], default=None)
@@ -117,12 +112,11 @@ def _faults(watch: Watch, key: Key) -> tuple[int | None, int | None]:
             sampled = watch.faults.threads.get((seen.pid, tid))
             if sampled is None or key not in sampled.files:
                 continue
-            of_file = sampled.files[key]
-            first, last = thread.first.stat, thread.last.stat
+            of_file, used = sampled.files[key], thread.used.stat
             if sampled.major:
-                major += (last.major - first.major) * of_file.major / sampled.major
+                major += used.major * of_file.major / sampled.major
             if sampled.minor:
-                minor += (last.minor - first.minor) * of_file.minor / sampled.minor
+                minor += used.minor * of_file.minor / sampled.minor
     return round(major), round(minor)
 
 
@@ -137,9 +131,9 @@ def _copied(watch: Watch) -> dict[Key, int]:
     for seen in watch.processes.values():
         moved = {key: use.progress for key, use in seen.files.items() if use.progress}
         found.update(moved)
-        if seen.first_reads is None or seen.last_reads is None:
+        if (reads := seen.reads) is None:
             continue
-        left = seen.last_reads.copied - seen.first_reads.copied - sum(moved.values())
+        left = reads.copied - sum(moved.values())
         seen_bytes = {
             key: sum(size * n for size, n in use.sizes.items())
             for key, use in seen.files.items()
@@ -152,31 +146,21 @@ def _copied(watch: Watch) -> dict[Key, int]:
     return found
 
 
-def _direct_bytes(
-    watch: Watch, uses: dict[Key, list[tuple[ProcessSeen, FileOfProcess]]]
-) -> dict[Key, int]:
+def _direct_bytes(watch: Watch, uses: Mapping[Key, Users]) -> dict[Key, int]:
     """Bytes read past the page cache: what processes read from storage beyond what came into the
     cache, when there is one such file."""
     keys = [key for key, users in uses.items() if any(use.direct for _, use in users)]
     if len(keys) != 1:
         return {}
-    total = sum(
-        seen.last_reads.storage - seen.first_reads.storage
-        for seen in watch.processes.values()
-        if seen.first_reads is not None and seen.last_reads is not None
-    )
-    for known in watch.files.known.values():
-        if known.first is not None and known.last is not None:
-            total -= max(0, known.last.seen - known.first.seen)
+    total = sum(reads.storage for seen in watch.processes.values() if (reads := seen.reads))
+    total -= sum(known.came or 0 for known in watch.files.known.values())
     return {keys[0]: total} if total > 0 else {}
 
 
-def _pattern(
-    watch: Watch, key: Key, users: Sequence[tuple[ProcessSeen, FileOfProcess]]
-) -> io.Pattern:
+def _pattern(watch: Watch, key: Key, users: Users) -> io.Pattern:
     """Of each thread by the best source that it has; the pattern with the most offsets wins."""
-    votes: list[tuple[io.Source, pattern.Found, int]] = []
-    for (_, _), sampled in watch.faults.threads.items():
+    votes: list[tuple[io.Source, pattern.Pattern, int]] = []
+    for sampled in watch.faults.threads.values():
         if key in sampled.files:
             # a burst is whole; between bursts lies what nobody saw
             series = max(sampled.files[key].series, key=len, default=[])
@@ -189,10 +173,10 @@ def _pattern(
                 votes.append(("calls", pattern.classify_sampled(calls, read), len(calls)))
     if not any(found.kind != "unknown" for _, found, _ in votes):
         for seen, use in users:
-            reads = seen.first_reads, seen.last_reads
+            reads = seen.reads
+            read = reads.copied if reads else None
             for positions in use.positions.values():
                 series = [(position, 1) for position in positions]
-                read = reads[1].copied - reads[0].copied if reads[0] and reads[1] else None
                 found = pattern.classify_sampled(series, read)
                 votes.append(("positions", found, len(series)))
     known = [vote for vote in votes if vote[1].kind != "unknown"]

@@ -9,6 +9,17 @@ from dltune.documents.io import FileFormat
 HEAD = 512  # bytes from the front that tell
 
 _LMDB = struct.pack("<I", 0xBEEFC0DE)
+# what stands at an offset. The meta page's header is 16 bytes in LMDB 0.9, 24 in 1.0
+_MAGIC: tuple[tuple[int, bytes, FileFormat], ...] = (
+    (16, _LMDB, "lmdb"),
+    (24, _LMDB, "lmdb"),
+    (0, b"\x93NUMPY", "npy"),
+    (0, b"ARROW1", "arrow"),
+    (0, b"FEA1", "arrow"),
+    (0, b"PAR1", "parquet"),
+    (0, b"\x89HDF\r\n\x1a\n", "hdf5"),
+    (257, b"ustar", "tar"),
+)
 _CRC_POLYNOMIAL, _CRC_DELTA = 0x82F63B78, 0xA282EAD8
 
 
@@ -20,19 +31,9 @@ def recognise(head: bytes, name: str, size: int) -> FileFormat | None:
     """
     if head.startswith((b"\x7fELF", b"#!")) or name.endswith((".pyc", ".so", ".py", ".jar")):
         return None
-    # the meta page's header is 16 bytes in LMDB 0.9, 24 in 1.0
-    if _LMDB in (head[16:20], head[24:28]):
-        return "lmdb"
-    if head.startswith(b"\x93NUMPY"):
-        return "npy"
-    if head.startswith(b"ARROW1") or head.startswith(b"FEA1"):
-        return "arrow"
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head.startswith(b"\x89HDF\r\n\x1a\n"):
-        return "hdf5"
-    if head[257:262] == b"ustar":
-        return "tar"
+    for offset, magic, kind in _MAGIC:
+        if head.startswith(magic, offset):
+            return kind
     if head.startswith(b"PK\x03\x04"):
         return "npz" if name.endswith(".npz") else None
     if _is_safetensors(head, size):

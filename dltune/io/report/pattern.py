@@ -29,7 +29,7 @@ FILLED = 0.7
 
 
 @dataclass(frozen=True)
-class Found:
+class Pattern:
     """`stride`: from one piece's start to the next one's, the median of forward jumps; `run`: the
     median length of pieces. In bytes."""
 
@@ -38,29 +38,27 @@ class Found:
     run: float | None = None
 
 
-def classify(accesses: Sequence[tuple[int, int]], near: int) -> Found:
+def classify(accesses: Sequence[tuple[int, int]], near: int) -> Pattern:
     """Of accesses (offset, length) in their order, none left out."""
     if len(accesses) < LEAST:
-        return Found("unknown")
+        return Pattern("unknown")
     pieces = _pieces(accesses, near)
     run = statistics.median(end - start for start, end in pieces)
     jumps = [b[0] - a[0] for a, b in itertools.pairwise(pieces)]
     span = max(end for _, end in pieces) - min(start for start, _ in pieces)
     if len(jumps) <= FEW_JUMPS or _typical(pieces) >= EPOCH * span:
-        return Found("sequential", None, run)
+        return Pattern("sequential", None, run)
     forward = [jump for jump in jumps if jump > 0]
     share = len(forward) / len(jumps)
     stride = statistics.median(forward) if forward else None
     if share >= MOST and stride is not None:
         alike = sum(abs(jump - stride) <= ALIKE * stride for jump in forward)
-        return Found("strided" if alike >= REGULAR * len(jumps) else "mixed", stride, run)
-    # random order: about half of all jumps go back
-    if 0.25 <= share <= 0.75 and _spread_out(pieces):
-        return Found("shuffled", stride, run)
-    return Found("mixed", stride, run)
+        return Pattern("strided" if alike >= REGULAR * len(jumps) else "mixed", stride, run)
+    starts = [start for start, _ in pieces]
+    return Pattern("shuffled" if _at_random(share, starts) else "mixed", stride, run)
 
 
-def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> Found:
+def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> Pattern:
     """Of some of the accesses, in their order; `read`: bytes read between the first and the last of
     them, None when that is not known.
 
@@ -68,25 +66,23 @@ def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> F
     bytes read tell which.
     """
     if len(accesses) < LEAST:
-        return Found("unknown")
+        return Pattern("unknown")
     run = statistics.median(length for _, length in accesses)
     starts = [start for start, _ in accesses]
     # an access seen twice
     steps = [b - a for a, b in itertools.pairwise(starts) if a != b]
     if not steps:
-        return Found("unknown")
+        return Pattern("unknown")
     forward = [step for step in steps if step > 0]
     share = len(forward) / len(steps)
     if share >= MOST:
         if read is None:
-            return Found("unknown", None, run)
+            return Pattern("unknown", None, run)
         if read >= FILLED * sum(forward):
-            return Found("sequential", None, run)
+            return Pattern("sequential", None, run)
         # of the whole way it read a part, a piece at a time
-        return Found("strided", run * sum(forward) / max(read, 1), run)
-    if 0.25 <= share <= 0.75 and _spread_out([(start, start) for start in starts]):
-        return Found("shuffled", None, run)
-    return Found("mixed", None, run)
+        return Pattern("strided", run * sum(forward) / max(read, 1), run)
+    return Pattern("shuffled" if _at_random(share, starts) else "mixed", None, run)
 
 
 def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
@@ -114,12 +110,12 @@ def _typical(pieces: Sequence[tuple[int, int]]) -> float:
     return sum(length * length for length in lengths) / max(1, sum(lengths))
 
 
-def _spread_out(pieces: Sequence[tuple[int, int]]) -> bool:
-    """Jumps are as long as between random places: two places that take turns are no shuffle, and
-    neither is a few steps to and fro. Between two random places of a range lies a third of it."""
-    starts = [start for start, _ in pieces]
+def _at_random(share: float, starts: Sequence[int]) -> bool:
+    """Of all jumps about half go back (`share`: forward), and they are as long as between random
+    places: two places that take turns are no shuffle, and neither is a few steps to and fro.
+    Between two random places of a range lies a third of it."""
     low, high = min(starts), max(starts)
-    if high == low or len(set(starts)) < len(starts) // 4:
+    if not 0.25 <= share <= 0.75 or high == low or len(set(starts)) < len(starts) // 4:
         return False
     mean = statistics.fmean(abs(b - a) for a, b in itertools.pairwise(starts))
     return mean / (high - low) >= 0.15

@@ -38,8 +38,7 @@ class PressureWatch:
                 continue
             share = {
                 kind: min(1.0, max(0.0, (now[kind] - first[kind]) / 1e6 / seconds))
-                for kind in now
-                if kind in first
+                for kind in now.keys() & first
             }
             found.append(Pressure(resource, of, share["some"], share.get("full")))
         return tuple(found)
@@ -60,11 +59,6 @@ def _cgroup(pid: int, root: Path) -> Path | None:
         lines = (root / f"proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
         return None
-    for line in lines:
-        if not line.startswith("0::"):
-            continue
-        name = line[3:].lstrip("/")
-        for tree in (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"):
-            if name and (tree / name / "io.pressure").exists():
-                return tree / name
-    return None
+    name = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
+    folders = (root / "sys/fs/cgroup" / name, root / "sys/fs/cgroup/unified" / name)
+    return next((f for f in folders if name and (f / "io.pressure").exists()), None)

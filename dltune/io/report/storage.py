@@ -13,6 +13,11 @@ from dltune.proc.mounts import Mount, mounts
 _UNCOUNTED = re.compile(r"^(fuse|nfs|cifs|smb|ceph|lustre|gpfs|9p|virtiofs|afs|tmpfs|ramfs)")
 
 
+def hint_step(place: Storage) -> int:
+    """Bytes of one read-ahead hint: the kernel silently reads no more of it than it reads ahead."""
+    return place.read_ahead or 128 << 10
+
+
 def device_of(number: int) -> str:
     """ "major:minor" of a device number such as st_dev."""
     return f"{os.major(number)}:{os.minor(number)}"
@@ -59,14 +64,9 @@ def _block(device: str, source: str, root: Path) -> Path | None:
     """The block device's folder in /sys; a partition's is within its disk's, which has the queue.
     File systems over several devices (btrfs) name one of them as their source."""
     places = [root / "sys/dev/block" / device, root / "sys/class/block" / Path(source).name]
-    for place in places:
-        if not place.exists():
-            continue
-        real = place.resolve()
-        for folder in (real, real.parent):
-            if (folder / "queue").is_dir():
-                return folder
-    return None
+    reals = [place.resolve() for place in places if place.exists()]
+    folders = (folder for real in reals for folder in (real, real.parent))
+    return next((folder for folder in folders if (folder / "queue").is_dir()), None)
 
 
 def _read_ahead(device: str, block: Path | None, root: Path) -> int | None:

@@ -91,26 +91,18 @@ def ways(experiment: Experiment) -> list[Table]:
         *(run.throughput for run in experiment.blocks),
         *(run.throughput for run in experiment.shuffled),
     ]
-    most = max(found.median for found in measured)
+    most = max(one.median for one in measured)
 
-    def speed(found: Measured) -> tuple[Cell, Cell]:
-        text = f"{rate(found.median)} ±{found.spread:.0%}"
-        return Figure(text, found.median), Bar(found.median / most if most > 0 else 0.0)
+    def speed(measured: Measured) -> tuple[Cell, Cell]:
+        text = f"{rate(measured.median)} ±{measured.spread:.0%}"
+        return Figure(text, measured.median), Bar(measured.median / most if most > 0 else 0.0)
 
     tables = (
         Table(
             "readers that share the records one by one",
             columns(
-                *(
-                    ">readers",
-                    "way",
-                    ">throughput",
-                    "",
-                    ">voluntary switches",
-                    ">involuntary",
-                    ">asleep",
-                ),
-                *(">major faults", ">extra touched", ">storage/used"),
+                *(">readers", "way", ">throughput", "", ">voluntary switches", ">involuntary"),
+                *(">asleep", ">major faults", ">extra touched", ">storage/used"),
             ),
             [
                 (
@@ -145,8 +137,8 @@ def ways(experiment: Experiment) -> list[Table]:
         Table(
             "records in shuffled order, one reader",
             columns(
-                *("by", "told random", ">hints ahead", ">throughput", "", ">µs/record"),
-                ">storage/used",
+                *("by", "told random", ">hints ahead", ">throughput", ""),
+                *(">µs/record", ">storage/used"),
             ),
             [
                 (

@@ -9,6 +9,7 @@ lines      the Python of a thread that was just seen waiting
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
 from dltune.io.report.faults import FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
-from dltune.proc import descriptors, memory, process, stat, threads
+from dltune.proc import descriptors, process, stat, threads
 from dltune.proc.pace import Pace, keep_looking
 from dltune.proc.process import Reads
 from dltune.proc.stat import TICK, Stat
@@ -40,9 +41,9 @@ KEPT = 20_000
 
 
 @dataclass
-class ThreadSeen:
+class WatchedThread:
     """A thread: its counts when it was first seen (zero for one that began since the watch did),
-    and last. `waited`: seconds that it waited for storage."""
+    last, and `before`, at the last look at all. `waited`: seconds that it waited for storage."""
 
     first: Counts
     since: float
@@ -52,14 +53,16 @@ class ThreadSeen:
     waits: int = 0
     waited: float = 0.0
     looked: float | None = None
+    before: Counts | None = None
 
+    @property
     def used(self) -> Counts:
         """The growth of every count."""
         return self.last.since(self.first)
 
 
 @dataclass
-class FileOfProcess:
+class FileUse:
     """What one process does with one file.
 
     `resident`: bytes in its page table; `touched`: those that came meanwhile. `progress`: bytes by
@@ -73,7 +76,6 @@ class FileOfProcess:
     touched: int = 0
     advice: str | None = None
     direct: bool = False
-    opened: bool = False
     progress: int = 0
     positions: dict[int, list[int]] = field(default_factory=dict)
     calls: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class FileOfProcess:
 
 
 @dataclass
-class ProcessSeen:
+class WatchedProcess:
     """`new`: began since the watch did. `first` and `last` are None when they are denied.
 
     `rss_file`: bytes of mapped files in the page table, last seen; `rss_surveyed`: at the last
@@ -103,12 +105,19 @@ class ProcessSeen:
     last_reads: Reads | None
     rss_file: int = 0
     rss_surveyed: int = 0
-    threads: dict[tuple[int, int], ThreadSeen] = field(default_factory=dict)
+    threads: dict[tuple[int, int], WatchedThread] = field(default_factory=dict)
     running: set[tuple[int, int]] = field(default_factory=set)
-    files: dict[Key, FileOfProcess] = field(default_factory=dict)
+    files: dict[Key, FileUse] = field(default_factory=dict)
     mappings: tuple[Mapping, ...] = ()
     descriptors: dict[int, Key] = field(default_factory=dict)
     ended: bool = False
+
+    @property
+    def reads(self) -> Reads | None:
+        """The growth of every count; None when they are denied."""
+        if self.first_reads is None or self.last_reads is None:
+            return None
+        return self.last_reads.since(self.first_reads)
 
 
 class Watch:
@@ -116,7 +125,7 @@ class Watch:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.processes: dict[tuple[int, int], ProcessSeen] = {}
+        self.processes: dict[tuple[int, int], WatchedProcess] = {}
         self.files = DataFiles()
         self.faults = FaultWatch()
         self.lines = WaitingLines()
@@ -135,8 +144,7 @@ class Watch:
             Pace(*WAITS, self._look_at_waits),
         )
         self._next_line = self.began
-        self._before: dict[tuple[int, int, int], Counts] = {}  # at the last look at all threads
-        self._readers: list[tuple[ProcessSeen, tuple[int, int]]] = []
+        self._readers: list[tuple[WatchedProcess, tuple[int, int]]] = []
         self._clock = stat.now()
         self._cpu = time.process_time()
         self.cpu = 0.0
@@ -154,16 +162,12 @@ class Watch:
         """Of all kinds so far."""
         return sum(pace.looks for pace in self._paces)
 
-    def threads(self) -> Iterator[ThreadSeen]:
+    def threads(self) -> Iterator[WatchedThread]:
         """Of all processes, those that have ended too."""
-        for seen in self.processes.values():
-            yield from seen.threads.values()
+        return (thread for seen in self.processes.values() for thread in seen.threads.values())
 
     def run(
-        self,
-        seconds: float | None,
-        over: Callable[[], bool],
-        tell: Callable[[], None],
+        self, seconds: float | None, over: Callable[[], bool], tell: Callable[[], None]
     ) -> None:
         """Look until `seconds` have passed, all processes have ended or `over` says so; `tell` is
         called about once a second."""
@@ -181,7 +185,7 @@ class Watch:
     def _finish(self) -> None:
         self.ended = time.monotonic()
         self.pressure = self._pressure.shares()
-        if self.faults.running:
+        if self.faults.due:
             self._end_burst()
         self._look_at_members()
         self._look_at_files()
@@ -190,7 +194,7 @@ class Watch:
         self.cpu = time.process_time() - self._cpu + self.lines.cpu
 
     def _burst(self) -> None:
-        if self.faults.running:
+        if self.faults.due:
             self._end_burst()
         elif self.faults.refused is None:
             self._begin_burst()
@@ -211,7 +215,7 @@ class Watch:
         seen = self.processes.get((pid, started))
         if seen is None:
             new = started > self._clock
-            seen = self.processes[pid, started] = ProcessSeen(
+            seen = self.processes[pid, started] = WatchedProcess(
                 pid=pid,
                 parent=found.parent,
                 command=process.command(pid) or found.name,
@@ -229,9 +233,8 @@ class Watch:
                 pace.soon()
         seen.until, seen.last_stat = now, found
         seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
-        if reads is not None:
-            seen.last_reads = reads
-        seen.rss_file = memory.resident_files(pid) or seen.rss_file
+        seen.last_reads = reads or seen.last_reads
+        seen.rss_file = process.resident_files(pid) or seen.rss_file
         known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
         for tid in threads.threads(pid):
@@ -240,46 +243,39 @@ class Watch:
                 continue
             key = tid, counts.stat.started
             seen.running.add(key)
-            if key in seen.threads:
-                seen.threads[key].last, seen.threads[key].until = counts, now
+            if thread := seen.threads.get(key):
+                thread.last, thread.until = counts, now
             else:
                 new = counts.stat.started > self._clock
                 first = counts.since(counts) if new else counts
                 age = (stat.now() - counts.stat.started) * TICK
                 since = max(self.began, now - max(0.0, age)) if new else now
-                seen.threads[key] = ThreadSeen(first, since, counts, now)
+                seen.threads[key] = WatchedThread(first, since, counts, now)
 
     def _choose_readers(self) -> None:
         """The threads that slept, or faulted from storage, since the last look at all."""
         ranked = []
-        before: dict[tuple[int, int, int], Counts] = {}
         for seen in self.processes.values():
             for key in () if seen.ended else seen.running:
                 thread = seen.threads[key]
-                place = (seen.pid, *key)
-                before[place] = thread.last
-                earlier = self._before.get(place, thread.first)
-                slept = thread.last.voluntary - earlier.voluntary
-                major = thread.last.stat.major - earlier.stat.major
+                before, thread.before = thread.before or thread.first, thread.last
+                slept = thread.last.voluntary - before.voluntary
+                major = thread.last.stat.major - before.stat.major
                 if slept or major or thread.last.stat.state == "D":
                     ranked.append((thread.waits + major, slept, seen, key))
         ranked.sort(key=lambda one: one[:2], reverse=True)
         self._readers = [(seen, key) for _, _, seen, key in ranked[:LOOKED_AT]]
-        self._before = before
 
     def _look_at_waits(self) -> None:
         for seen, key in self._readers:
             thread, tid = seen.threads[key], key[0]
             now = time.monotonic()
             wait = calls.waiting(seen.pid, tid, seen.may_look)
-            if wait is not None and not self._of_storage(seen, wait):
-                wait = None
             thread.looks += 1
-            if wait is not None:
+            if wait is not None and self._of_storage(seen, wait):
                 thread.waits += 1
                 # a thread that had no looks for a while did not sleep: it counts from now on
-                gap = min(now - (thread.looked or now), 1.0)
-                thread.waited += gap
+                thread.waited += min(now - (thread.looked or now), 1.0)
                 if wait.cause == "call":
                     self._note_call(seen, tid, wait)
                 if self.lines.ready and seen.may_look and now >= self._next_line:
@@ -287,24 +283,23 @@ class Watch:
                     self.lines.look(seen.pid, tid)
             thread.looked = now
 
-    def _of_storage(self, seen: ProcessSeen, wait: calls.Wait) -> bool:
+    def _of_storage(self, seen: WatchedProcess, wait: calls.Wait) -> bool:
         """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
         if wait.descriptor is None or wait.descriptor in seen.descriptors:
             return True
         shown = descriptors.target(seen.pid, wait.descriptor)
         return shown is not None and shown.startswith("/")  # a plain file's shows its path
 
-    def _note_call(self, seen: ProcessSeen, tid: int, wait: calls.Wait) -> None:
+    def _note_call(self, seen: WatchedProcess, tid: int, wait: calls.Wait) -> None:
         number = wait.descriptor or 0
         key = seen.descriptors.get(number)
         if key is None or wait.size is None:
             return
-        use = seen.files.setdefault(key, FileOfProcess())
+        use = seen.files.setdefault(key, FileUse())
         use.sizes[wait.size] += 1
         offset = wait.offset
-        if offset is None:
-            place = descriptors.position(seen.pid, number)
-            offset = place.at if place else None
+        if offset is None and (place := descriptors.position(seen.pid, number)):
+            offset = place.at
         series = use.calls.setdefault(tid, [])
         if offset is None or len(series) >= KEPT:
             return
@@ -312,31 +307,31 @@ class Watch:
         if own := process.reads(seen.pid, tid):
             use.copied[tid] = (use.copied.get(tid, (own.copied, 0))[0], own.copied)
 
-    def _open_to_look(self) -> list[ProcessSeen]:
+    def _open_to_look(self) -> list[WatchedProcess]:
         return [s for s in self.processes.values() if s.may_look and not s.ended]
 
     def _look_at_files(self) -> None:
         for seen in self._open_to_look():
-            mappings = self.files.mappings(seen.pid)
-            if mappings is not None:
-                seen.mappings = mappings
+            # it has ended, or may not be looked into
+            with contextlib.suppress(OSError):
+                seen.mappings = self.files.mappings(seen.pid)
                 mapped: Counter[Key] = Counter()
-                for mapping in mappings:
+                for mapping in seen.mappings:
                     mapped[mapping.key] += mapping.end - mapping.start
                 for key, size in mapped.items():
-                    use = seen.files.setdefault(key, FileOfProcess())
+                    use = seen.files.setdefault(key, FileUse())
                     use.mapped = max(use.mapped, size)
-            opened = self.files.opened(seen.pid)
-            if opened is not None:
-                self._take_opened(seen, opened)
+            with contextlib.suppress(OSError):
+                self._take_opened(seen, list(self.files.opened(seen.pid)))
 
     def _look_at_resident(self) -> None:
         alive = self._open_to_look()
         for seen in alive:
-            found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
-            if found is None:
+            try:
+                found = self.files.resident(seen.pid, seen.mappings) if seen.mappings else []
+            except OSError:
                 continue
-            seen.rss_file = seen.rss_surveyed = memory.resident_files(seen.pid) or seen.rss_file
+            seen.rss_file = seen.rss_surveyed = process.resident_files(seen.pid) or seen.rss_file
             resident: Counter[Key] = Counter()
             for key, part in found:
                 resident[key] += part.bytes
@@ -352,11 +347,11 @@ class Watch:
             if alive:
                 known.beside = known.last
 
-    def _take_opened(self, seen: ProcessSeen, found: Sequence[Opened]) -> None:
+    def _take_opened(self, seen: WatchedProcess, found: Sequence[Opened]) -> None:
         seen.descriptors = {opened.descriptor: opened.key for opened in found}
         for opened in found:
-            use = seen.files.setdefault(opened.key, FileOfProcess())
-            use.opened, use.direct = True, use.direct or opened.direct
+            use = seen.files.setdefault(opened.key, FileUse())
+            use.direct |= opened.direct
             series = use.positions.setdefault(opened.descriptor, [])
             if series:
                 use.progress += max(0, opened.position - series[-1])
@@ -369,22 +364,15 @@ class Watch:
         """On the threads with the most faults from storage, then with the most of all."""
         ranked = []
         for seen in self.processes.values():
-            if not seen.ended and seen.mappings:
-                for key in seen.running:
-                    thread = seen.threads[key]
-                    before = self.faults.threads.get((seen.pid, key[0]))
-                    on_files = (
-                        sum(f.major + f.minor for f in before.files.values()) if before else 0
-                    )
-                    major = thread.last.stat.major - thread.first.stat.major
-                    minor = thread.last.stat.minor - thread.first.stat.minor
-                    ranked.append((on_files > 0, major, minor, seen.pid, key[0]))
+            for key in seen.running if seen.mappings and not seen.ended else ():
+                thread = seen.pid, key[0]
+                sampled = self.faults.threads.get(thread)
+                used = seen.threads[key].used.stat
+                # a thread that has a file in its samples had a fault on it
+                ranked.append((bool(sampled and sampled.files), used.major, used.minor, thread))
         ranked.sort(reverse=True)
-        self.faults.begin([(pid, tid) for _, _, _, pid, tid in ranked])
+        self.faults.begin([thread for *_, thread in ranked])
 
     def _end_burst(self) -> None:
-        mappings: dict[int, Sequence[Mapping]] = {}
-        for seen in self.processes.values():
-            if not seen.ended:
-                mappings[seen.pid] = seen.mappings
-        self.faults.end(mappings)
+        alive = (seen for seen in self.processes.values() if not seen.ended)
+        self.faults.end({seen.pid: seen.mappings for seen in alive})

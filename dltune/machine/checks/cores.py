@@ -8,6 +8,7 @@ from pathlib import Path
 from dltune.machine import cpulist
 from dltune.machine.checks import Check
 from dltune.machine.topology import Survey
+from dltune.proc.entry import text
 
 TELL_TOPOLOGY = "let the hypervisor pass the host's topology and caches on to its guest"
 
@@ -62,8 +63,6 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
     if several:
         threads = max(len(core.cpus) for core in several)
         found = f"{threads} hardware threads a core on {_count(len(several), 'core')}"
-        if not denied:
-            return Check("SMT", "ok", found)
     else:
         found = "one hardware thread a core"
     if denied:
@@ -74,8 +73,9 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
             "other work",
             f"allow CPU {cpulist.show(denied)} too",
         )
-    control = root / "sys/devices/system/cpu/smt/control"
-    if control.is_file() and control.read_text().strip() == "off":
+    if several:
+        return Check("SMT", "ok", found)
+    if text(root / "sys/devices/system/cpu/smt/control") == "off":
         return Check(
             "SMT",
             "limited",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dltune.machine.checks import Check
-from dltune.machine.perf.probe import PerfEvents
-from dltune.machine.perf.refusal import USER_LEVEL, Refused
+from dltune.machine.perf.probe import USER_LEVEL, PerfEvents, Refused
 from dltune.machine.perf.selftest import Outcome
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from dltune.machine.checks import Check
+from dltune.proc.entry import text
 
 CAP_SYS_PTRACE = 19
 
@@ -52,14 +53,14 @@ def executable() -> str | None:
 
 
 def _capable(root: Path) -> bool:
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)", (root / "proc/self/status").read_text(), re.M)
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", text(root / "proc/self/status"), re.M)
     return bool(match and int(match[1], 16) >> CAP_SYS_PTRACE & 1) and _scope(root) < 3
 
 
 def _scope(root: Path) -> int:
     try:
-        return int((root / "proc/sys/kernel/yama/ptrace_scope").read_text())
-    except (OSError, ValueError):
+        return int(text(root / "proc/sys/kernel/yama/ptrace_scope"))
+    except ValueError:
         return 0  # no Yama in this kernel
 
 

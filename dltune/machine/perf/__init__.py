@@ -7,5 +7,5 @@
     rdpmc     a counter read without the kernel
     selftest  counters against work that is known
 
-`syscall` is the system call itself, `refusal` what its errors mean, `probe` what may be opened.
+`syscall` is the system call itself, `probe` what may be opened and what its errors mean.
 """

@@ -160,7 +160,7 @@ def _event(wanted: str, root: Path) -> Event:
 
 def _core_units(root: Path) -> list[Path]:
     """The units of the CPU's cores: `cpu`, or one for each kind of core."""
-    units = _children(root / DEVICES)
+    units = sorted((root / DEVICES).glob("*"))
     return [unit for unit in units if unit.name == "cpu" or (unit / "cpus").exists()]
 
 
@@ -175,7 +175,7 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
                 "machines",
                 remedy="count software events, or measure on bare metal or with a virtual PMU",
             ) from None
-        units = [child.name for child in _children(root / DEVICES)]
+        units = _names(root / DEVICES)
         raise UsageError(
             f"{wanted}: there is no unit {name!r} here{_nearest(name, units)}",
             remedy=f"the units are those under /{DEVICES}: {', '.join(units) or 'none'}",
@@ -197,8 +197,7 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
             settings[field] = value or "1"
     for field, value in settings.items():
         _set(configs, unit, field, value, wanted)
-    core = unit.name == "cpu" or (unit / "cpus").exists()
-    return Event(label, kind, **configs, exclude_kernel=core)
+    return Event(label, kind, **configs, exclude_kernel=unit in _core_units(root))
 
 
 def _named(unit: Path, event: str) -> dict[str, str]:
@@ -218,16 +217,14 @@ def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: st
         raise UsageError(f"{wanted}: {field}={value} is not a number") from None
     if field in configs:
         layout = f"{field}:0-63"
+    elif field in _names(unit / "format"):
+        layout = (unit / "format" / field).read_text().strip()
     else:
-        if field in _names(unit / "format"):
-            layout = (unit / "format" / field).read_text().strip()
-        else:
-            known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
-            raise UsageError(
-                f"{wanted}: unit {unit.name!r} has no field or event {field!r}"
-                f"{_nearest(field, known)}",
-                remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
-            )
+        known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
+        raise UsageError(
+            f"{wanted}: unit {unit.name!r} has no field or event {field!r}{_nearest(field, known)}",
+            remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
+        )
     word, _, ranges = layout.partition(":")
     if word not in configs:
         raise UsageError(f"{wanted}: field {field} is part of {word}, which dltune cannot set")
@@ -274,15 +271,8 @@ def _tracepoint(wanted: str, root: Path) -> Event:
     )
 
 
-def _children(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
 def _names(folder: Path) -> list[str]:
-    return [child.name for child in _children(folder) if not child.name.endswith(_ATTACHED)]
+    return sorted(one.name for one in folder.glob("*") if not one.name.endswith(_ATTACHED))
 
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:

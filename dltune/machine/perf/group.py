@@ -13,7 +13,7 @@ from dltune.errors import DltuneError, UsageError
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.matroid import partition
-from dltune.machine.perf.opening import open_event, refused
+from dltune.machine.perf.opening import Opened, open_event
 
 # ioctls of a perf event, and their flag for the whole group
 ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403
@@ -78,7 +78,7 @@ def decode(data: bytes, events: int) -> Reading:
     return Reading(enabled / 1e9, running / 1e9, tuple(values))
 
 
-class Group:
+class Group(Opened):
     """Events of one thread, opened and not yet counting.
 
     `tid`: the thread (of this or another process), 0 for the calling one; -1 with a `cpu` for all
@@ -102,17 +102,12 @@ class Group:
             try:
                 self._handles.append(
                     open_event(
-                        event,
-                        tid=tid,
-                        cpu=cpu,
-                        leader=leader,
-                        flags=flags,
-                        read_format=READ_FORMAT,
+                        event, tid=tid, cpu=cpu, leader=leader, flags=flags, read_format=READ_FORMAT
                     )
                 )
-            except OSError as error:
+            except UsageError:
                 self.close()
-                raise refused(event, error.errno or 0, tid=tid, leader=leader) from None
+                raise
 
     @property
     def _leader(self) -> int:
@@ -150,12 +145,6 @@ class Group:
     def close(self) -> None:
         while self._handles:
             os.close(self._handles.pop())
-
-    def __enter__(self) -> Group:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def split(events: Sequence[Event]) -> list[tuple[Event, ...]]:
@@ -201,17 +190,13 @@ def check(events: Sequence[Event]) -> None:
 def counts(events: Sequence[Event]) -> bool:
     """Whether these are counted together: the group opens and has counters all the time."""
     try:
-        group = Group(events)
-    except UsageError:
-        return False
-    with group:
-        group.enable()
-        sum(range(1000))
-        group.disable()
-        try:
+        with Group(events) as group:
+            group.enable()
+            sum(range(1000))
+            group.disable()
             reading = group.read()
-        except DltuneError:
-            return False
+    except DltuneError:
+        return False
     return reading.enabled > 0 and reading.share > ALL_THE_TIME
 
 

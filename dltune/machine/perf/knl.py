@@ -15,6 +15,17 @@ from dltune.machine.perf.syscall import TYPE_RAW
 MODELS = (0x57, 0x85)
 EDGE = 1 << 18
 
+_BRANCHES = {
+    "ALL_BRANCHES": 0x00,
+    "JCC": 0x7E,
+    "FAR_BRANCH": 0xBF,
+    "NON_RETURN_IND": 0xEB,
+    "RETURN": 0xF7,
+    "CALL": 0xF9,
+    "IND_CALL": 0xFB,
+    "REL_CALL": 0xFD,
+    "TAKEN_JCC": 0xFE,
+}
 # name: event select, unit masks by the second part of the name
 _TABLE: dict[str, tuple[int, dict[str, int]]] = {
     "RECYCLEQ": (
@@ -57,34 +68,8 @@ _TABLE: dict[str, tuple[int, dict[str, int]]] = {
         0xC3,
         {"SMC": 0x01, "MEMORY_ORDERING": 0x02, "FP_ASSIST": 0x04, "ALL": 0x08},
     ),
-    "BR_INST_RETIRED": (
-        0xC4,
-        {
-            "ALL_BRANCHES": 0x00,
-            "JCC": 0x7E,
-            "FAR_BRANCH": 0xBF,
-            "NON_RETURN_IND": 0xEB,
-            "RETURN": 0xF7,
-            "CALL": 0xF9,
-            "IND_CALL": 0xFB,
-            "REL_CALL": 0xFD,
-            "TAKEN_JCC": 0xFE,
-        },
-    ),
-    "BR_MISP_RETIRED": (
-        0xC5,
-        {
-            "ALL_BRANCHES": 0x00,
-            "JCC": 0x7E,
-            "FAR_BRANCH": 0xBF,
-            "NON_RETURN_IND": 0xEB,
-            "RETURN": 0xF7,
-            "CALL": 0xF9,
-            "IND_CALL": 0xFB,
-            "REL_CALL": 0xFD,
-            "TAKEN_JCC": 0xFE,
-        },
-    ),
+    "BR_INST_RETIRED": (0xC4, _BRANCHES),
+    "BR_MISP_RETIRED": (0xC5, _BRANCHES),
     "NO_ALLOC_CYCLES": (
         0xCA,
         {"ROB_FULL": 0x01, "MISPREDICTS": 0x04, "RAT_STALL": 0x20, "ALL": 0x7F}

@@ -8,6 +8,7 @@ exponentially many.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -23,12 +24,10 @@ def partition(
     Each element must be independent by itself. Where `independent` is not quite a matroid's (two
     events that share a register, say), each set still is, and there may be more than the fewest.
     """
-    asked: dict[frozenset[int], bool] = {}
 
+    @functools.cache
     def fits(members: frozenset[int]) -> bool:
-        if members not in asked:
-            asked[members] = independent([elements[i] for i in sorted(members)])
-        return asked[members]
+        return independent([elements[i] for i in sorted(members)])
 
     sets: list[frozenset[int]] = []
     for element in range(len(elements)):

@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import errno
+from typing import Self
 
 from dltune.errors import UsageError
 from dltune.machine.perf import probe, syscall
 from dltune.machine.perf.events import Event
-from dltune.machine.perf.refusal import (
-    CPU_LEVEL,
-    KERNEL_LEVEL,
-    NO_SUCH,
-    USER_LEVEL,
-    Refused,
-    paranoid_level,
-    refusal,
-)
+from dltune.machine.perf.probe import CPU_LEVEL, KERNEL_LEVEL, USER_LEVEL, Refused
 
 
-def open_event(
-    event: Event,
-    *,
-    tid: int = 0,
-    cpu: int = -1,
-    leader: int = -1,
-    flags: int = 0,
-    read_format: int = 0,
-    period: int = 0,
-    sample_type: int = 0,
-) -> int:
-    """The event's descriptor, as syscall.perf_event_open. Raises OSError."""
+class Opened:
+    """What is open until it is closed; as a context, at its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_event(event: Event, *, tid: int = 0, leader: int = -1, flags: int = 0, **more: int) -> int:
+    """The event's descriptor, as syscall.perf_event_open. Raises UsageError, which tells why."""
     if event.exclude_kernel:
         flags |= syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
-    return syscall.perf_event_open(
-        event.type,
-        event.config,
-        config1=event.config1,
-        config2=event.config2,
-        flags=flags,
-        read_format=read_format,
-        period=period,
-        sample_type=sample_type,
-        tid=tid,
-        cpu=cpu,
-        leader=leader,
-    )
+    try:
+        return syscall.perf_event_open(
+            event.type,
+            event.config,
+            config1=event.config1,
+            config2=event.config2,
+            flags=flags,
+            tid=tid,
+            leader=leader,
+            **more,
+        )
+    except OSError as error:
+        raise refused(event, error.errno or 0, tid=tid, leader=leader) from None
 
 
 def refused(event: Event, code: int, *, tid: int = 0, leader: int = -1) -> UsageError:
@@ -54,7 +50,7 @@ def refused(event: Event, code: int, *, tid: int = 0, leader: int = -1) -> Usage
 
 
 def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
-    if code in NO_SUCH and event.software:
+    if code in probe.NO_SUCH and event.software:
         return Refused("this kernel does not have it", "leave it out")
     if code == errno.EINVAL and leader >= 0:
         return Refused(
@@ -65,15 +61,15 @@ def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
             "its unit counts a whole chip and not a thread, or cannot leave the kernel out",
             "write it without :u, or leave it out",
         )
-    if code in (*NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
+    if code in (*probe.NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
         return Refused(
             "this CPU does not have it, or only for a whole chip and not for a thread",
             "leave it out, or see docs/counters.md for others",
         )
     if code == errno.ESRCH:
         return Refused(f"thread {tid} has ended", "name one that runs")
-    paranoid = paranoid_level()
+    paranoid = probe.paranoid_level()
     level = CPU_LEVEL if tid == -1 else USER_LEVEL if event.exclude_kernel else KERNEL_LEVEL
     if code == errno.EACCES and tid > 0 and paranoid is not None and paranoid <= level:
         return Refused(f"thread {tid} belongs to another user", "run as that user, or as root")
-    return refusal(code, paranoid, level)
+    return probe.refusal(code, paranoid, level)

@@ -8,26 +8,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.machine import cpuinfo
 from dltune.machine.perf import events as names
 from dltune.machine.perf import knl, probe, syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import check
-from dltune.machine.perf.refusal import KERNEL_LEVEL, paranoid_level
+from dltune.machine.perf.probe import KERNEL_LEVEL, paranoid_level
 
+# section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
+# instructions. No event counts hits everywhere: they are loads less load misses
+_PAPER = (
+    "cycles",
+    "instructions",
+    "cache-misses",
+    "cache-references",
+    "L1-dcache-loads",
+    "L1-dcache-load-misses",
+)
 # the first of each preset's lists that this CPU counts
 PRESETS: dict[str, tuple[tuple[str, ...], ...]] = {
-    # section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
-    # instructions. No event counts hits everywhere: they are loads less load misses
-    "paper": (
-        (
-            "cycles",
-            "instructions",
-            "cache-misses",
-            "cache-references",
-            "L1-dcache-loads",
-            "L1-dcache-load-misses",
-        ),
-    ),
+    "paper": (_PAPER,),
     # where issue slots go: Intel since Ice Lake; Intel before; others by stalled cycles
     "topdown": (
         ("slots", "topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound"),
@@ -46,19 +46,7 @@ PRESETS: dict[str, tuple[tuple[str, ...], ...]] = {
             "branch-misses",
         ),
     ),
-    "memory": (
-        (
-            "cycles",
-            "instructions",
-            "cache-misses",
-            "cache-references",
-            "L1-dcache-loads",
-            "L1-dcache-load-misses",
-            "dTLB-load-misses",
-            "minor-faults",
-            "major-faults",
-        ),
-    ),
+    "memory": ((*_PAPER, "dTLB-load-misses", "minor-faults", "major-faults"),),
     "software": (
         ("task-clock", "minor-faults", "major-faults", "context-switches", "cpu-migrations"),
     ),
@@ -78,54 +66,40 @@ def choose(asked: str, root: Path = Path("/")) -> tuple[tuple[Event, ...], str]:
     process may not count it.
     """
     if asked == "auto":
-        return _auto(root)
-    if asked in PRESETS:
-        found = _preset(asked, root)
-        return found, f"preset {asked} as asked: {_told(found, root)}"
-    found = _listed(asked, root)
-    return found, f"as asked: {_told(found, root)}"
+        events, why = _auto(root)
+    elif asked in PRESETS:
+        events, why = _preset(asked, root), f"preset {asked} as asked"
+    else:
+        events, why = _listed(asked, root), "as asked"
+    return events, f"{why}: {_described(events, root)}"
 
 
 def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
     hardware = probe.available().hardware
     if hardware is None:
         try:
-            found = _preset("paper", root)
-            return (
-                found,
-                f"the paper's events, as the CPU's counters can be read: {_told(found, root)}",
-            )
+            return _preset("paper", root), "the paper's events, as the CPU's counters can be read"
         except UsageError as error:
             why = str(error)
     else:
         why = hardware.reason
-    found = _preset("software", root)
-    return found, f"software events, because {why}: {_told(found, root)}"
+    return _preset("software", root), f"software events, because {why}"
 
 
 def _preset(name: str, root: Path) -> tuple[Event, ...]:
     if name == "knl":
         return _knl(root)
     if name == "software":
-        found = tuple(names.parse(event, root) for event in PRESETS[name][0])
-        if not syscall.may_count_kernel():
-            found = tuple(event for event in found if event.name not in _KERNEL_ONLY)
-        _check(found)
-        return found
+        kernel = syscall.may_count_kernel()
+        wanted = [event for event in PRESETS[name][0] if kernel or event not in _KERNEL_ONLY]
+        return _checked([names.parse(event, root) for event in wanted])
     reason: UsageError | None = None
     for candidates in PRESETS[name]:
         try:
-            found = tuple(_parse(event, root) for event in candidates)
-            _check(found)
+            return _checked([_parse(event, root) for event in candidates])
         except UsageError as error:
             reason = error
-        else:
-            return found
-    raise UsageError(f"preset {name}: {reason}", remedy=_remedy(reason))
-
-
-def _remedy(error: UsageError | None) -> str | None:
-    return error.remedy if error else None
+    raise UsageError(f"preset {name}: {reason}", remedy=reason.remedy if reason else None)
 
 
 def _knl(root: Path) -> tuple[Event, ...]:
@@ -134,8 +108,7 @@ def _knl(root: Path) -> tuple[Event, ...]:
             "preset knl is for Intel's Knights Landing and Knights Mill, which this CPU is not",
             remedy="use paper, topdown or memory, or auto",
         )
-    _check(knl.EVENTS)
-    return knl.EVENTS
+    return _checked(knl.EVENTS)
 
 
 def _listed(asked: str, root: Path) -> tuple[Event, ...]:
@@ -157,8 +130,7 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
             if near:
                 raise UsageError(f"{error}; the preset {near[0]} is", remedy=_presets()) from None
             raise
-    _check(tuple(found))
-    return tuple(found)
+    return _checked(list(found))
 
 
 def _presets() -> str:
@@ -174,43 +146,32 @@ def _parse(name: str, root: Path) -> Event:
 
 
 def _is_knl(root: Path) -> bool:
-    found = _cpuinfo(root)
+    cpu = cpuinfo.first(root)
     return (
-        found.get("vendor_id") == "GenuineIntel"
-        and found.get("cpu family") == "6"
-        and found.get("model") in [str(model) for model in knl.MODELS]
+        cpu.get("vendor_id") == "GenuineIntel"
+        and cpu.get("cpu family") == "6"
+        and cpu.get("model") in [str(model) for model in knl.MODELS]
     )
 
 
-def _cpuinfo(root: Path) -> dict[str, str]:
-    try:
-        first, _, _ = (root / "proc/cpuinfo").read_text().partition("\n\n")
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _check(found: Sequence[Event]) -> None:
+def _checked(events: Sequence[Event]) -> tuple[Event, ...]:
     """Opens each; Intel's top-down metrics only under their leader."""
-    if found[0].name == "slots":
-        check(found)
-        return
-    for event in found:
-        check([event])
+    for group in [events] if events[0].name == "slots" else [[event] for event in events]:
+        check(group)
+    return tuple(events)
 
 
-def _told(found: Sequence[Event], root: Path) -> str:
+def _described(events: Sequence[Event], root: Path) -> str:
     """The events, what of the kernel they leave out, and which cache they mean."""
-    listed = ", ".join(event.name for event in found)
-    of_caches = any(event.name in ("cache-misses", "cache-references") for event in found)
-    if of_caches and _cpuinfo(root).get("vendor_id") == "AuthenticAMD":
+    listed = ", ".join(event.name for event in events)
+    of_caches = any(event.name in ("cache-misses", "cache-references") for event in events)
+    if of_caches and cpuinfo.first(root).get("vendor_id") == "AuthenticAMD":
         listed += " (the cache events are of the L2: AMD counts the L3 for all its cores together)"
-    faults = [event for event in found if event.name.endswith("-faults")]
+    faults = [event for event in events if event.name.endswith("-faults")]
     if not any(event.exclude_kernel for event in faults):
         return listed
     left_out = ""
-    if not any(event.name in _KERNEL_ONLY for event in found):
+    if not any(event.name in _KERNEL_ONLY for event in events):
         left_out = ", and no context switches or migrations"
     return (
         f"{listed} (page faults of user space alone{left_out}: users without privilege may not "

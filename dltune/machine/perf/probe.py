@@ -1,15 +1,33 @@
-"""May this process open performance counters? Asked of the kernel, by opening one of each kind."""
+"""May this process open performance counters? Asked of the kernel, by opening one of each kind; and
+what its refusals of perf_event_open mean, each in one sentence with its remedy."""
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
+import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import HARDWARE, SOFTWARE
-from dltune.machine.perf.refusal import Refused, paranoid_level, refusal
+from dltune.proc.entry import text
+
+# the highest levels of kernel.perf_event_paranoid at which a user without privilege may count in
+# its own user space, and what the kernel does for it, and a whole CPU
+USER_LEVEL, KERNEL_LEVEL, CPU_LEVEL = 2, 1, 0
+
+NO_SUCH = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a counter cannot be used, in one sentence, and what would change that."""
+
+    reason: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,7 @@ def available(root: Path = Path("/")) -> PerfEvents:
 
 
 def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
-    if not syscall.known():
+    if platform.machine() not in syscall.NUMBERS:
         return Refused(
             "the number of perf_event_open is not known for this architecture",
             "measure on another architecture",
@@ -58,3 +76,59 @@ def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
             "nothing, if times are enough; else measure on bare metal",
         )
     return None
+
+
+def paranoid_level(root: Path = Path("/")) -> int | None:
+    """kernel.perf_event_paranoid; None when the kernel has no perf events."""
+    try:
+        return int(text(root / "proc/sys/kernel/perf_event_paranoid"))
+    except ValueError:
+        return None
+
+
+def refusal(code: int, paranoid: int | None, level: int = USER_LEVEL) -> Refused:
+    """What an errno of perf_event_open means at that paranoid level.
+
+    `level`: the highest at which users may count what was asked for.
+    """
+    if code in (errno.EACCES, errno.EPERM):
+        # at a level between these two, EPERM is a filter's: the kernel itself answers EACCES
+        if paranoid is not None and paranoid > (level if code == errno.EACCES else USER_LEVEL):
+            barred = {
+                USER_LEVEL: "bars users without privilege",
+                KERNEL_LEVEL: "bars users without privilege from counting what the kernel does",
+                CPU_LEVEL: "bars users without privilege from counting whole CPUs",
+            }
+            return Refused(
+                f"kernel.perf_event_paranoid is {paranoid}, which {barred[level]}",
+                f"as root: sysctl kernel.perf_event_paranoid={level}",
+            )
+        return Refused(
+            "the container's seccomp filter or a security policy bars perf_event_open",
+            "start the container with perf_event_open allowed (--cap-add PERFMON)",
+        )
+    if code == errno.ENOSYS:
+        if paranoid is None:
+            return Refused("the kernel is built without perf events", "use a kernel with them")
+        return Refused(
+            "the container's seccomp filter hides perf_event_open",
+            "start the container with perf_event_open allowed (--cap-add PERFMON)",
+        )
+    if code in NO_SUCH:
+        return Refused(
+            "there is no performance monitoring unit here, as in most virtual machines",
+            "nothing, if times are enough; else measure on bare metal or with a virtual PMU",
+        )
+    if code == errno.EBUSY:
+        return Refused("another tool holds the counters", "end the other tool")
+    if code == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return Refused(
+            f"this process may open {limit} files, and each counter of each thread is one",
+            f"count fewer events, or raise the limit: ulimit -n {4 * limit}",
+        )
+    if code == errno.ESRCH:
+        return Refused("the thread has ended", "name one that runs")
+    return Refused(
+        f"perf_event_open failed: {os.strerror(code)}", "see perf_event_open(2) for this error"
+    )

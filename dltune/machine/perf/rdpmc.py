@@ -17,7 +17,7 @@ from dltune.errors import UsageError
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import ENABLE
-from dltune.machine.perf.opening import open_event, refused
+from dltune.machine.perf.opening import Opened, open_event
 from dltune.machine.perf.perf_binding import load
 
 _DONE = 0
@@ -25,7 +25,7 @@ _DONE = 0
 _CAPABILITIES, _USER_RDPMC = 40, 1 << 2
 
 
-class UserCounter:
+class UserCounter(Opened):
     """One event of the thread that makes it, counting from now on; only that thread may read it.
 
     Raises UsageError when the event cannot be opened, and when the kernel does not let it be read
@@ -33,10 +33,7 @@ class UserCounter:
     """
 
     def __init__(self, event: Event) -> None:
-        try:
-            self._handle = open_event(event, flags=syscall.DISABLED)
-        except OSError as error:
-            raise refused(event, error.errno or 0) from None
+        self._handle = open_event(event, flags=syscall.DISABLED)
         # shared and writable, or the kernel would not offer it
         self._map = mmap.mmap(self._handle, mmap.PAGESIZE)
         capabilities = int.from_bytes(self._map[_CAPABILITIES : _CAPABILITIES + 8], sys.byteorder)
@@ -64,9 +61,3 @@ class UserCounter:
             del self._page
         self._map.close()
         os.close(self._handle)
-
-    def __enter__(self) -> UserCounter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

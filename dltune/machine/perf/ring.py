@@ -7,6 +7,7 @@ the tail. When the reader is slow, records are lost, and the kernel says how man
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import struct
@@ -17,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.errors import DltuneError, UsageError
+from dltune.machine import cpulist
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import Event
 from dltune.machine.perf.group import DISABLE, ENABLE
-from dltune.machine.perf.opening import open_event, refused
+from dltune.machine.perf.opening import Opened, open_event
+from dltune.proc.entry import text
 from dltune.proc.threads import threads
 
 # what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
@@ -32,7 +35,7 @@ LOST, THROTTLE, UNTHROTTLE, SAMPLE, LOST_SAMPLES = 2, 5, 6, 9, 13
 
 # in the shared memory's first page, in units of 8 bytes
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
-_HEADER = struct.Struct("=IHH")
+HEADER = struct.Struct("=IHH")
 _SAMPLE = struct.Struct("=QIIQQII")
 _SET_OUTPUT = 0x2405  # ioctl
 
@@ -84,8 +87,8 @@ def decode(data: bytes, period: int = 1) -> Record:
     """One record, header and all, of an event sampled with `period`.
 
     Raises DltuneError when it is shorter than its type needs."""
-    kind, _, _ = _HEADER.unpack_from(data)
-    body = data[_HEADER.size :]
+    kind, _, _ = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
     try:
         if kind == SAMPLE:
             ip, pid, tid, time, address, cpu, _ = _SAMPLE.unpack_from(body)
@@ -107,23 +110,50 @@ def records(ring: memoryview, tail: int, head: int) -> Iterator[bytes]:
     Positions count bytes since the beginning and wrap around the ring, as do records. Raises
     DltuneError for a record that is not whole between them, which a kernel never leaves.
     """
-    size = len(ring)
-
-    def piece(at: int, length: int) -> bytes:
-        start = at % size
-        return bytes(ring[start : start + length]) + bytes(ring[: max(0, start + length - size)])
-
-    while tail < head:
-        if head - tail >= _HEADER.size:
-            length = _HEADER.unpack(piece(tail, _HEADER.size))[2]
-            if _HEADER.size <= length <= head - tail:
-                yield piece(tail, length)
-                tail += length
-                continue
-        raise DltuneError(f"the perf ring is damaged {head - tail} bytes before its head")
+    start, size = tail % len(ring), head - tail
+    data = bytes(ring[start : start + size])
+    data += bytes(ring[: size - len(data)])
+    position = 0
+    while left := size - position:
+        length = HEADER.unpack_from(data, position)[2] if left >= HEADER.size else 0
+        if not HEADER.size <= length <= left:
+            raise DltuneError(f"the perf ring is damaged {left} bytes before its head")
+        yield data[position : position + length]
+        position += length
 
 
-class Ring:
+class Memory:
+    """What the kernel shares of a descriptor's ring: its first page and `pages` of data.
+
+    Raises OSError when so much may not be locked.
+    """
+
+    def __init__(self, handle: int, pages: int) -> None:
+        self._map = mmap.mmap(handle, mmap.PAGESIZE * (1 + pages))
+        self._view = memoryview(self._map)
+        self._positions = self._view[: mmap.PAGESIZE].cast("Q")
+        self._data = self._view[mmap.PAGESIZE :]
+        self._lock = threading.Lock()
+
+    def drain(self) -> list[bytes]:
+        """The records that have come since the last call; makes room for more."""
+        # a lock given and taken again between two accesses keeps their order on any processor
+        with self._lock:
+            head = self._positions[_HEAD]
+        with self._lock:
+            tail = self._positions[_TAIL]
+            found = list(records(self._data, tail, head))
+        with self._lock:
+            self._positions[_TAIL] = head
+        return found
+
+    def close(self) -> None:
+        for view in (self._positions, self._data, self._view):
+            view.release()
+        self._map.close()
+
+
+class Ring(Opened):
     """Samples of one event in one thread, or of one CPU; opened and not yet sampling.
 
     `period`: a sample each so many events, or so many nanoseconds of a clock. `tid`: the thread, 0
@@ -150,20 +180,15 @@ class Ring:
             raise ValueError("what inherits is sampled on one CPU at a time: see follow")
         self._handles = [_sampling(event, period, tid, cpu, inherit)]
         self._event, self._period = event, period
-        self._lock = threading.Lock()
-        size = mmap.PAGESIZE * (1 + pages)
         try:
-            self._map = mmap.mmap(self._handles[0], size)
+            self._memory = Memory(self._handles[0], pages)
         except OSError as error:
             self.close()
             raise UsageError(
                 f"{event.name} cannot be sampled: {os.strerror(error.errno or 0)} for "
-                f"{size} bytes of locked memory ({_locked_limit()})",
+                f"{mmap.PAGESIZE * (1 + pages)} bytes of locked memory ({_locked_limit()})",
                 remedy="take a smaller ring, or as root: raise kernel.perf_event_mlock_kb",
             ) from None
-        self._view = memoryview(self._map)
-        self._positions = self._view[: mmap.PAGESIZE].cast("Q")
-        self._data = self._view[mmap.PAGESIZE :]
 
     def also(self, *, tid: int, cpu: int, inherit: bool) -> None:
         """Samples of another thread on the same CPU, into this ring."""
@@ -181,15 +206,7 @@ class Ring:
 
     def drain(self) -> list[Record]:
         """What has come since the last call, in the ring's order; makes room for more."""
-        # a lock given and taken again between two accesses keeps their order on any processor
-        with self._lock:
-            head = self._positions[_HEAD]
-        with self._lock:
-            tail = self._positions[_TAIL]
-            found = [decode(data, self._period) for data in records(self._data, tail, head)]
-        with self._lock:
-            self._positions[_TAIL] = head
-        return found
+        return [decode(data, self._period) for data in self._memory.drain()]
 
     def counted(self) -> int:
         """Events until now, sampled or not. The kernel tells of a loss with the next record that
@@ -197,18 +214,10 @@ class Ring:
         return sum(int.from_bytes(os.read(handle, 8), sys.byteorder) for handle in self._handles)
 
     def close(self) -> None:
-        if hasattr(self, "_map"):
-            for view in (self._positions, self._data, self._view):
-                view.release()
-            self._map.close()
+        if hasattr(self, "_memory"):
+            self._memory.close()
         while self._handles:
             os.close(self._handles.pop())
-
-    def __enter__(self) -> Ring:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[Ring]:
@@ -218,15 +227,16 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
     has ended.
     """
     rings: dict[int, Ring] = {}
+    tids = threads(pid)
+    if not tids:
+        raise UsageError(f"there is no process {pid}", remedy="name one that runs")
+    online = cpulist.read(Path("/sys/devices/system/cpu/online"))
     try:
-        for tid in _threads(pid):
-            for cpu in _online():
-                if cpu in rings:
-                    rings[cpu].also(tid=tid, cpu=cpu, inherit=True)
-                else:
-                    rings[cpu] = Ring(
-                        event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages
-                    )
+        for tid, cpu in itertools.product(sorted(tids), sorted(online)):
+            if cpu in rings:
+                rings[cpu].also(tid=tid, cpu=cpu, inherit=True)
+            else:
+                rings[cpu] = Ring(event, period=period, tid=tid, cpu=cpu, inherit=True, pages=pages)
     except UsageError:
         for ring in rings.values():
             ring.close()
@@ -234,29 +244,11 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
     return list(rings.values())
 
 
-def _threads(pid: int) -> list[int]:
-    if found := threads(pid):
-        return sorted(found)
-    raise UsageError(f"there is no process {pid}", remedy="name one that runs")
-
-
-def _online() -> list[int]:
-    from dltune.machine import cpulist
-
-    return sorted(cpulist.parse(Path("/sys/devices/system/cpu/online").read_text()))
-
-
 def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> int:
     flags = syscall.DISABLED | (syscall.INHERIT if inherit else 0)
-    try:
-        return open_event(event, tid=tid, cpu=cpu, flags=flags, period=period, sample_type=SAMPLED)
-    except OSError as error:
-        raise refused(event, error.errno or 0, tid=tid) from None
+    return open_event(event, tid=tid, cpu=cpu, flags=flags, period=period, sample_type=SAMPLED)
 
 
 def _locked_limit() -> str:
-    try:
-        limit = Path("/proc/sys/kernel/perf_event_mlock_kb").read_text().strip()
-    except OSError:
-        return "the limit is not known"
-    return f"kernel.perf_event_mlock_kb is {limit}"
+    limit = text(Path("/proc/sys/kernel/perf_event_mlock_kb"))
+    return f"kernel.perf_event_mlock_kb is {limit}" if limit else "the limit is not known"

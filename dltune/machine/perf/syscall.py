@@ -28,7 +28,7 @@ TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, TYPE_CACHE, TYPE_RAW = 0, 1, 2, 3
 SOFTWARE_DUMMY = 9
 
 # bits of an event's flags
-DISABLED, INHERIT, PINNED = 1 << 0, 1 << 1, 1 << 2
+DISABLED, INHERIT = 1 << 0, 1 << 1
 EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 5, 1 << 6
 SAMPLE_ID_ALL, USE_CLOCKID = 1 << 18, 1 << 25
 
@@ -39,11 +39,6 @@ FLAG_FD_CLOEXEC = 8
 # up to and including `clockid` (Linux 4.1)
 ATTR_SIZE = 96
 CLOCK_MONOTONIC = 1
-
-
-def known() -> bool:
-    """Whether the number of the call is known for this architecture."""
-    return platform.machine() in NUMBERS
 
 
 def perf_event_open(

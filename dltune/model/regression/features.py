@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.analysis.convolution import Filters, filters
+from dltune.analysis.convolution import Filters
 from dltune.analysis.flops import moved, operations
 from dltune.documents.profile import Op, OpTime, Profile
 from dltune.model.curve import Case
@@ -28,13 +28,14 @@ class Layout:
     @classmethod
     def of(cls, profiles: Sequence[Profile], samples: Sequence[Case]) -> Layout:
         """With the events that all ops of all profiles have at all samples."""
-        common: set[str] | None = None
-        for profile in profiles:
-            for op in profile.ops:
-                for time in at(op, samples) or ():
-                    counted = {count.event for count in time.counts}
-                    common = counted if common is None else common & counted
-        return cls(tuple(samples), tuple(sorted(common or ())))
+        counted = [
+            {count.event for count in time.counts}
+            for profile in profiles
+            for op in profile.ops
+            for time in at(op, samples) or ()
+        ]
+        common = set.intersection(*counted) if counted else ()
+        return cls(tuple(samples), tuple(sorted(common)))
 
     @property
     def per(self) -> str:
@@ -72,9 +73,20 @@ class Layout:
 def at(op: Op, samples: Sequence[Case]) -> list[OpTime] | None:
     """The op's measurements at these cases; None when one is missing."""
     by_case = {(time.threads, time.placement): time for time in op.times}
-    found = [by_case.get(case) for case in samples]
-    return None if None in found else [time for time in found if time is not None]
+    return [by_case[case] for case in samples] if by_case.keys() >= set(samples) else None
 
 
-def known_filters(profile: Profile) -> Filters:
-    return filters(profile.ops)
+def sample_cases(cases: Sequence[Case], number: int) -> tuple[Case, ...]:
+    """`number` of `cases`, spread evenly from the first to the last; one: the first.
+
+    `cases` by rising thread count; samples have different counts, so that none is only another
+    placement of the one before it. Raises ValueError when there are fewer counts than that.
+    """
+    by_count: dict[int, Case] = {}
+    for case in cases:
+        by_count.setdefault(case[0], case)
+    first = list(by_count.values())
+    if not 1 <= number <= len(first):
+        raise ValueError(f"{number} sample cases of {len(first)} thread counts")
+    last = len(first) - 1
+    return tuple(first[round(i * last / max(number - 1, 1))] for i in range(number))

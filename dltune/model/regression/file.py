@@ -131,18 +131,17 @@ def load(path: Path) -> tuple[Header, Trained]:
     regressors = _regressors(data, path)
     if not _fit(header, layout, regressors):
         raise UsageError(f"{path} is damaged: its models do not fit its header", remedy=AGAIN)
-    cases = [(case.threads, case.placement) for case in header.cases]
-    models = [
-        Fitted(case.columns, case.means, case.scales, case.mean, case.scale, regressor)
-        for case, regressor in zip(header.cases, regressors, strict=True)
-    ]
-    errors = [case.error for case in header.cases]
     return header, Trained(
         regressor=header.regressor,
         logarithms=header.logarithms,
         layout=layout,
-        models=dict(zip(cases, models, strict=True)),
-        errors=dict(zip(cases, errors, strict=True)),
+        models={
+            (c.threads, c.placement): Fitted(
+                c.columns, c.means, c.scales, c.mean, c.scale, regressor
+            )
+            for c, regressor in zip(header.cases, regressors, strict=True)
+        },
+        errors={(c.threads, c.placement): c.error for c in header.cases},
         least=header.least,
         most=header.most,
         ops=header.ops,

@@ -7,8 +7,9 @@ nothing, so features and target are standardised.
 
 from __future__ import annotations
 
+import pkgutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,66 +23,44 @@ SELECTED = 4
 DEFAULT = "random forest"  # the most accurate one in docs/model.md
 
 
-def _makers() -> Mapping[str, Callable[[], Any]]:
-    from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
-    from sklearn.linear_model import (
-        ARDRegression,
-        LinearRegression,
-        SGDRegressor,
-        TheilSenRegressor,
-    )
-    from sklearn.neighbors import KNeighborsRegressor
-    from sklearn.neural_network import MLPRegressor
-    from sklearn.svm import SVR
-    from sklearn.tree import DecisionTreeRegressor
-
-    return {
-        "gradient boosting": lambda: GradientBoostingRegressor(random_state=0),
-        # a tree of neighbours would only be faster, and a file could not be trusted with one
-        "k-neighbours": lambda: KNeighborsRegressor(algorithm="brute"),
-        "Theil-Sen": lambda: TheilSenRegressor(random_state=0),
-        "least squares": LinearRegression,
-        # scikit-learn's own name for it since PassiveAggressiveRegressor was deprecated
-        "passive aggressive": lambda: SGDRegressor(
-            loss="epsilon_insensitive",
-            penalty=None,
-            learning_rate="pa1",
-            eta0=1.0,
-            random_state=0,
-        ),
-        "random forest": lambda: RandomForestRegressor(random_state=0),
-        "decision tree": lambda: DecisionTreeRegressor(random_state=0),
-        "SVR linear": lambda: SVR(kernel="linear"),
-        "SVR poly": lambda: SVR(kernel="poly"),
-        "SVR rbf": lambda: SVR(kernel="rbf"),
-        "Bayesian ARD": ARDRegression,
-        "MLP sgd": lambda: MLPRegressor(solver="sgd", random_state=0, max_iter=1000),
-        "MLP lbfgs": lambda: MLPRegressor(solver="lbfgs", random_state=0, max_iter=1000),
-        "MLP adam": lambda: MLPRegressor(solver="adam", random_state=0, max_iter=1000),
-    }
-
-
-NAMES = (
-    "gradient boosting",
-    "k-neighbours",
-    "Theil-Sen",
-    "least squares",
-    "passive aggressive",
-    "random forest",
-    "decision tree",
-    "SVR linear",
-    "SVR poly",
-    "SVR rbf",
-    "Bayesian ARD",
-    "MLP sgd",
-    "MLP lbfgs",
-    "MLP adam",
-)
+# where scikit-learn has each, and what it is told beside its defaults
+_REGRESSORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "gradient boosting": ("ensemble:GradientBoostingRegressor", {"random_state": 0}),
+    # a tree of neighbours would only be faster, and a file could not be trusted with one
+    "k-neighbours": ("neighbors:KNeighborsRegressor", {"algorithm": "brute"}),
+    "Theil-Sen": ("linear_model:TheilSenRegressor", {"random_state": 0}),
+    "least squares": ("linear_model:LinearRegression", {}),
+    # scikit-learn's own name for it since PassiveAggressiveRegressor was deprecated
+    "passive aggressive": (
+        "linear_model:SGDRegressor",
+        {
+            "loss": "epsilon_insensitive",
+            "penalty": None,
+            "learning_rate": "pa1",
+            "eta0": 1.0,
+            "random_state": 0,
+        },
+    ),
+    "random forest": ("ensemble:RandomForestRegressor", {"random_state": 0}),
+    "decision tree": ("tree:DecisionTreeRegressor", {"random_state": 0}),
+    "SVR linear": ("svm:SVR", {"kernel": "linear"}),
+    "SVR poly": ("svm:SVR", {"kernel": "poly"}),
+    "SVR rbf": ("svm:SVR", {"kernel": "rbf"}),
+    "Bayesian ARD": ("linear_model:ARDRegression", {}),
+    **{
+        f"MLP {solver}": (
+            "neural_network:MLPRegressor",
+            {"solver": solver, "random_state": 0, "max_iter": 1000},
+        )
+        for solver in ("sgd", "lbfgs", "adam")
+    },
+}
+NAMES = tuple(_REGRESSORS)
 
 
 def kind(name: str) -> type[Any]:
     """The class of the regressor of that name."""
-    found: type[Any] = type(_makers()[name]())
+    found: type[Any] = pkgutil.resolve_name(f"sklearn.{_REGRESSORS[name][0]}")
     return found
 
 
@@ -124,7 +103,8 @@ def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Fitted:
     mean, scale = float(y.mean()), float(y.std()) or 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it shows in the accuracy
-        regressor = _makers()[name]().fit((kept - means) / scales, (y - mean) / scale)
+        regressor = kind(name)(**_REGRESSORS[name][1])
+        regressor.fit((kept - means) / scales, (y - mean) / scale)
     return Fitted(columns, tuple(means.tolist()), tuple(scales.tolist()), mean, scale, regressor)
 
 

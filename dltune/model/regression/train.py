@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+from dltune.analysis.convolution import filters
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Op, Profile
+from dltune.documents.profile import Placement, Profile
 from dltune.errors import UsageError
-from dltune.model.curve import Case
-from dltune.model.regression.cases import all_cases, sample_cases
-from dltune.model.regression.features import Layout, at, known_filters
+from dltune.model.curve import Case, all_cases
+from dltune.model.prediction import Prediction
+from dltune.model.regression.features import Layout, sample_cases
 from dltune.model.regression.regressors import Fitted, fitted, require
-from dltune.model.regression.scores import Scores, scores
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
 # an op's time below the clock's own resolution is no measurement
 LEAST_SECONDS = 1e-7
 # parts of the training data, each predicted by a model of the others, to find the error
 FOLDS = 5
+
+# an op's features, and its seconds by case
+_Measured = tuple[tuple[float, ...], dict[Case, float]]
 
 
 @dataclass(frozen=True)
@@ -46,39 +51,46 @@ class Trained:
 
     def raw(self, case: Case, rows: Sequence[Sequence[float]]) -> list[float]:
         """Seconds as the regressor says, for rows of features. Raises KeyError for other cases."""
-        import numpy as np
-
-        predicted = self.models[case].predict(_inputs(rows, self.logarithms))
-        # beyond e^20 s, or below e^-30 s, an extrapolated logarithm means nothing
-        seconds = np.exp(np.clip(predicted, -30, 20)) if self.logarithms else predicted
-        return [float(value) for value in seconds]
+        seconds: list[float] = _predicted(self.models[case], rows, self.logarithms).tolist()
+        return seconds
 
 
 @dataclass(frozen=True)
-class Data:
-    """Ops with their features, and their seconds by case."""
+class Regression:
+    """A trained model, bound to the profile whose ops it predicts.
 
-    rows: tuple[tuple[float, ...], ...]
-    seconds: tuple[Mapping[Case, float], ...]
+    Predictions by op key and case. `missing`: keys of ops that lack a sample case.
+    """
+
+    predictions: Mapping[str, Mapping[Case, Prediction]]
+    missing: tuple[str, ...]
 
     @classmethod
-    def of(cls, profiles: Sequence[Profile], layout: Layout) -> Data:
-        """The ops that have all samples."""
-        rows, seconds = [], []
-        for profile in profiles:
-            known = known_filters(profile)
-            for op in profile.ops:
-                row = layout.row(op, known)
-                if row is None or min(time.min for time in op.times) < LEAST_SECONDS:
-                    continue
-                rows.append(row)
-                seconds.append({(time.threads, time.placement): time.min for time in op.times})
-        return cls(tuple(rows), tuple(seconds))
+    def on(cls, trained: Trained, profile: Profile) -> Regression:
+        """Predicts all ops of the profile that were measured at the sample cases.
 
-    def at(self, case: Case) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Rows and seconds of the ops that were measured at `case`."""
-        found = [(r, s[case]) for r, s in zip(self.rows, self.seconds, strict=True) if case in s]
-        return [row for row, _ in found], [seconds for _, seconds in found]
+        Times are held within those that were trained on: regressors know no sign. The error is the
+        median one of each case in training, on ops left out of it.
+        """
+        known = filters(profile.ops)
+        rows, missing = {}, []
+        for op in profile.ops:
+            row = trained.layout.row(op, known)
+            if row is not None:
+                rows[op.key] = row
+            elif op.times:
+                missing.append(op.key)
+        found: dict[str, dict[Case, Prediction]] = {key: {} for key in rows}
+        for case in trained.models if rows else ():
+            predicted = trained.raw(case, list(rows.values()))
+            for key, raw in zip(rows, predicted, strict=True):
+                seconds = min(max(raw, trained.least), trained.most)
+                found[key][case] = Prediction(seconds, seconds * trained.errors[case])
+        return cls(found, tuple(missing))
+
+    def predict(self, key: str, threads: int, placement: Placement) -> Prediction:
+        """Raises KeyError for an op that lacks a sample, or a case that has no model."""
+        return self.predictions[key][threads, placement]
 
 
 def train(
@@ -106,23 +118,21 @@ def train(
             f"{samples} sample cases, and this machine has {counts} thread counts",
             remedy=f"use --samples {counts} or fewer",
         ) from None
-    data = Data.of(profiles, layout)
-    if len(data.rows) < 2 * FOLDS:
+    ops = _measured(profiles, layout)
+    if len(ops) < 2 * FOLDS:
         raise UsageError(
-            f"{len(data.rows)} ops were measured at all sample cases ({_told(layout.samples)}), "
+            f"{len(ops)} ops were measured at all sample cases ({_told(layout.samples)}), "
             f"too few to train on ({2 * FOLDS} at least)",
             remedy="profile more ops, or more thread counts (--interval)",
         )
     models, errors = {}, {}
     for case in cases:
-        rows, seconds = data.at(case)
+        rows, seconds = _at(case, ops)
         if len(rows) >= 2 * FOLDS:
             models[case] = _fitted(regressor, rows, seconds, logarithms)
             errors[case] = _error(regressor, rows, seconds, logarithms, folds)
-    every = [value for seconds in data.seconds for value in seconds.values()]
-    return Trained(
-        regressor, logarithms, layout, models, errors, min(every), max(every), len(data.rows)
-    )
+    every = [value for _, seconds in ops for value in seconds.values()]
+    return Trained(regressor, logarithms, layout, models, errors, min(every), max(every), len(ops))
 
 
 def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Scores]:
@@ -130,10 +140,10 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
 
     Raises UsageError when there is no such op.
     """
-    data = Data.of(profiles, trained.layout)
+    ops = _measured(profiles, trained.layout)
     found = {}
     for case in trained.models:
-        rows, seconds = data.at(case)
+        rows, seconds = _at(case, ops)
         if rows:
             found[case] = scores(trained.raw(case, rows), seconds)
     if not found:
@@ -145,36 +155,88 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
     return found
 
 
-def has_samples(op: Op, layout: Layout) -> bool:
-    return at(op, layout.samples) is not None
+def _measured(profiles: Sequence[Profile], layout: Layout) -> list[_Measured]:
+    """The ops that have all samples."""
+    found = []
+    for profile in profiles:
+        known = filters(profile.ops)
+        for op in profile.ops:
+            row = layout.row(op, known)
+            if row is not None and min(time.min for time in op.times) >= LEAST_SECONDS:
+                found.append((row, {(time.threads, time.placement): time.min for time in op.times}))
+    return found
 
 
-def _fitted(name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool) -> Fitted:
+def _at(case: Case, ops: Sequence[_Measured]) -> tuple[list[tuple[float, ...]], list[float]]:
+    """Rows and seconds of the ops that were measured at `case`."""
+    found = [(row, seconds[case]) for row, seconds in ops if case in seconds]
+    return [row for row, _ in found], [seconds for _, seconds in found]
+
+
+class Scores(NamedTuple):
+    """The paper's two measures of a model (section III-B).
+
+    `accuracy` as below. `r2`: 1 - sum((y - predicted)^2) / sum((y - mean y)^2), which only the
+    longest ops decide. `ops`: how many were predicted.
+    """
+
+    accuracy: float
+    r2: float
+    ops: int
+
+
+def scores(predicted: Sequence[float], measured: Sequence[float]) -> Scores:
+    """Both in seconds. Raises ValueError when nothing was measured."""
+    near = accuracy(predicted, measured)
+    mean = statistics.fmean(measured)
+    variance = sum((y - mean) ** 2 for y in measured)
+    left = sum((y - guess) ** 2 for guess, y in zip(predicted, measured, strict=True))
+    return Scores(near, 1 - left / variance if variance else float(left == 0), len(measured))
+
+
+def accuracy(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """1 - mean(|measured - predicted| / measured), both in seconds: negative when times are wrong
+    by more than themselves.
+
+    The paper's formula (Table V) is lost in its text; this is the usual one. Raises ValueError when
+    nothing was measured.
+    """
+    if not measured:
+        raise ValueError("no measured time to compare with")
+    pairs = zip(predicted, measured, strict=True)
+    return 1 - statistics.fmean(abs(y - guess) / y for guess, y in pairs)
+
+
+def _fitted(name: str, rows: ArrayLike, seconds: ArrayLike, logarithms: bool) -> Fitted:
     import numpy as np
 
     y = np.asarray(seconds, dtype=float)
     return fitted(name, _inputs(rows, logarithms), np.log(y) if logarithms else y)
 
 
-def _error(
-    name: str, rows: Sequence[Any], seconds: Sequence[float], logarithms: bool, folds: int
-) -> float:
+def _error(name: str, rows: ArrayLike, seconds: ArrayLike, logarithms: bool, folds: int) -> float:
     """The median of |predicted - y| / y over ops that the model was not trained on."""
     import numpy as np
 
+    x, y = np.asarray(rows, dtype=float), np.asarray(seconds, dtype=float)
     found: list[float] = []
     for fold in range(folds):
-        kept = [i for i in range(len(rows)) if i % folds != fold]
-        out = [i for i in range(len(rows)) if i % folds == fold]
-        model = _fitted(name, [rows[i] for i in kept], [seconds[i] for i in kept], logarithms)
-        predicted = model.predict(_inputs([rows[i] for i in out], logarithms))
-        guesses = np.exp(np.clip(predicted, -30, 20)) if logarithms else predicted
-        truth = np.asarray([seconds[i] for i in out])
-        found += list(np.abs(guesses - truth) / truth)
+        out = np.arange(len(y)) % folds == fold
+        model = _fitted(name, x[~out], y[~out], logarithms)
+        found += list(np.abs(_predicted(model, x[out], logarithms) - y[out]) / y[out])
     return float(np.median(found)) if found else math.nan
 
 
-def _inputs(rows: Sequence[Sequence[float]], logarithms: bool) -> np.ndarray:
+def _predicted(model: Fitted, rows: ArrayLike, logarithms: bool) -> np.ndarray:
+    """Seconds as the regressor says."""
+    import numpy as np
+
+    predicted = model.predict(_inputs(rows, logarithms))
+    # beyond e^20 s, or below e^-30 s, an extrapolated logarithm means nothing
+    return np.exp(np.clip(predicted, -30, 20)) if logarithms else predicted
+
+
+def _inputs(rows: ArrayLike, logarithms: bool) -> np.ndarray:
     import numpy as np
 
     x = np.asarray(rows, dtype=float)

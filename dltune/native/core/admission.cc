@@ -2,8 +2,6 @@
 
 #include <memory>
 
-#include "channel.h"
-
 namespace dltune {
 namespace {
 
@@ -90,20 +88,18 @@ Admitted::~Admitted() {
   Decide(control, now);
 }
 
-std::string AdmissionReport() {
+Json AdmissionReport() {
   AdmissionControl& control = TheControl();
   std::lock_guard<std::mutex> lock(control.mu);
   const double in_flight = control.events ? double(control.in_flight_sum) / control.events : 0.0;
-  std::string out = "{\"admitted\":" + std::to_string(control.admitted) +
-                    ",\"second_threads\":" + std::to_string(control.seconds) +
-                    ",\"in_flight\":" + std::to_string(in_flight) + ",\"avoided\":[";
-  bool first = true;
+  std::vector<Json> avoided;
   if (control.scheduler)
-    control.scheduler->interference().each([&](int a, int b) {
-      out += (first ? "[" : ",[") + Quote(KeyOf(a)) + "," + Quote(KeyOf(b)) + "]";
-      first = false;
-    });
-  return out + "]}";
+    control.scheduler->interference().each(
+        [&](int a, int b) { avoided.push_back(List({KeyOf(a), KeyOf(b)})); });
+  return Object({{"admitted", control.admitted},
+                 {"second_threads", control.seconds},
+                 {"in_flight", in_flight},
+                 {"avoided", List(avoided)}});
 }
 
 }  // namespace dltune

@@ -2,6 +2,7 @@
 // until the scheduler of corun.h admits them, and run them on the cores it gave.
 #pragma once
 
+#include "json.h"
 #include "orders.h"
 
 namespace dltune {
@@ -22,6 +23,6 @@ class Admitted {
 
 // What was admitted so far, as JSON: ops, mean ops in flight over its events (Fig. 4 of the paper),
 // pairs of keys that disturb each other.
-std::string AdmissionReport();
+Json AdmissionReport();
 
 }  // namespace dltune

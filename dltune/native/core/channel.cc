@@ -66,8 +66,9 @@ void SendLoop() {
   }
 }
 
-// Reads lines and obeys them until "ready" (then returns true), an error, or the time is up.
-bool ObeyUntilReady(std::string* complaint, int timeout_ms) {
+// Reads lines and obeys them until "ready" (then returns nothing), or a complaint: an error, or the
+// time is up.
+std::string ObeyUntilReady(int timeout_ms) {
   static auto& rest = *new std::string;
   char buffer[65536];
   for (;;) {
@@ -75,24 +76,17 @@ bool ObeyUntilReady(std::string* complaint, int timeout_ms) {
     while ((end = rest.find('\n')) != std::string::npos) {
       std::string line = rest.substr(0, end);
       rest.erase(0, end + 1);
-      if (line == "ready") return true;
+      if (line == "ready") return "";
       std::string trouble = Obey(line);
-      if (!trouble.empty())
-        Send([trouble] { return "{\"type\":\"complaint\",\"text\":" + Quote(trouble) + "}"; });
+      if (!trouble.empty()) Complain(trouble);
     }
     pollfd wait{g_socket, POLLIN, 0};
     int got = poll(&wait, 1, timeout_ms);
     if (got < 0 && errno == EINTR) continue;
-    if (got == 0) {
-      *complaint = "dltune did not answer";
-      return false;
-    }
+    if (got == 0) return "dltune did not answer";
     ssize_t n = recv(g_socket, buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      *complaint = "dltune closed the connection";
-      return false;
-    }
+    if (n <= 0) return "dltune closed the connection";
     rest.append(buffer, n);
   }
 }
@@ -112,14 +106,13 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
     std::lock_guard<std::mutex> lock(g_mu);
     g_closed = false;
   }
-  std::string complaint;
-  if (!ObeyUntilReady(&complaint, 30000)) return complaint;
+  const std::string complaint = ObeyUntilReady(30000);
+  if (!complaint.empty()) return complaint;
   std::thread(SendLoop).detach();
   // dltune is to see the connection's end when the job has ended, whatever its children do
   pthread_atfork(nullptr, nullptr, [] { close(g_socket); });
   std::thread([] {
-    std::string ignored;
-    while (ObeyUntilReady(&ignored, -1)) {
+    while (ObeyUntilReady(-1).empty()) {
     }
     LetGo();
   }).detach();
@@ -136,28 +129,15 @@ void Send(std::function<std::string()> make) {
   g_queued.notify_one();
 }
 
+void Complain(const std::string& text) {
+  Send([text] { return Object({{"type", "complaint"}, {"text", text}}); });
+}
+
 void Flush() {
   if (InChild()) return;
   std::unique_lock<std::mutex> lock(g_mu);
   g_sent.wait_for(lock, std::chrono::seconds(1),
                   [] { return g_closed || (g_queue.empty() && !g_busy); });
-}
-
-std::string Quote(const std::string& text) {
-  std::string out = "\"";
-  char escape[8];
-  for (unsigned char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += static_cast<char>(c);
-    } else if (c < 0x20 || c >= 0x7f) {  // op names may hold any byte; ASCII stays valid JSON
-      snprintf(escape, sizeof escape, "\\u%04x", c);
-      out += escape;
-    } else {
-      out += static_cast<char>(c);
-    }
-  }
-  return out + "\"";
 }
 
 }  // namespace dltune

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "json.h"
+
 namespace dltune {
 
 // Connects, says hello, and obeys until dltune says "ready" (or 30 s have passed). Returns a
@@ -13,9 +15,9 @@ std::string OpenChannel(const std::string& path, const std::string& hello);
 
 // Queues a message; `make` runs on the channel's thread, where text is put together.
 void Send(std::function<std::string()> make);
+// Tells dltune what did not work, in a sentence.
+void Complain(const std::string& text);
 // Waits until what is queued has been sent, at most a second; for the end of the process.
 void Flush();
-
-std::string Quote(const std::string& text);  // as a JSON string
 
 }  // namespace dltune

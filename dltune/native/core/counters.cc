@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "channel.h"
@@ -40,17 +41,11 @@ int Open(const CounterEvent& event, int leader) {
       syscall(SYS_perf_event_open, &attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC));
 }
 
-// One thread's descriptors of one group.
-struct Opened {
-  CounterGroup* group;
-  std::vector<int> handles;  // the leader first; empty where the kernel refused
-};
-
 class ThreadCounters {
  public:
   ~ThreadCounters() {
-    for (auto& opened : opened_)
-      for (int handle : opened.handles) close(handle);
+    for (auto& [group, handles] : opened_)
+      for (int handle : handles) close(handle);
     if (opened_.empty()) return;
     std::lock_guard<std::mutex> lock(g_mu);
     g_counted.erase(static_cast<int>(syscall(SYS_gettid)));
@@ -58,11 +53,11 @@ class ThreadCounters {
 
   Reading Read(CounterGroup* group) {
     Reading reading;
-    const Opened& mine = Switch(group);
-    if (mine.handles.empty()) return reading;
+    const Handles& mine = Switch(group);
+    if (mine.empty()) return reading;
     uint64_t raw[3 + kMaxCounters];
     const ssize_t wanted = static_cast<ssize_t>((3 + group->events.size()) * sizeof raw[0]);
-    if (read(mine.handles[0], raw, sizeof raw) != wanted) {
+    if (read(mine[0], raw, sizeof raw) != wanted) {
       Refuse(group, errno);
       return reading;
     }
@@ -74,52 +69,48 @@ class ThreadCounters {
   }
 
  private:
+  // A group's descriptors, the leader first; none where the kernel refused.
+  using Handles = std::vector<int>;
+
   // Only the group asked for last counts, so that groups never share the counters.
-  const Opened& Switch(CounterGroup* group) {
-    if (current_ >= 0 && opened_[current_].group == group) return opened_[current_];
-    if (current_ >= 0 && !opened_[current_].handles.empty())
-      ioctl(opened_[current_].handles[0], PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
-    current_ = -1;
-    for (size_t i = 0; i < opened_.size(); i++)
-      if (opened_[i].group == group) current_ = static_cast<int>(i);
-    if (current_ < 0) {
-      opened_.push_back(OpenAll(group));
-      current_ = static_cast<int>(opened_.size()) - 1;
-    }
-    if (!opened_[current_].handles.empty())
-      ioctl(opened_[current_].handles[0], PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
-    return opened_[current_];
+  const Handles& Switch(CounterGroup* group) {
+    if (current_ && current_->first == group) return current_->second;
+    if (current_) Command(PERF_EVENT_IOC_DISABLE);
+    const auto [opened, fresh] = opened_.try_emplace(group);
+    if (fresh) opened->second = OpenAll(group);
+    current_ = &*opened;
+    Command(PERF_EVENT_IOC_ENABLE);
+    return current_->second;
   }
 
-  static Opened OpenAll(CounterGroup* group) {
-    Opened made{group, {}};
+  void Command(unsigned long command) {
+    if (!current_->second.empty()) ioctl(current_->second[0], command, PERF_IOC_FLAG_GROUP);
+  }
+
+  static Handles OpenAll(CounterGroup* group) {
+    Handles handles;
     for (const CounterEvent& event : group->events) {
-      const int handle = Open(event, made.handles.empty() ? -1 : made.handles[0]);
+      const int handle = Open(event, handles.empty() ? -1 : handles[0]);
       if (handle < 0) {
         Refuse(group, errno);
-        for (int open : made.handles) close(open);
-        made.handles.clear();
-        return made;
+        for (int open : handles) close(open);
+        return {};
       }
-      made.handles.push_back(handle);
+      handles.push_back(handle);
     }
     std::lock_guard<std::mutex> lock(g_mu);
     g_counted.insert(static_cast<int>(syscall(SYS_gettid)));
-    return made;
+    return handles;
   }
 
   static void Refuse(CounterGroup* group, int error) {
     if (group->refused.exchange(true)) return;
-    const std::string reason = strerror(error);
-    Send([reason] {
-      return "{\"type\":\"complaint\",\"text\":" +
-             Quote("counters stopped: a thread of the job could not open or read them (" + reason +
-                   ")") + "}";
-    });
+    Complain("counters stopped: a thread of the job could not open or read them (" +
+             std::string(strerror(error)) + ")");
   }
 
-  std::vector<Opened> opened_;
-  int current_ = -1;
+  std::map<CounterGroup*, Handles> opened_;
+  std::pair<CounterGroup* const, Handles>* current_ = nullptr;  // in `opened_`
 };
 
 thread_local ThreadCounters tl_counters;
@@ -127,10 +118,6 @@ thread_local ThreadCounters tl_counters;
 // minor and major faults, voluntary and involuntary switches, ns on a CPU
 struct Usage {
   unsigned long long minor = 0, major = 0, voluntary = 0, involuntary = 0, cpu = 0;
-  std::string Json() const {
-    return std::to_string(minor) + "," + std::to_string(major) + "," + std::to_string(voluntary) +
-           "," + std::to_string(involuntary) + "," + std::to_string(cpu);
-  }
 };
 
 std::string Contents(const std::string& path) {
@@ -164,13 +151,9 @@ Usage UsageOfProcess() {
   getrusage(RUSAGE_SELF, &used);
   timespec cpu{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-  Usage usage;
-  usage.minor = used.ru_minflt;
-  usage.major = used.ru_majflt;
-  usage.voluntary = used.ru_nvcsw;
-  usage.involuntary = used.ru_nivcsw;
-  usage.cpu = cpu.tv_sec * 1000000000ull + cpu.tv_nsec;
-  return usage;
+  const auto count = [](long counted) { return static_cast<unsigned long long>(counted); };
+  return {count(used.ru_minflt), count(used.ru_majflt), count(used.ru_nvcsw),
+          count(used.ru_nivcsw), cpu.tv_sec * 1000000000ull + cpu.tv_nsec};
 }
 
 }  // namespace
@@ -187,7 +170,6 @@ CounterGroup* FindCounterGroup(const std::vector<CounterEvent>& events) {
   for (CounterGroup* group : g_groups)
     if (group->events == events) return group;
   auto* made = new CounterGroup;
-  made->id = static_cast<int>(g_groups.size());
   made->events = events;
   g_groups.push_back(made);
   return made;
@@ -212,7 +194,7 @@ Counts Between(const CounterGroup& group, const Reading& before, const Reading& 
 }
 
 void SendTotals() {
-  std::string threads, ops;
+  std::vector<Json> threads, ops;
   std::set<int> counted;
   std::vector<CounterGroup*> groups;
   {
@@ -222,25 +204,26 @@ void SendTotals() {
   }
   for (CounterGroup* group : groups) {
     std::lock_guard<std::mutex> lock(group->mu);
-    ops += ops.empty() ? "[" : ",[";
-    for (size_t i = 0; i < group->events.size(); i++)
-      ops += (i ? "," : "") + std::to_string(group->in_ops.value[i]);
-    ops += ']';
+    const double* const first = group->in_ops.value;
+    ops.push_back(List(std::vector<double>(first, first + group->events.size())));
   }
   if (DIR* tasks = opendir("/proc/self/task")) {
     while (dirent* entry = readdir(tasks)) {
       if (entry->d_name[0] == '.') continue;
       const Usage usage = UsageOfThread(std::string("/proc/self/task/") + entry->d_name);
       const int tid = atoi(entry->d_name);
-      threads += (threads.empty() ? "[" : ",[") + std::to_string(tid) + "," +
-                 (counted.count(tid) ? "true" : "false") + "," + usage.Json() + "]";
+      threads.push_back(List({tid, counted.count(tid) > 0, usage.minor, usage.major,
+                              usage.voluntary, usage.involuntary, usage.cpu}));
     }
     closedir(tasks);
   }
-  const std::string process = UsageOfProcess().Json();
+  const Usage all = UsageOfProcess();
   Send([=] {
-    return "{\"type\":\"totals\",\"process\":[" + process + "],\"threads\":[" + threads +
-           "],\"ops\":[" + ops + "]}";
+    return Object({{"type", "totals"},
+                   {"process", List({all.minor, all.major, all.voluntary, all.involuntary,
+                                     all.cpu})},
+                   {"threads", List(threads)},
+                   {"ops", List(ops)}});
   });
 }
 

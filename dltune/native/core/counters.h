@@ -34,7 +34,6 @@ struct Counts {
 
 // Equal groups are one object, never destroyed.
 struct CounterGroup {
-  int id;
   std::vector<CounterEvent> events;
   std::atomic<bool> refused{false};
   mutable std::mutex mu;

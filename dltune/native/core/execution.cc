@@ -29,7 +29,7 @@ void WaitAtBarrier() {
   std::unique_lock<std::mutex> lock(g_barrier_mu);
   if (g_grants == 0) {
     const int64_t now = NowNs();
-    Send([now] { return "{\"type\":\"waiting\",\"at\":" + std::to_string(now) + "}"; });
+    Send([now] { return Object({{"type", "waiting"}, {"at", now}}); });
     g_barrier.wait(lock, [] { return g_grants > 0; });
   }
   g_grants--;
@@ -47,34 +47,22 @@ std::string Hex(const uint64_t used[kMaxSlots / 64]) {
 }
 
 // For each event that was counted: its index, the running share, the values.
-std::string Json(const std::vector<Event>& events, const std::vector<Counts>& counts) {
-  std::string out = "[";
-  char number[48];
+Json CountsOf(const std::vector<Event>& events, const std::vector<Counts>& counts) {
+  std::vector<Json> counted;
   for (size_t i = 0; i < events.size(); i++) {
     if (events[i].counts < 0) continue;
-    const Counts& counted = counts[events[i].counts];
-    snprintf(number, sizeof number, "[%zu,%.4g", i, counted.running);
-    out += (out.size() > 1 ? "," : "") + std::string(number);
-    for (int k = 0; k < counted.n; k++) {
-      snprintf(number, sizeof number, ",%.10g", counted.value[k]);
-      out += number;
-    }
-    out += ']';
+    const Counts& mine = counts[events[i].counts];
+    std::vector<Json> numbers{i, Json(mine.running, 4)};
+    numbers.insert(numbers.end(), mine.value, mine.value + mine.n);
+    counted.push_back(List(numbers));
   }
-  return out + ']';
+  return List(counted);
 }
 
 // For each node its number, and for each of its slots dtype, bytes and alias.
-std::string Json(const std::vector<std::pair<int, std::vector<Output>>>& outputs) {
-  std::string out = "[";
-  for (auto& [node, slots] : outputs) {
-    out += (out.size() > 1 ? ",[" : "[") + std::to_string(node) + ",[";
-    for (size_t i = 0; i < slots.size(); i++)
-      out += (i ? ",[" : "[") + Quote(slots[i].dtype) + "," + std::to_string(slots[i].bytes) + "," +
-             std::to_string(slots[i].alias) + "]";
-    out += "]]";
-  }
-  return out + ']';
+Json OutputsOf(const std::vector<std::pair<int, std::vector<Output>>>& outputs) {
+  const auto slot = [](const Output& o) { return List({o.dtype, o.bytes, o.alias}); };
+  return List(outputs, [&](const auto& of) { return List({of.first, List(of.second, slot)}); });
 }
 
 }  // namespace
@@ -149,31 +137,24 @@ std::function<std::string()> Execution::Close(int graph) {
   const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
   return [=, number = number_, start = start_, overhead = overhead_, live = live_bytes_,
           waited = waited_, version = orders->version] {
-    std::string out = "{\"type\":\"execution\",\"graph\":" + std::to_string(graph) +
-                      ",\"number\":" + std::to_string(number) +
-                      ",\"version\":" + std::to_string(version) +
-                      ",\"start\":" + std::to_string(start) +
-                      ",\"overhead\":" + std::to_string(overhead) +
-                      ",\"live\":" + std::to_string(live) + ",\"peak\":" + std::to_string(peak) +
-                      ",\"waited\":" + std::to_string(waited) + ",\"events\":[";
-    for (size_t i = 0; i < events->size(); i++) {
-      const Event& event = (*events)[i];
-      if (i) out += ',';
-      out += '[' + std::to_string(event.node) + ',' + std::to_string(event.key) + ',' +
-             std::to_string(event.threads) + ',' + std::to_string(event.thread) + ',' +
-             std::to_string(event.start - start) + ',' + std::to_string(event.end - start) +
-             ",\"" + Hex(event.used) + "\"]";
-    }
-    out += ']';
-    if (!counts->empty()) out += ",\"counts\":" + Json(*events, *counts);
-    if (g_count_bytes) {
-      out += ",\"levels\":[";
-      for (size_t i = 0; i < events->size(); i++)
-        out += (i ? "," : "") + std::to_string((*events)[i].live);
-      out += ']';
-    }
-    if (!outputs->empty()) out += ",\"outputs\":" + Json(*outputs);
-    return out + '}';
+    const auto tuple = [start](const Event& e) {
+      return List({e.node, e.key, e.threads, e.thread, e.start - start, e.end - start,
+                   Hex(e.used)});
+    };
+    const auto level = [](const Event& e) { return e.live; };
+    return Object({{"type", "execution"},
+                   {"graph", graph},
+                   {"number", number},
+                   {"version", version},
+                   {"start", start},
+                   {"overhead", overhead},
+                   {"live", live},
+                   {"peak", peak},
+                   {"waited", waited},
+                   {"events", List(*events, tuple)},
+                   {"counts", CountsOf(*events, *counts)},
+                   {"levels", g_count_bytes ? List(*events, level) : List({})},
+                   {"outputs", OutputsOf(*outputs)}});
   };
 }
 
@@ -250,9 +231,11 @@ Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs) {
     const Key* made = key;
     const std::string type = node->type;
     Send([made, inputs, type] {
-      return "{\"type\":\"key\",\"id\":" + std::to_string(made->id) +
-             ",\"key\":" + Quote(made->text) + ",\"op\":" + Quote(type) +
-             ",\"inputs\":" + Quote(inputs) + "}";
+      return Object({{"type", "key"},
+                     {"id", made->id},
+                     {"key", made->text},
+                     {"op", type},
+                     {"inputs", inputs}});
     });
   }
   auto* variant = new Variant{shapes, key, node->variants.load()};
@@ -264,20 +247,18 @@ void NoteOutputBytes(Key* key, int64_t bytes) {
   int64_t unknown = -1;
   if (!key->output_bytes.compare_exchange_strong(unknown, bytes)) return;
   const int id = key->id;
-  Send([id, bytes] {
-    return "{\"type\":\"output\",\"key\":" + std::to_string(id) +
-           ",\"bytes\":" + std::to_string(bytes) + "}";
-  });
+  Send([id, bytes] { return Object({{"type", "output"}, {"key", id}, {"bytes", bytes}}); });
 }
 
 void Report(const char* why) {
   if (InChild()) return;
   const std::string reason = why;
   Send([reason] {
-    return "{\"type\":\"report\",\"why\":" + Quote(reason) +
-           ",\"xla\":" + std::to_string(g_compiled_ns * 1e-9) +
-           ",\"unmarked\":" + std::to_string(g_unmarked_ns * 1e-9) +
-           ",\"admission\":" + AdmissionReport() + "}";
+    return Object({{"type", "report"},
+                   {"why", reason},
+                   {"xla", g_compiled_ns * 1e-9},
+                   {"unmarked", g_unmarked_ns * 1e-9},
+                   {"admission", AdmissionReport()}});
   });
 }
 

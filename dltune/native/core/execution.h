@@ -155,10 +155,9 @@ struct Graph {
 Graph* AddGraph(std::unique_ptr<Graph> graph);
 Graph* FindGraph(int id);
 
-// The node's variant for these input shapes; `describe` makes the key's text when it is new.
-template <typename Describe>
-Variant* FindVariant(Node* node, uint64_t shapes, const Describe& describe);
 Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs);
+
+// The node's variant for these input shapes; `describe` makes the key's text when it is new.
 template <typename Describe>
 Variant* FindVariant(Node* node, uint64_t shapes, const Describe& describe) {
   for (Variant* v = node->variants.load(std::memory_order_acquire); v; v = v->next)

@@ -25,13 +25,10 @@ constexpr int kMaxThreads = 1 << 16;
 
 using Fields = std::vector<std::string>;
 
-// The snapshots in turn. Superseded ones are kept: executions may still hold them, and they are
-// small beside one tensor.
-struct Turn {
-  std::vector<const Orders*> snapshots;
-};
+// The snapshots in turn. Superseded ones are never freed: executions may still hold them, and they
+// are small beside one tensor.
+using Turn = std::vector<const Orders*>;
 std::atomic<const Turn*> g_turn{nullptr};
-auto& g_turns = *new std::vector<std::unique_ptr<Turn>>;
 
 std::mutex g_mu;
 auto& g_versions = *new std::map<int64_t, const Orders*>;
@@ -108,7 +105,8 @@ bool Seconds(const std::string& text, double* out) {
          *out >= 0;
 }
 
-bool Flag(const Fields& field, bool* out) {
+template <typename Out>
+bool Flag(const Fields& field, Out* out) {
   if (field.size() != 2 || (field[1] != "0" && field[1] != "1")) return false;
   *out = field[1] == "1";
   return true;
@@ -158,9 +156,8 @@ bool ParseCounter(const Fields& field, CounterEvent* event) {
          (field[5] == "0" || field[5] == "1");
 }
 
-void TakeTurns(std::vector<const Orders*> snapshots) {
-  g_turns.push_back(std::make_unique<Turn>(Turn{std::move(snapshots)}));
-  g_turn.store(g_turns.back().get(), std::memory_order_release);
+void TakeTurns(Turn snapshots) {
+  g_turn.store(new Turn(std::move(snapshots)), std::memory_order_release);
 }
 
 void Commit() {
@@ -188,7 +185,7 @@ bool AddCore(const Fields& field) {
 }
 
 bool Alternate(const Fields& field) {
-  std::vector<const Orders*> snapshots;
+  Turn snapshots;
   for (size_t i = 1; i < field.size(); i++) {
     int64_t version = 0;
     if (!Number<int64_t>(field[i], 0, INT64_MAX, &version)) return false;
@@ -254,12 +251,7 @@ bool Understood(const Fields& field) {
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;
   if (word == "detach") return Flag(field, &g_detach);
-  if (word == "count") {
-    bool count = false;
-    if (!Flag(field, &count)) return false;
-    g_count_bytes = count;
-    return true;
-  }
+  if (word == "count") return Flag(field, &g_count_bytes);
   if (word == "grant") {
     int64_t count = 0;
     return n == 2 && Number<int64_t>(field[1], 0, INT32_MAX, &count) && (Grant(count), true);
@@ -282,7 +274,7 @@ bool Understood(const Fields& field) {
 const Orders* OrdersFor(uint64_t execution) {
   static const Orders* idle = new Orders;
   const Turn* turn = g_turn.load(std::memory_order_acquire);
-  return turn ? turn->snapshots[execution % turn->snapshots.size()] : idle;
+  return turn ? (*turn)[execution % turn->size()] : idle;
 }
 
 std::string KeyOf(int number) {

@@ -32,7 +32,6 @@ void Pin(int cpu) {
 
 Worker::Worker(int cpu, int name) : cpu_(cpu) {
   std::thread([this, name] {
-    tid_ = static_cast<int>(syscall(SYS_gettid));
     pthread_setname_np(pthread_self(), ("dltune/" + std::to_string(name)).c_str());
     Pin(cpu_);
     Run();

@@ -32,7 +32,6 @@ class Worker {
  public:
   explicit Worker(int cpu, int name);
   void Attach(View* view, int index);
-  int tid() const { return tid_.load(); }
 
  private:
   struct Token {
@@ -47,7 +46,6 @@ class Worker {
   std::deque<Token> tokens_;
   std::atomic<int> waiting_{0};  // tokens not yet taken; read while spinning
   bool asleep_ = false;
-  std::atomic<int> tid_{0};
 };
 
 // The cores of the process: their CPUs and workers. Set once, before the first view.

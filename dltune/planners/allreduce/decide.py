@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import (
     AllreducePlan,
     MethodPrediction,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.allreduce import waiting
 from dltune.planners.allreduce.bins import Cost
@@ -23,7 +22,7 @@ from dltune.planners.allreduce.knobs import tuned
 from dltune.planners.allreduce.model import Model, Setting
 from dltune.planners.allreduce.order import ordered
 from dltune.planners.allreduce.partition import partition
-from dltune.simulate.ranks.method import ORIGINAL, Method, topo
+from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 
 METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
@@ -34,6 +33,13 @@ _TWO_THREADS = (
     "topo: inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
     "pass, the last one first"
 )
+
+
+# the section's parts that methods decide, as long as none has
+_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(("cores", "threads", "orders", "sleeps", "knobs")),
+    "yield_when_idle": False,
+}
 
 
 @dataclass(frozen=True)
@@ -56,13 +62,13 @@ class State:
         return "-".join(name for name in METHODS if name in self.names)
 
 
+@dataclass(frozen=True)
 class Planner:
     """Plans with one model. `threads`: those of the main plan, if it has any."""
 
-    def __init__(self, model: Model, machine: Machine, threads: RankThreads | None) -> None:
-        self._model = model
-        self._machine = machine
-        self._threads = threads
+    model: Model
+    machine: Machine
+    threads: Uniform | None
 
     def plan(
         self, wanted: Collection[str], *, forced: bool, report: str
@@ -72,72 +78,50 @@ class Planner:
         `wanted`: of METHODS. `forced`: all of these, else those that are predicted to help.
         `report`: the digest of what this rests on.
         """
-        seen = self._model.observed
-        first = self._model.outcome(self._model.original, ORIGINAL)
-        start = State((), self._model.original, ORIGINAL, None, first, {}, ())
-        told = {"original": first}
-        alone = self._all(start, wanted)
-        told |= {one.name: one.outcome for one in alone}
+        seen = self.model.observed
+        first = self.model.outcome(self.model.original, ORIGINAL)
+        start = State((), self.model.original, ORIGINAL, None, first, _NOTHING, ())
+        apart, binned, tuned = (
+            [stage(start)] if name in wanted else []
+            for name, stage in (("scp", self._scp), ("topo", self._topo), ("knobs", self._knobs))
+        )
+        waits = self._waiting(start, wanted)
+        alone = [*apart, *binned, *waits, *tuned]
         # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
-        states = [start, *self._waiting(start, set(wanted) & set(waiting.NAMES))]
-        if "scp" in wanted:
-            states += [self._scp(state) for state in states]
+        states = [start, *waits, *apart, *(self._scp(way) for way in waits if apart)]
         if forced:
             needed = set(wanted) & {"scp", *waiting.NAMES}
             states = [state for state in states if set(state.names) == needed]
-        told |= {state.name: state.outcome for state in states}
+        outcomes = {"original": first}
+        outcomes |= {state.name: state.outcome for state in (*alone, *states)}
         state = _best(states)
         for name, stage in (("topo", self._topo), ("knobs", self._knobs)):
-            if name not in wanted:
-                continue
-            following = stage(state)
-            told[following.name] = following.outcome
-            if forced or _helps(state.outcome, following.outcome):
-                state = following
-            else:
-                state = dataclasses.replace(
-                    state, reasons=(*state.reasons, _left(name, state, following))
-                )
+            if name in wanted:
+                following = stage(state)
+                outcomes[following.name] = following.outcome
+                helps = forced or _helps(state.outcome, following.outcome)
+                state = following if helps else _without(state, name, state, following)
         for one in alone:
             kind = {"scp"} if "scp" in one.names else set(waiting.NAMES)
             if not {"topo", "knobs"} & set(one.names) and not kind & set(state.names):
-                state = dataclasses.replace(
-                    state, reasons=(*state.reasons, _left(one.name, start, one))
-                )
-        empty = AllreducePlan(
+                state = _without(state, one.name, start, one)
+        section = AllreducePlan(
             report=report,
             controller=seen.controller,
             ranks=seen.ranks,
             local=seen.local,
-            cores=None,
-            threads=None,
-            orders=None,
-            sleeps=None,
-            knobs=None,
-            yield_when_idle=False,
             predictions=tuple(
                 MethodPrediction(name, outcome.seconds, outcome.background)
-                for name, outcome in told.items()
+                for name, outcome in outcomes.items()
                 if name
             ),
             reasons=(*seen.assumed, *state.reasons),
+            **state.parts,
         )
-        return msgspec.structs.replace(empty, **state.parts), state.name or "original"
-
-    def _all(self, state: State, wanted: Collection[str]) -> list[State]:
-        """Each of the wanted methods by itself on top of a state."""
-        found = []
-        if "scp" in wanted:
-            found.append(self._scp(state))
-        if "topo" in wanted:
-            found.append(self._topo(state))
-        found += self._waiting(state, set(wanted) & set(waiting.NAMES))
-        if "knobs" in wanted:
-            found.append(self._knobs(state))
-        return found
+        return section, state.name or "original"
 
     def _scp(self, state: State) -> State:
-        found = partition(self._model, self._machine, self._threads, state.setting, state.method)
+        found = partition(self.model, self.machine, self.threads, state.setting, state.method)
         return self._next(
             state,
             ("scp",),
@@ -149,14 +133,13 @@ class Planner:
         )
 
     def _topo(self, state: State) -> State:
-        seen, knobs = self._model.observed, state.setting.knobs
-        job = self._model.job(state.setting, state.cores)
+        seen, knobs = self.model.observed, state.setting.knobs
+        job = self.model.job(state.setting, state.cores)
+        ends = itertools.accumulate(phase.seconds for phase in job.phases)
         moments = [0.0] * len(job.tensors)
-        now = 0.0
-        for phase in job.phases:
-            now += phase.seconds
+        for phase, end in zip(job.phases, ends, strict=True):
             for tensor in phase.tensors:
-                moments[tensor] = now
+                moments[tensor] = end
         # a bin waits for half a cycle on average, is agreed on, and travels
         cost = Cost(
             knobs.cycle_time / 2 + job.synchronization + seen.network.start(seen.ranks),
@@ -164,21 +147,20 @@ class Planner:
         )
 
         def under(bins: tuple[tuple[int, ...], ...]) -> Method:
-            chained = topo(bins, synchronized=True)
-            return dataclasses.replace(state.method, bins=chained.bins, synchronized=True)
+            return dataclasses.replace(state.method, bins=bins, synchronized=True)
 
         found = ordered(
-            self._model,
+            self.model,
             moments,
             cost,
             knobs.fusion_threshold,
-            lambda bins: self._model.outcome(state.setting, under(bins), state.cores).seconds,
+            lambda bins: self.model.outcome(state.setting, under(bins), state.cores).seconds,
         )
         parts: dict[str, Any] = {"orders": found.orders}
         reasons = found.reasons
         threads = state.setting.threads
         if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
-            parts["threads"] = RankThreads(threads.intra, 2)
+            parts["threads"] = Uniform(threads.intra, 2)
             reasons = (*reasons, _TWO_THREADS)
         return self._next(state, ("topo",), method=under(found.bins), parts=parts, reasons=reasons)
 
@@ -187,7 +169,7 @@ class Planner:
             wanted,
             state.setting,
             state.method,
-            lambda setting, method: self._model.outcome(setting, method, state.cores),
+            lambda setting, method: self.model.outcome(setting, method, state.cores),
         )
         return [
             self._next(
@@ -202,13 +184,13 @@ class Planner:
         ]
 
     def _knobs(self, state: State) -> State:
-        orders = state.parts.get("orders")
-        largest = max((b.bytes for order in orders for b in order.bins), default=0) if orders else 0
+        orders = state.parts["orders"]
+        largest = max(bin_.bytes for order in orders for bin_ in order.bins) if orders else None
         knobs, reasons = tuned(
             state.setting,
-            len(self._model.sizes),
-            largest if orders else None,
-            lambda setting: self._model.outcome(setting, state.method, state.cores).seconds,
+            len(self.model.sizes),
+            largest,
+            lambda setting: self.model.outcome(setting, state.method, state.cores).seconds,
         )
         return self._next(
             state,
@@ -223,21 +205,16 @@ class Planner:
         state: State,
         names: Sequence[str],
         *,
-        setting: Setting | None = None,
-        method: Method | None = None,
-        cores: int | None = None,
         parts: Mapping[str, Any],
         reasons: Sequence[str],
+        **changes: Any,
     ) -> State:
-        setting = setting or state.setting
-        method = method or state.method
-        cores = state.cores if cores is None else cores
-        return State(
+        """One with these methods too; `changes`: of its setting, method and cores."""
+        then = dataclasses.replace(state, **changes)
+        return dataclasses.replace(
+            then,
             names=(*state.names, *names),
-            setting=setting,
-            method=method,
-            cores=cores,
-            outcome=self._model.outcome(setting, method, cores),
+            outcome=self.model.outcome(then.setting, then.method, then.cores),
             parts={**state.parts, **parts},
             reasons=(*state.reasons, *reasons),
         )
@@ -293,11 +270,14 @@ def _helps(before: Outcome, after: Outcome) -> bool:
     return lighter and after.seconds <= before.seconds * (1 + SHORTER)
 
 
-def _left(name: str, state: State, way: State) -> str:
-    return (
+def _without(state: State, name: str, before: State, after: State) -> State:
+    """The state, and why it leaves out what leads from `before` to `after`."""
+    why = (
         f"{name}: left out, for it is predicted to bring nothing here: a step of "
-        f"{way.outcome.seconds * 1e3:.1f} ms with it, {state.outcome.seconds * 1e3:.1f} ms without"
+        f"{after.outcome.seconds * 1e3:.1f} ms with it, {before.outcome.seconds * 1e3:.1f} ms "
+        "without"
     )
+    return dataclasses.replace(state, reasons=(*state.reasons, why))
 
 
 def _waits(way: waiting.Way, state: State) -> str:

@@ -12,15 +12,13 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents.sections.allreduce import AllreducePlan, Controller
-from dltune.documents.sections.threads import Uniform
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.horovod.preload import counts, interposer
 from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job
 from dltune.job.shares import Shares
-from dltune.machine.ranks import LocalRank, local_rank
-from dltune.machine.world import World, world
+from dltune.machine.ranks import Rank, local_rank, world
 from dltune.planners.allreduce import failures
 from dltune.planners.allreduce.failures import RankExit
 from dltune.planners.allreduce.hangs import Hangs
@@ -28,6 +26,7 @@ from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
 from dltune.planners.allreduce.show import intent, sentences
 from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.shown import counted
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
@@ -45,10 +44,10 @@ class _Rank:
     """The process that is a rank. `error`: what ended it, as it told itself."""
 
     pid: int
-    where: World
+    where: Rank
     ending: Ending
     exit: RankExit | None = None
-    heard: Heard | None = None
+    init: messages.Horovod | None = None
     devices: list[messages.Device] = field(default_factory=list)
     reductions: list[messages.Reduction] = field(default_factory=list)
     input: InputThreads | None = None
@@ -75,7 +74,7 @@ class Ranks(Enforcement):
         run.shares = Shares(run.machine, section.cores)
         run.changes.append(lambda pid: "with its bins" if self.binned(pid) else "")
         if pools := section.threads:
-            run.pools = lambda *_: Uniform(pools.intra, pools.inter)
+            run.pools = lambda *_: pools
 
     def intent(self) -> Iterator[str]:
         return (f"Horovod: {line}" for line in intent(self.section, self._run.machine))
@@ -126,7 +125,7 @@ class Ranks(Enforcement):
             self._without.setdefault(pid, message.reason)
         elif pid not in self._ranks:
             if isinstance(message, messages.Horovod):
-                self._require_ranks(message.size, LocalRank(0, message.local_size, ()))
+                self._require_ranks(message.size, Rank(0, message.local_size, ()))
         else:
             self._hear_rank(self._ranks[pid], message)
 
@@ -144,11 +143,10 @@ class Ranks(Enforcement):
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
-        counted = counts.read(self._counts) if self._counts else []
-        for rank in ranks:
-            if rank.heard:
-                rank.heard.counts = next((c for c in counted if c.pid == rank.pid), None)
-        found = [self._outcome(rank, rank.heard) for rank in ranks if rank.heard]
+        counted = {c.pid: c for c in (counts.read(self._counts) if self._counts else ())}
+        found = [
+            self._outcome(rank, rank.init, counted.get(rank.pid)) for rank in ranks if rank.init
+        ]
         if not found:
             raise self._why_nothing(exit_code)
         return Outcome(found, [s for one in found for s in sentences(one)])
@@ -160,7 +158,7 @@ class Ranks(Enforcement):
         ended = [rank.exit for rank in self._ranks.values() if rank.exit]
         return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
 
-    def _orders(self, local: LocalRank) -> dict[str, object]:
+    def _orders(self, local: Rank) -> dict[str, object]:
         orders: dict[str, object] = {"settings": settings(self.section)}
         if self.section.cores is not None:
             mine = self.section.cores[local.rank]
@@ -189,15 +187,15 @@ class Ranks(Enforcement):
         if any(rank.where == where for rank in self._ranks.values()):
             return  # what a rank starts has its variables too
         with contextlib.suppress(OSError):  # it has ended already
-            rank = _Rank(python.pid, where, Ending(python.pid, may_look=True))
-            job.watch(rank.ending, lambda: self._ended(rank))
+            rank = _Rank(python.pid, where, Ending(python.pid))
+            job.watch(rank.ending.fileno(), lambda: self._ended(rank))
             self._ranks[python.pid] = rank
 
     def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
         if isinstance(message, messages.Horovod):
-            self._require_ranks(message.size, LocalRank(message.local_rank, message.local_size, ()))
+            self._require_ranks(message.size, Rank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
-            rank.heard = Heard(message)
+            rank.init = message
             self._hangs.add(message.rank, message.pid, tuple(message.threads))
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
@@ -217,22 +215,24 @@ class Ranks(Enforcement):
             rank.exit = RankExit(rank.where.rank, rank.pid, time.monotonic())
         rank.exit.code = rank.ending.code
 
-    def _outcome(self, rank: _Rank, heard: Heard) -> RankOutcome:
-        heard.reductions = rank.reductions
+    def _outcome(
+        self, rank: _Rank, init: messages.Horovod, counted: counts.Counts | None
+    ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
-        heard.device = asked[0] if asked else None
+        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=counted)
         if rank.input:
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
         return outcome(self.section, self._run.machine, self.dropped, heard)
 
-    def _require_ranks(self, size: int, local: LocalRank) -> None:
+    def _require_ranks(self, size: int, local: Rank) -> None:
         section = self.section
         if self._others or (size, local.size) == (section.ranks, section.local):
             return
-        told = f"the plan is for {_ranks(section.ranks)}, {section.local} of them on this node"
+        planned = counted(section.ranks, "rank")
+        told = f"the plan is for {planned}, {section.local} of them on this node"
         if not self._run.partial:
             raise UsageError(
-                f"{told}; the job runs {_ranks(size)}, {local.size} of them here",
+                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them here",
                 remedy="plan for as many as the job has, or pass --partial to run what applies",
             )
         self._others = True
@@ -242,7 +242,7 @@ class Ranks(Enforcement):
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
 
-    def _leave_bins_to_all(self, where: World, local: LocalRank) -> None:
+    def _leave_bins_to_all(self, where: Rank, local: Rank) -> None:
         """Ranks with bins wait for ever for ranks without."""
         alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
         if self.section.orders and where.size > local.size and alone:
@@ -296,10 +296,6 @@ def _sleeps(section: AllreducePlan) -> bool:
         return True
     nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
     return nbcs and not section.yield_when_idle
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def _controller(environ: Mapping[str, str]) -> Controller | None:

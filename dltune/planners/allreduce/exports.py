@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import AllreducePlan, RankCores
+from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.errors import UsageError
-from dltune.machine import cpulist
+from dltune.planners.allreduce.rank_outcome import cpus, settings
 
-FORMATS = ("horovodrun-yaml", "rankfile", "env")
 MIB = 1 << 20
 
 
 def export(kind: str, plan: AllreducePlan, machine: Machine, hosts: Sequence[str] = ()) -> str:
-    """The plan in one of FORMATS. `hosts`: the nodes, in the launcher's order.
+    """The plan in one of the planner's formats. `hosts`: the nodes, in the launcher's order.
 
     Raises UsageError when the plan has nothing for this format, KeyError for another format.
     """
@@ -33,7 +32,7 @@ def _yaml(plan: AllreducePlan, machine: Machine) -> str:
         lines += [
             "params:",
             f"  fusion_threshold_mb: {-(-plan.knobs.fusion_threshold // MIB)}",
-            f"  cycle_time_ms: {_number(plan.knobs.cycle_time * 1e3)}",
+            f"  cycle_time_ms: {plan.knobs.cycle_time * 1e3:g}",
             f"  cache_capacity: {plan.knobs.cache_capacity}",
         ]
     if plan.cores and plan.local == 1:  # the file takes one number, for all local ranks
@@ -52,40 +51,26 @@ def _rankfile(plan: AllreducePlan, machine: Machine, hosts: Sequence[str]) -> st
     if len(hosts) < nodes:
         # relative names need a hostfile or an allocation, which several nodes have anyway
         hosts = ["localhost"] if nodes == 1 else [f"+n{node}" for node in range(nodes)]
-    lines = [
-        *_left_out(plan),
-        "# mpirun --rankfile THIS --mca rmaps_rank_file_physical 1 ...",
-    ]
+    lines = [*_left_out(plan), "# mpirun --rankfile THIS --mca rmaps_rank_file_physical 1 ..."]
     for rank in range(plan.ranks):
         node, local = divmod(rank, plan.local)
-        cpus = cpulist.show(
-            cpu for core in _all(plan.cores[local]) for cpu in machine.cores[core].cpus
-        )
-        lines.append(f"rank {rank}={hosts[node]} slot={cpus}")
+        mine = plan.cores[local]
+        cores = {*mine.background, *mine.helpers, *mine.compute, *mine.input}
+        lines.append(f"rank {rank}={hosts[node]} slot={cpus(machine, cores)}")
     return "\n".join(lines) + "\n"
 
 
 def _env(plan: AllreducePlan, machine: Machine) -> str:
-    exports: list[tuple[str, str]] = []
-    if plan.knobs:
-        exports += [
-            ("HOROVOD_CYCLE_TIME", _number(plan.knobs.cycle_time * 1e3)),
-            ("HOROVOD_FUSION_THRESHOLD", str(plan.knobs.fusion_threshold)),
-            ("HOROVOD_CACHE_CAPACITY", str(plan.knobs.cache_capacity)),
-        ]
+    exports = settings(plan)
     if plan.cores:
-        exports.append(("HOROVOD_THREAD_AFFINITY", _background(plan, machine)))
+        exports["HOROVOD_THREAD_AFFINITY"] = _background(plan, machine)
         if plan.controller == "mpi":
-            exports.append(("OMPI_MCA_hwloc_base_binding_policy", "none"))
+            exports["OMPI_MCA_hwloc_base_binding_policy"] = "none"
     if plan.threads:
-        exports += [
-            ("TF_NUM_INTRAOP_THREADS", str(plan.threads.intra)),
-            ("TF_NUM_INTEROP_THREADS", str(plan.threads.inter)),
-            ("OMP_NUM_THREADS", str(plan.threads.intra)),
-        ]
-    if plan.yield_when_idle:
-        exports.append(("OMPI_MCA_mpi_yield_when_idle", "1"))
-    lines = [*_left_out(plan), *(f"export {name}={value}" for name, value in exports)]
+        exports["TF_NUM_INTRAOP_THREADS"] = str(plan.threads.intra)
+        exports["TF_NUM_INTEROP_THREADS"] = str(plan.threads.inter)
+        exports["OMP_NUM_THREADS"] = str(plan.threads.intra)
+    lines = [*_left_out(plan), *(f"export {name}={value}" for name, value in exports.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -96,23 +81,10 @@ def _background(plan: AllreducePlan, machine: Machine) -> str:
 
 
 def _left_out(plan: AllreducePlan) -> list[str]:
-    parts = [
-        name
-        for name, there in (
-            ("bins", plan.orders),
-            ("sleeps", plan.sleeps),
-            ("the cores of single threads", plan.cores),
-        )
-        if there
-    ]
-    if not parts:
-        return []
-    return [f"# without {', '.join(parts)}: these need dltune run --plan"]
-
-
-def _all(rank: RankCores) -> set[int]:
-    return {*rank.background, *rank.helpers, *rank.compute, *rank.input}
-
-
-def _number(value: float) -> str:
-    return f"{value:.6g}"
+    missing = {
+        "bins": plan.orders,
+        "sleeps": plan.sleeps,
+        "the cores of single threads": plan.cores,
+    }
+    names = ", ".join(name for name, there in missing.items() if there)
+    return [f"# without {names}: these need dltune run --plan"] if names else []

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dltune.job import lost
+from dltune.job.last_words import tells_of_another
 
 
 @dataclass
@@ -24,7 +24,7 @@ class RankExit:
     def followed(self) -> bool:
         """Whether it failed because another was gone, or was ended by the launcher."""
         if self.error is not None:
-            return lost.tells_of_another(self.error)
+            return tells_of_another(self.error)
         return self.ended
 
     @property

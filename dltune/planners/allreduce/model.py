@@ -9,15 +9,16 @@ factor on all computing makes the job, as it ran, take as long as it did.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from dltune.documents.profile import Profile
-from dltune.documents.sections.allreduce import Knobs, RankThreads
+from dltune.documents.sections.allreduce import Knobs
+from dltune.documents.sections.threads import Uniform
 from dltune.graph.step_graph import StepGraph
 from dltune.graph.traversal import ancestors
 from dltune.machine.placement import cores_for
@@ -28,7 +29,7 @@ from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 from dltune.simulate.ranks.quantiles import Quantiles
 from dltune.simulate.ranks.simulate import simulate
-from dltune.workload.workload import UNDIVIDED, Workload, measured_span, workload
+from dltune.workload.workload import measured_span, workload
 
 STEPS, SEED = 60, 1
 RANKS = 128  # more are not simulated for a plan: who is late is late among these
@@ -55,7 +56,7 @@ class Setting:
     `reads`: the input pipeline has no cores but these."""
 
     pool: Pool
-    threads: RankThreads
+    threads: Uniform
     knobs: Knobs
     waiting: Waiting
     reads: bool = True
@@ -87,11 +88,11 @@ class Model:
         self.observed = observed
         self.calls = tuple(calls)
         self.graphs = made.graphs
-        self.own = RankThreads(profile.settings.intra, profile.settings.inter)
+        self.own = Uniform(profile.settings.intra, profile.settings.inter)
         self.step = observed.step or made.between + measured_span(profile)
         self.sizes = tuple(g.bytes for call in calls for g in call.gradients)
         self._jitter = _jitter(max(step.wall.spread for step in profile.steps))
-        self._computed: dict[tuple[int, RankThreads], Computing] = {}
+        self._computed: dict[tuple[int, Uniform], Computing] = {}
         self.scale = 1.0
         self._tie()
 
@@ -105,32 +106,36 @@ class Model:
             pool = Pool(1, float(min(own, len(cores))))
         return Setting(pool, self.own, seen.knobs, seen.waiting)
 
-    def computing(self, cores: int, threads: RankThreads) -> Computing:
+    def computing(self, cores: int, threads: Uniform) -> Computing:
         """One rank's computing, alone on `cores` cores."""
         if (cores, threads) not in self._computed:
             self._computed[cores, threads] = self._compute(cores, threads)
         return self._computed[cores, threads]
 
-    def _compute(self, cores: int, threads: RankThreads) -> Computing:
+    def _compute(self, cores: int, threads: Uniform) -> Computing:
         machine = self._whole.machine
-        kept = cores_for(machine, cores, "shared")
-        there = msgspec.structs.replace(machine, cores=tuple(machine.cores[c] for c in kept))
+        there = machine.of_cores(cores_for(machine, cores, "shared"))
         whole = dataclasses.replace(self._whole, machine=there)
         outcome = whole.uniform(threads.intra, threads.inter)
         backward = dataclasses.replace(self._backward, machine=there).uniform(
             threads.intra, threads.inter
         )
-        begins, offset = [], 0.0
-        for timeline in outcome.timelines:
-            begins.append(offset)
-            offset += timeline.makespan
+        makespans = (timeline.makespan for timeline in outcome.timelines)
+        *begins, total = itertools.accumulate(makespans, initial=0.0)
         ready = tuple(
             begins[call.step] + backward.timelines[call.step].start[gradient.node]
             for call in self.calls
             for gradient in call.gradients
         )
-        busy = _busy(whole, threads) / offset if offset else 1.0
-        after = max(0.0, offset - max(ready)) + whole.between
+        core_seconds = sum(
+            op.count * choice.seconds * whole.busy(index, choice)
+            for index, (op, choice) in enumerate(
+                zip(whole.ops, whole.alike(threads.intra), strict=True)
+            )
+            if choice is not None
+        )
+        busy = core_seconds / total if total else 1.0
+        after = max(0.0, total - max(ready)) + whole.between
         return Computing(ready, after, min(float(cores), max(busy, 1e-3)))
 
     def job(self, setting: Setting, cores: int | None = None) -> Job:
@@ -187,14 +192,3 @@ def _before(graph: StepGraph, transfers: Collection[int]) -> StepGraph:
     wanted = list(ancestors(graph, transfers))
     runs[wanted] = graph.runs[wanted]
     return dataclasses.replace(graph, runs=runs)
-
-
-def _busy(made: Workload, threads: RankThreads) -> float:
-    """Core seconds of a round."""
-    total = 0.0
-    for index, choice in enumerate(made.alike(threads.intra)):
-        if choice is not None:
-            divided = made.serial(index) > UNDIVIDED * choice.seconds
-            used = min(choice.threads, made.cores) if divided else 1
-            total += made.ops[index].count * choice.seconds * used
-    return total

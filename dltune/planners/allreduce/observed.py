@@ -6,10 +6,13 @@ Where a report lacks something, the value assumed instead is told in `assumed`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dltune.documents.horovod import Distribution, Horovod, Rank, Role, Timeline
+from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import Controller, Knobs
 from dltune.errors import UsageError
 from dltune.simulate.ranks.job import GLOO, MPI, Waiting
@@ -67,6 +70,64 @@ class Observed:
     assumed: tuple[str, ...]
 
 
+def basis(
+    profile: Profile,
+    report: Horovod | None,
+    path: Path | None,
+    *,
+    ranks: int | None,
+    local: int | None,
+    controller: Controller | None,
+) -> Observed:
+    """What a section is decided from, checked against each other: what is known of the job.
+
+    `ranks`, `local` and `controller` are what was asked for. Raises UsageError when the report is
+    of another job than asked for or of another machine than the profile, or when there is neither a
+    report nor a size.
+    """
+    if report is None:
+        if ranks is None or controller is None:
+            raise UsageError(
+                "without a report, how many ranks the job has and how they talk is not known",
+                remedy="give a report, or --ranks N --controller mpi|gloo",
+            )
+        local = ranks if local is None else local
+        if local > ranks:
+            raise UsageError(f"--local {local}: the job has {ranks} ranks in all")
+        return unobserved(ranks, local, controller)
+    found = observed(report)
+    if report.machine != profile.machine.fingerprint:
+        raise UsageError(
+            f"{path} was made on {report.machine_name}, the profile on {profile.machine.name} with "
+            f"{len(profile.machine.cores)} cores, and these are not the same machine",
+            remedy="make both on one machine, with the same cores allowed",
+        )
+    locals_ = {rank.local_size for rank in report.ranks}
+    if len(locals_) > 1:
+        raise UsageError(
+            f"{path}: nodes have different numbers of ranks, "
+            + " and ".join(map(str, sorted(locals_))),
+            remedy="give each node as many ranks",
+        )
+    if ranks is not None and ranks != found.ranks:
+        raise UsageError(
+            f"{path} is of a job of {found.ranks} ranks, not {ranks}",
+            remedy="report on a job of that size, or leave --ranks out",
+        )
+    if local is not None and local != found.local:
+        more = "more" if local > found.local else "fewer"
+        raise UsageError(
+            f"--local {local}: {more} than the {found.local} ranks a node has in {path}",
+            remedy="report on a job with that many, or leave --local out",
+        )
+    if controller is not None and controller != found.controller:
+        raise UsageError(
+            f"{path} is of a job with {found.controller}, not {controller}",
+            remedy="report on a job with that, or leave --controller out",
+        )
+    return found
+
+
 def observed(report: Horovod) -> Observed:
     """Raises UsageError when the report has no rank, or does not tell what the job used."""
     if not report.ranks:
@@ -107,7 +168,7 @@ def observed(report: Horovod) -> Observed:
         knobs=knobs(first),
         need=need,
         network=network,
-        waiting=_waiting(controller, first),
+        waiting=YIELDING if controller == "mpi" and yields(first) else _OWN[controller],
         wake=free,
         wake_busy=busy,
         cycle_seconds=_cycle(report, controller),
@@ -144,19 +205,16 @@ def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
 def knobs(rank: Rank) -> Knobs:
     """Horovod's settings under which a rank ran."""
 
-    def told(name: str) -> float | None:
+    def number(name: str, default: float) -> float:
         try:
-            return float(rank.settings[name])
+            return max(0.0, float(rank.settings[name]))
         except (KeyError, ValueError):
-            return None
+            return default
 
-    cycle = told("HOROVOD_CYCLE_TIME")
-    fusion = told("HOROVOD_FUSION_THRESHOLD")
-    cache = told("HOROVOD_CACHE_CAPACITY")
     return Knobs(
-        DEFAULTS.cycle_time if cycle is None else max(0.0, cycle * 1e-3),
-        DEFAULTS.fusion_threshold if fusion is None else max(0, int(fusion)),
-        DEFAULTS.cache_capacity if cache is None else max(0, int(cache)),
+        number("HOROVOD_CYCLE_TIME", DEFAULTS.cycle_time * 1e3) * 1e-3,
+        int(number("HOROVOD_FUSION_THRESHOLD", DEFAULTS.fusion_threshold)),
+        int(number("HOROVOD_CACHE_CAPACITY", DEFAULTS.cache_capacity)),
     )
 
 
@@ -166,15 +224,10 @@ def yields(rank: Rank) -> bool:
     return told.strip().lower() in ("1", "true", "yes", "enabled")
 
 
-def _waiting(controller: Controller, rank: Rank) -> Waiting:
-    return YIELDING if controller == "mpi" and yields(rank) else _OWN[controller]
-
-
-def _need(ranks: Iterable[Rank]) -> Need:
+def _need(ranks: Sequence[Rank]) -> Need:
     def cpu(rank: Rank, *roles: Role) -> float:
         return sum(thread.cpu for thread in rank.threads if thread.role in roles)
 
-    ranks = tuple(ranks)
     waits = [
         thread.wait
         for rank in ranks
@@ -201,9 +254,8 @@ def _network(timeline: Timeline | None, ranks: int) -> Network | None:
     )
 
 
-def _wakes(ranks: Iterable[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
+def _wakes(ranks: Sequence[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
     """Of a background thread that finds a core free, and of one that does not."""
-    ranks = tuple(ranks)
     late = [r.cycles.oversleep for r in ranks if r.cycles and r.cycles.oversleep]
     worst = max((d for d in late if d.median is not None), key=_median, default=None)
     if worst is not None:
@@ -229,12 +281,9 @@ def _median(found: Distribution) -> float:
 
 
 def _quantiles(found: Distribution) -> Quantiles:
-    points, highest = [(0.0, 0.0)], 0.0
-    told = ((0.5, found.median), (0.95, found.p95), (0.99, found.p99), (1.0, found.max))
-    for share, value in told:
-        highest = max(highest, value or 0.0)
-        points.append((share, highest))
-    return Quantiles(tuple(points))
+    values = (0.0, found.median or 0.0, found.p95 or 0.0, found.p99 or 0.0, found.max or 0.0)
+    rising = itertools.accumulate(values, max)
+    return Quantiles(tuple(zip((0.0, 0.5, 0.95, 0.99, 1.0), rising, strict=True)))
 
 
 def _cycle(report: Horovod, controller: Controller) -> float:

@@ -14,6 +14,7 @@ from dltune.planners.allreduce.bins import Cost, partitions
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.topology import Topology, traverse
+from dltune.planners.shown import counted
 
 # More bins must make the step shorter by this part: each is a negotiation and a transfer more.
 WORTH = 0.005
@@ -78,8 +79,7 @@ def ordered(
             f"{found.seconds * 1e3:.0f} ms"
         )
     chosen = [way[0] for way in ways]
-    told: list[dict[int, float]] = []
-    for index, way in enumerate(ways):
+    for index, (call, way) in enumerate(zip(model.calls, ways, strict=True)):
         seconds = []
         for bins in way:
             chosen[index] = bins
@@ -90,11 +90,9 @@ def ordered(
         best: dict[int, float] = {}
         for bins, s in zip(way, seconds, strict=True):
             best[len(bins)] = min(s, best.get(len(bins), s))
-        told.append(best)
-    for call, bins, best in zip(model.calls, chosen, told, strict=True):
         others = ", ".join(f"{k}: {s * 1e3:.1f} ms" for k, s in sorted(best.items())[:6])
         reasons.append(
-            f"topo: {len(bins)} {'bin' if len(bins) == 1 else 'bins'} for {call.scope}, of at most "
+            f"topo: {counted(len(chosen[index]), 'bin')} for {call.scope}, of at most "
             f"{threshold} bytes; predicted step by number of bins: {others}"
         )
     return Ordered(_orders(model, chosen), _all(chosen, first), tuple(reasons))

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import RankCores, RankThreads
-from dltune.machine.ranks import LocalRank, share
+from dltune.documents.sections.allreduce import RankCores
+from dltune.documents.sections.threads import Uniform
+from dltune.machine.ranks import Rank, share
 from dltune.planners.allreduce.model import Model, Setting
+from dltune.planners.shown import counted
 from dltune.simulate.ranks.job import Pool
 from dltune.simulate.ranks.method import ORIGINAL, Method
 
@@ -51,7 +53,7 @@ class Partition:
 def partition(
     model: Model,
     machine: Machine,
-    threads: RankThreads | None,
+    threads: Uniform | None,
     base: Setting,
     how: Method = ORIGINAL,
 ) -> Partition:
@@ -87,7 +89,7 @@ def shares(machine: Machine, local: int) -> list[tuple[int, ...]]:
     """Each local rank's part of the node, as core indices in tile order."""
     index = {core: k for k, core in enumerate(machine.cores)}
     return [
-        tuple(index[core] for core in share(machine, LocalRank(rank, local, ())).cores)
+        tuple(index[core] for core in share(machine, Rank(rank, local, ())).cores)
         for rank in range(local)
     ]
 
@@ -109,16 +111,16 @@ def divide(part: tuple[int, ...], split: Split) -> RankCores:
     )
 
 
-def best_threads(model: Model, cores: int) -> RankThreads:
+def best_threads(model: Model, cores: int) -> Uniform:
     """TensorFlow's own pools for a rank with that many cores: the fastest computing."""
     counts = sorted({1, cores, *(1 << k for k in range(cores.bit_length() - 1))})
     ways = [
-        RankThreads(intra, inter)
+        Uniform(intra, inter)
         for intra in counts
         for inter in sorted({1, min(cores, max(1, model.own.inter))})
     ]
 
-    def seconds(threads: RankThreads) -> float:
+    def seconds(threads: Uniform) -> float:
         found = model.computing(cores, threads)
         return max(found.ready, default=0.0) + found.after
 
@@ -134,12 +136,12 @@ def _splits(cores: int, reading: float) -> Iterator[Split]:
 
 
 def _setting(
-    model: Model, split: Split, sharing: int, threads: RankThreads | None, base: Setting
+    model: Model, split: Split, sharing: int, threads: Uniform | None, base: Setting
 ) -> Setting:
     if threads is None:
         chosen = best_threads(model, split.compute)
     else:
-        chosen = RankThreads(min(threads.intra, split.compute), min(threads.inter, split.compute))
+        chosen = Uniform(min(threads.intra, split.compute), min(threads.inter, split.compute))
     pool = Pool(sharing, float(split.cores - split.input))
     return dataclasses.replace(base, pool=pool, threads=chosen, reads=not split.input)
 
@@ -153,15 +155,14 @@ def _reasons(
 ) -> tuple[str, ...]:
     need, local = model.observed.need, model.observed.local
     told = [
-        f"scp: {_count(local, 'rank')} on {_count(len(machine.cores), 'core')} in "
-        f"{_count(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
+        f"scp: {counted(local, 'rank')} on {counted(len(machine.cores), 'core')} in "
+        f"{counted(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
         f"(a rank keeps {need.compute:.2f} cores busy with computing, {need.input:.2f} with input, "
         f"{need.background:.2f} with its background thread, {need.helpers:.2f} with helpers)"
     ]
     if local > len(machine.cores):
-        told[0] = (
-            f"scp: {local} ranks on {_count(len(machine.cores), 'core')}: ranks share them in turns"
-        )
+        cores = counted(len(machine.cores), "core")
+        told[0] = f"scp: {local} ranks on {cores}: ranks share them in turns"
     if best.cores == 1:
         told.append("scp: a rank's threads share its one core: there is none to give away")
         return tuple(told)
@@ -179,7 +180,3 @@ def _reasons(
             f"{seconds[shared] * 1e3:.1f} ms when all share"
         )
     return tuple(told)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

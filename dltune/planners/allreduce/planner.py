@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,8 +12,8 @@ import msgspec
 
 from dltune.documents.plan import Plan
 from dltune.documents.sections import allreduce
-from dltune.documents.sections.allreduce import AllreducePlan, Controller, RankThreads
-from dltune.documents.sections.threads import Threads
+from dltune.documents.sections.allreduce import AllreducePlan, Controller
+from dltune.documents.sections.threads import Threads, Uniform
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
@@ -96,12 +97,12 @@ def _decide(
     from dltune.documents import horovod as horovod_document
     from dltune.documents import profile as profile_document
     from dltune.planners.allreduce import measured as measurements
-    from dltune.planners.allreduce.basis import basis
     from dltune.planners.allreduce.calls import calls
     from dltune.planners.allreduce.decide import Planner as Search
     from dltune.planners.allreduce.decide import applicable
     from dltune.planners.allreduce.exports import export
     from dltune.planners.allreduce.model import Model
+    from dltune.planners.allreduce.observed import basis
     from dltune.planners.allreduce.show import bins, predictions
 
     asked = _asked(methods)
@@ -119,9 +120,9 @@ def _decide(
             raise UsageError("--measured compares with the job's report", remedy="give it")
         compared = measurements.measured(others, seen)
         section = measurements.settled(section, compared, chosen, found.machine)
-    partial = (found.partial or "") and f"the profile is partial: {found.partial}"
+    unfinished = (found.partial or "") and f"the profile is partial: {found.partial}"
     cut = "the report is partial: the job was not watched to its end"
-    told = (*cannot, partial, seen is not None and seen.partial and cut)
+    told = (*cannot, unfinished, seen is not None and seen.partial and cut)
     reasons = (*section.reasons, *(sentence for sentence in told if sentence))
     section = msgspec.structs.replace(section, reasons=reasons)
     return Decision(
@@ -133,9 +134,7 @@ def _decide(
         shown=Shown([Part("methods", "", [predictions(section, name)])]),
         explanation=bins(section, found, reducing) if explain else (),
         formats={
-            name: lambda name=name: export(  # type: ignore[misc]
-                name, section, found.machine, _hosts(seen)
-            )
+            name: partial(export, name, section, found.machine, _hosts(seen))
             for name in PLANNER.formats
         },
     )
@@ -146,18 +145,16 @@ def _asked(methods: str | None) -> tuple[str, ...] | None:
         return None
     asked = tuple(part.strip() for part in methods.split(",") if part.strip())
     if unknown := [part for part in asked if part not in METHODS]:
-        raise UsageError(
-            f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}",
-        )
+        raise UsageError(f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}")
     if not asked:
         raise UsageError("--methods names none", remedy=f"choose of {', '.join(METHODS)}")
     return asked
 
 
-def _pools(existing: Plan | None) -> RankThreads | None:
+def _pools(existing: Plan | None) -> Uniform | None:
     """TensorFlow's own pools as the plan has them already."""
     section = existing.of(Threads) if existing else None
-    return RankThreads(section.uniform.intra, section.uniform.inter) if section else None
+    return section.uniform if section else None
 
 
 def _hosts(report: Horovod | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +13,7 @@ from dltune.horovod.preload.counts import Counts
 from dltune.horovod.preload.interposer import REST
 from dltune.job import messages
 from dltune.machine import cpulist
+from dltune.planners.shown import counted
 
 
 class RankOutcome(msgspec.Struct, frozen=True):
@@ -132,11 +133,7 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
         if bins is None:
             yield False, f"bins of a call with {count} gradients: {why}"
         else:
-            yield True, f"{count} gradients are reduced in {in_words(bins)}"
-
-
-def in_words(count: int) -> str:
-    return "1 bin" if count == 1 else f"{count} bins"
+            yield True, f"{count} gradients are reduced in {counted(bins, 'bin')}"
 
 
 def _settings(section: AllreducePlan, heard: Heard) -> _Told:
@@ -149,43 +146,41 @@ def _settings(section: AllreducePlan, heard: Heard) -> _Told:
 
 
 def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
-    sleeps, counts = section.sleeps, heard.counts
-    if sleeps is None:
-        return
-    none = "the preloaded library left no count of it"
-    if sleeps.between_tests is not None:
-        told = nbcs(sleeps.between_tests)
-        if counts and counts.collectives:
-            yield True, f"{told}; {counts.sleeps} sleeps in {counts.collectives} collectives"
+    for method, sentence in sleeps(section).items():
+        if method == "rest" and REST in heard.init.overridden:
+            why = "there may be process sets, whose members would wait for it"
+            yield False, f"{sentence}: {why}"
+        elif heard.counts is None:
+            yield False, f"{sentence}: the preloaded library left no count of it"
         else:
-            yield False, f"{told}: {none if counts is None else 'no collective was seen'}"
-    if sleeps.agree_every is not None:
-        told = gs(sleeps.agree_every)
-        if counts and counts.agreements:
-            yield True, f"{told}; {counts.agreements} times, {counts.shortened} sleeps cut short"
-        else:
-            yield False, f"{told}: {none if counts is None else 'they never did'}"
-    if sleeps.rest is not None:
-        told = rest(sleeps.rest)
-        if REST in heard.init.overridden:
-            yield False, f"{told}: there may be process sets, whose members would wait for it"
-        elif counts and counts.rests:
-            yield True, f"{told}; {counts.rests} times, {counts.cycles} cycles in all"
-        else:
-            yield False, f"{told}: {none if counts is None else _NO_REST}"
+            times, words, instead = _counted(method, heard.counts)
+            yield bool(times), f"{sentence}; {words}" if times else f"{sentence}: {instead}"
 
 
-def nbcs(between_tests: float) -> str:
-    return f"NBCS: sleeps of {between_tests * 1e6:g} us between tests"
+def _counted(method: str, counts: Counts) -> tuple[int, str, str]:
+    """How often a method did something, in words, and what is said where it never did."""
+    if method == "nbcs":
+        words = f"{counts.sleeps} sleeps in {counts.collectives} collectives"
+        return counts.collectives, words, "no collective was seen"
+    if method == "gs":
+        words = f"{counts.agreements} times, {counts.shortened} sleeps cut short"
+        return counts.agreements, words, "they never did"
+    return counts.rests, f"{counts.rests} times, {counts.cycles} cycles in all", _NO_REST
 
 
-def gs(agree_every: int) -> str:
-    return f"GS: ranks agree on the least sleep every {agree_every} cycles"
+def sleeps(section: AllreducePlan) -> dict[str, str]:
+    """What background threads do instead of spinning, a sentence by method."""
+    found: dict[str, str] = {}
+    if (planned := section.sleeps) is None:
+        return found
+    if planned.between_tests is not None:
+        found["nbcs"] = f"NBCS: sleeps of {planned.between_tests * 1e6:g} us between tests"
+    if planned.agree_every is not None:
+        found["gs"] = f"GS: ranks agree on the least sleep every {planned.agree_every} cycles"
+    if planned.rest is not None:
+        found["rest"] = f"rests of up to {planned.rest * 1e3:g} ms while there is nothing to send"
+    return found
 
 
-def rest(rest: float) -> str:
-    return f"rests of up to {rest * 1e3:g} ms while there is nothing to send"
-
-
-def cpus(machine: Machine, cores: Sequence[int]) -> str:
+def cpus(machine: Machine, cores: Collection[int]) -> str:
     return cpulist.show(frozenset(cpu for core in cores for cpu in machine.cores[core].cpus))

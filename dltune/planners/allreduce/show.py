@@ -8,16 +8,8 @@ from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.planners.allreduce.calls import Call
-from dltune.planners.allreduce.rank_outcome import (
-    RankOutcome,
-    cpus,
-    gs,
-    in_words,
-    nbcs,
-    rest,
-    settings,
-)
-from dltune.planners.shown import Finding, Part, Shown
+from dltune.planners.allreduce.rank_outcome import RankOutcome, cpus, settings, sleeps
+from dltune.planners.shown import Finding, Part, Shown, counted
 from dltune.tables import Table, columns
 
 
@@ -26,7 +18,7 @@ def shown(section: AllreducePlan) -> Shown:
     title = f"{section.ranks} ranks over {section.controller}"
     part = Part("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
     bins = sum(len(order.bins) for order in section.orders or ())
-    decided = [f"gradients in {in_words(bins)}"] if bins else []
+    decided = [f"gradients in {counted(bins, 'bin')}"] if bins else []
     decided += ["cores of its own for the background thread"] if section.cores else []
     decided += ["a background thread that sleeps while it waits"] if section.sleeps else []
     sentence = f"Planned for {title}: {', '.join(decided) or 'stock Horovod as it is'}."
@@ -57,7 +49,7 @@ def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> lis
         call = next(c for c in calls if tuple(g.shape for g in c.gradients) == order.shapes)
         nodes = profile.steps[call.step].nodes
         lines.append(
-            f"{call.scope}: {len(call.gradients)} gradients in {in_words(len(order.bins))}"
+            f"{call.scope}: {len(call.gradients)} gradients in {counted(len(order.bins), 'bin')}"
         )
         for number, bin_ in enumerate(order.bins):
             lines.append(f"  bin {number}: {bin_.bytes} bytes")
@@ -87,17 +79,12 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
     if section.threads:
         told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
     told += [
-        f"{len(order.shapes)} gradients are reduced in {in_words(len(order.bins))} of "
+        f"{len(order.shapes)} gradients are reduced in {counted(len(order.bins), 'bin')} of "
         f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
         for order in section.orders or ()
     ]
     told += [f"{name}={value}" for name, value in settings(section).items()]
-    if section.sleeps and section.sleeps.between_tests is not None:
-        told.append(nbcs(section.sleeps.between_tests))
-    if section.sleeps and section.sleeps.agree_every is not None:
-        told.append(gs(section.sleeps.agree_every))
-    if section.sleeps and section.sleeps.rest is not None:
-        told.append(rest(section.sleeps.rest))
+    told += sleeps(section).values()
     return told
 
 

@@ -25,10 +25,6 @@ class Topology:
     order: tuple[int, ...]
     before: tuple[int, ...]
 
-    def concurrent(self, one: int, other: int) -> bool:
-        """Whether neither of two IDs depends on the other."""
-        return not (self.before[one] >> other & 1 or self.before[other] >> one & 1)
-
     def reordered(self, ids: Sequence[int]) -> Topology:
         """The same transfers with the ID `ids[k]` as the k-th.
 

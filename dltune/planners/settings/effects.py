@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Verdict
 from dltune.tables import Cell, Prose, Ratio, Ratios, Table, columns
 
-# verdicts in the order of the table
-_ORDER: tuple[Verdict, ...] = (
-    "helps",
-    "no difference seen",
-    "not proven",
-    "undecided",
-    "hurts",
-    "no effect",
-    "failed",
-)
+# verdicts in the order of the table, and how each is drawn; it stands as text beside its row too
+_STYLES: Mapping[Verdict, str] = {
+    "helps": "helps",
+    "no difference seen": "same",
+    "not proven": "open",
+    "undecided": "open",
+    "hurts": "hurts",
+    "no effect": "open",
+    "failed": "open",
+}
 
 
 def in_words(choices: Sequence[Choice]) -> str:
@@ -54,19 +54,7 @@ def _row(effect: Effect) -> tuple[Cell, ...]:
 
 
 def _rank(effect: Effect) -> tuple[int, float]:
-    return _ORDER.index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
-
-
-# how a verdict is drawn; each stands as text beside its row too
-_STYLES: Mapping[Verdict, str] = {
-    "helps": "helps",
-    "hurts": "hurts",
-    "not proven": "open",
-    "no difference seen": "same",
-    "undecided": "open",
-    "failed": "open",
-    "no effect": "open",
-}
+    return list(_STYLES).index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
 
 
 def picture(section: SettingsPlan) -> Ratios:

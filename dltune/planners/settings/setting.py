@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import Kind
 from dltune.documents.sections.threads import Uniform
+from dltune.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,14 @@ class Means:
     hooks: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """One thing to set.
 
-    `name` is what a plan and the command line call it; `what`: a sentence for people. `values`
-    gives what is worth trying here beside leaving it as it is, likeliest gain first; `unfit` the
-    reason why nothing can be tried here (None: it can). `means` tells what a value does, and
-    raises UsageError for a value that there is not, or not here. `kind` says what it may change in
+    `name` is what a plan and the command line call it; `what`: a sentence for people. `ways` tells
+    what each value does here, likeliest gain first; `unfit` the reason why nothing can be tried
+    here (None: it can). Where values are not known by name, `offers` gives those that are worth
+    trying and `reads` what any value does; it raises as `means`. `kind` says what it may change in
     the job's results, `source` where it is known from. `joins`: names of settings with which it
     interacts, so that they are tried together. `users`: how the user has set it himself, as a
     sentence, beyond the variables that its means name (None: he has not). `default`: the value
@@ -63,11 +64,29 @@ class Setting:
     what: str
     kind: Kind
     source: str
-    values: Callable[[Circumstances], tuple[str, ...]]
-    means: Callable[[str, Circumstances], Means]
+    ways: Callable[[Circumstances], Mapping[str, Means]] = lambda _: {}
+    offers: Callable[[Circumstances], Iterable[str]] | None = None
+    reads: Callable[[str, Circumstances], Means] | None = None
     unfit: Callable[[Circumstances], str | None] = lambda _: None
     joins: tuple[str, ...] = ()
     users: Callable[[Circumstances], str | None] = lambda _: None
     default: Callable[[Circumstances], str | None] = lambda _: None
     untried: Callable[[Circumstances], Mapping[str, str]] = lambda _: {}
     changes_graph: bool = False
+
+    def values(self, here: Circumstances) -> tuple[str, ...]:
+        """What is worth trying here beside leaving it as it is, likeliest gain first."""
+        return tuple(self.offers(here) if self.offers else self.ways(here))
+
+    def means(self, value: str, here: Circumstances) -> Means:
+        """What a value does. Raises UsageError for a value that there is not, or not here."""
+        if self.reads:
+            return self.reads(value, here)
+        ways = self.ways(here)
+        if value in ways:
+            return ways[value]
+        if not ways and (why := self.unfit(here)):
+            raise UsageError(f"{self.name}={value} cannot be done here: {why}")
+        raise UsageError(
+            f"{self.name}={value}: there is no such value; it can be {' or '.join(ways)}"
+        )

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.errors import UsageError
-from dltune.planners.threads import strategy1, strategy2, strategy3, strategy4
+from dltune.planners.threads.strategies import (
+    candidates,
+    per_instance,
+    per_type,
+    why_no_hyperthreads,
+)
 from dltune.workload import uniform
 from dltune.workload.workload import SMALL, Outcome, Workload
 
@@ -94,15 +99,15 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     Raises UsageError when the strategy cannot be applied to this machine or with `bitwise`.
     """
     machine = workload.machine
-    can_second = strategy4.applicable(machine)
-    if strategy.endswith("s4") and not can_second:
-        raise UsageError(strategy4.why_not(machine), remedy="plan with --strategy auto")
+    why_not = why_no_hyperthreads(machine)
+    if why_not and strategy.endswith("s4"):
+        raise UsageError(why_not, remedy="plan with --strategy auto")
     if bitwise and strategy not in ("auto", "uniform"):
         raise UsageError(
             f"--strategy {strategy} changes thread counts, which --bitwise forbids",
             remedy="leave one of them out",
         )
-    remarks = [] if can_second else [strategy4.why_not(machine)]
+    remarks = [why_not] if why_not else []
     intra = workload.own.intra if bitwise else None
     best_uniform = _best(_uniform(workload, u) for u in uniform.grid(machine, intra))
     options = [
@@ -138,14 +143,12 @@ def _uniform(workload: Workload, setting: Uniform, name: str | None = None) -> O
 
 def _strategies(workload: Workload, asked: str) -> list[Option]:
     """S1+S2, +S3, +S4 where there are hardware threads, and what else was asked for."""
-    per_instance = strategy1.choices(workload)
-    per_type = strategy2.choices(workload, per_instance)
-    names = ["s1+s2", "s1+s2+s3"]
-    if strategy4.applicable(workload.machine):
-        names.append("s1+s2+s3+s4")
+    fastest = per_instance(workload)
+    alike = per_type(workload, fastest)
+    names = ["s1+s2", *_with_s4(workload, "s1+s2+s3")]
     if asked in STRATEGIES[2:] and asked not in names:
         names.append(asked)
-    found = [planned(workload, name, per_type if "s2" in name else per_instance) for name in names]
+    found = [planned(workload, name, alike if "s2" in name else fastest) for name in names]
     if asked == "auto":
         found += _capped(workload, found)
     return found
@@ -159,7 +162,7 @@ def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
     ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
     """
     caps = sorted({u.intra for u in uniform.grid(workload.machine)} - {workload.cores})
-    chosen = {cap: strategy2.choices(workload, strategy1.choices(workload, cap)) for cap in caps}
+    chosen = {cap: per_type(workload, per_instance(workload, cap)) for cap in caps}
     found = []
     for option in uncapped:
         if not option.candidates or not caps:
@@ -175,11 +178,13 @@ def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
 
 def _bitwise(workload: Workload) -> list[Option]:
     """The job's own thread count for every op; only placement and co-running are decided."""
-    choices = strategy1.choices(workload)
-    names = ["bitwise+s3"]
-    if strategy4.applicable(workload.machine):
-        names.append("bitwise+s3+s4")
-    return [planned(workload, name, choices) for name in names]
+    choices = per_instance(workload)
+    return [planned(workload, name, choices) for name in _with_s4(workload, "bitwise+s3")]
+
+
+def _with_s4(workload: Workload, name: str) -> list[str]:
+    """That strategy, and with strategy 4 on top where there are hardware threads for it."""
+    return [name] if why_no_hyperthreads(workload.machine) else [name, f"{name}+s4"]
 
 
 def planned(
@@ -201,7 +206,7 @@ def planned(
             for index, (choice, own) in enumerate(zip(choices, own_pool, strict=True))
         ]
         return Option(name, base, workload.fifo(enforced, base.inter), choices)
-    near = strategy3.candidates(workload, choices)
+    near = candidates(workload, choices)
     second = "s4" in name
     return _best(
         Option(
@@ -222,23 +227,20 @@ def _best(options: Iterable[Option]) -> Option:
 
 def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
     """An entry for every op that is controlled one by one, the most time-consuming first."""
-    found = []
-    for index, choice in enumerate(chosen.choices):
-        if choice is None or workload.small(index):
-            continue
-        op = workload.ops[index]
-        found.append(
-            (
-                op.count * choice.seconds,
-                OpPlan(
-                    key=op.key,
-                    threads=choice.threads,
-                    placement=choice.placement,
-                    seconds=choice.seconds,
-                    serial=workload.serial(index),
-                    candidates=chosen.candidates.get(index, ()),
-                ),
-            )
+    found = [
+        (
+            -op.count * choice.seconds,
+            op.key,
+            OpPlan(
+                key=op.key,
+                threads=choice.threads,
+                placement=choice.placement,
+                seconds=choice.seconds,
+                serial=workload.serial(index),
+                candidates=chosen.candidates.get(index, ()),
+            ),
         )
-    found.sort(key=lambda entry: (-entry[0], entry[1].key))
-    return [plan for _, plan in found]
+        for index, (op, choice) in enumerate(zip(workload.ops, chosen.choices, strict=False))
+        if choice is not None and not workload.small(index)
+    ]
+    return [plan for _, _, plan in sorted(found, key=lambda entry: entry[:2])]

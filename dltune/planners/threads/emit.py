@@ -6,48 +6,43 @@ from dltune.documents.machine import Machine
 from dltune.documents.sections.threads import Uniform
 from dltune.machine import cpulist
 
-FORMATS = ("env", "tf.config", "yaml")
+_TEMPLATES = {
+    "env": """\
+export TF_NUM_INTRAOP_THREADS={intra}
+export TF_NUM_INTEROP_THREADS={inter}
+export OMP_NUM_THREADS={intra}
+# and start the job on these CPUs: taskset -c {cpus} python ...
+""",
+    "tf.config": """\
+import os
+import tensorflow as tf
+
+# before the first op
+os.sched_setaffinity(0, {{{numbers}}})
+tf.config.threading.set_intra_op_parallelism_threads({intra})
+tf.config.threading.set_inter_op_parallelism_threads({inter})
+""",
+    "yaml": """\
+tensorflow:
+  intra_op_parallelism_threads: {intra}
+  inter_op_parallelism_threads: {inter}
+environment:
+  TF_NUM_INTRAOP_THREADS: "{intra}"
+  TF_NUM_INTEROP_THREADS: "{inter}"
+  OMP_NUM_THREADS: "{intra}"
+launcher:
+  cpus: "{cpus}"
+""",
+}
+FORMATS = tuple(_TEMPLATES)
 
 
 def emit(kind: str, setting: Uniform, machine: Machine) -> str:
     """The setting in one of FORMATS. Raises KeyError for another."""
-    cpus = cpulist.show(core.cpus[0] for core in machine.cores)
-    return {"env": _env, "tf.config": _config, "yaml": _yaml}[kind](setting, cpus)
-
-
-def _env(setting: Uniform, cpus: str) -> str:
-    return (
-        f"export TF_NUM_INTRAOP_THREADS={setting.intra}\n"
-        f"export TF_NUM_INTEROP_THREADS={setting.inter}\n"
-        f"export OMP_NUM_THREADS={setting.intra}\n"
-        f"# and start the job on these CPUs: taskset -c {cpus} python ...\n"
-    )
-
-
-def _config(setting: Uniform, cpus: str) -> str:
-    return (
-        "import os\n"
-        "import tensorflow as tf\n\n"
-        "# before the first op\n"
-        f"os.sched_setaffinity(0, {_set(cpus)})\n"
-        f"tf.config.threading.set_intra_op_parallelism_threads({setting.intra})\n"
-        f"tf.config.threading.set_inter_op_parallelism_threads({setting.inter})\n"
-    )
-
-
-def _set(cpus: str) -> str:
-    return "{" + ", ".join(map(str, sorted(cpulist.parse(cpus)))) + "}"
-
-
-def _yaml(setting: Uniform, cpus: str) -> str:
-    return (
-        "tensorflow:\n"
-        f"  intra_op_parallelism_threads: {setting.intra}\n"
-        f"  inter_op_parallelism_threads: {setting.inter}\n"
-        "environment:\n"
-        f'  TF_NUM_INTRAOP_THREADS: "{setting.intra}"\n'
-        f'  TF_NUM_INTEROP_THREADS: "{setting.inter}"\n'
-        f'  OMP_NUM_THREADS: "{setting.intra}"\n'
-        "launcher:\n"
-        f'  cpus: "{cpus}"\n'
+    cpus = sorted(core.cpus[0] for core in machine.cores)
+    return _TEMPLATES[kind].format(
+        intra=setting.intra,
+        inter=setting.inter,
+        cpus=cpulist.show(cpus),
+        numbers=", ".join(map(str, cpus)),
     )

@@ -126,11 +126,9 @@ class EnforcedThreads(Enforcement):
     def _hear(self, mine: _Enforced, message: messages.Message) -> None:
         if not isinstance(message, messages.Execution):
             mine.record.add(message)
-            if (
-                isinstance(message, messages.Graph)
-                and message.signature in self._run.plan.signatures
-            ):
-                self._enforce(mine, tuple(self._run.plan.signatures))
+            signatures = self._run.plan.signatures
+            if isinstance(message, messages.Graph) and message.signature in signatures:
+                self._enforce(mine, signatures)
             return
         if not mine.record.understands(message):
             return
@@ -171,8 +169,7 @@ class EnforcedThreads(Enforcement):
             ]
         )
         who = f"rank {mine.rank}" if mine.rank is not None else f"pid {mine.process.pid}"
-        planned = targets == tuple(self._run.plan.signatures)
-        if planned:
+        if targets == self._run.plan.signatures:
             other = ""
         elif change := self._run.changed(mine.process.pid):
             other = f", in the step's graph {change}"

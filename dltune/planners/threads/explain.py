@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dltune.documents.profile import Op
 from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
-from dltune.planners.threads import strategy1, strategy2
 from dltune.planners.threads.decide import Decision
+from dltune.planners.threads.strategies import leaders, per_instance
 from dltune.workload.workload import SMALL, Workload
 
 # how many ops and how many neighbours are told at most
@@ -24,27 +24,28 @@ def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
     """
     matching = _matching(workload.ops, wanted)
     matching.sort(key=lambda index: -workload.ops[index].count * workload.serial(index))
-    per_instance = strategy1.choices(workload)
-    leaders = strategy2.leaders(workload, per_instance)
+    fastest = per_instance(workload)
+    leading = leaders(workload, fastest)
     lines: list[str] = []
     for index in matching[:OPS]:
         op = workload.ops[index]
-        lines.append(f"{op.key}")
+        lines.append(op.key)
         lines.append(f"  {op.type}, {op.count} times a round, inputs {', '.join(op.inputs) or '-'}")
-        curve = workload.curves[index]
-        best = per_instance[index]
-        if curve is None or best is None:
+        best = fastest[index]
+        if best is None:
             lines.append(
                 "  not controlled: it is asynchronous or may wait for another op; "
                 f"it is simulated as {_time(workload.fixed[index])} in which it holds no core"
             )
             continue
-        lines += (f"  {text}" for text in _curve(op))
+        measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
+        times = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
+        lines.append(f"  measured: {times}")
         lines.append(
             f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
             + _bar(workload, op, best)
         )
-        leader = leaders[op.type]
+        leader = leading[op.type]
         lines.append(
             "  strategy 2: it leads its type"
             if leader == index
@@ -69,12 +70,6 @@ def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
         f"no op's key or type contains {wanted!r}",
         remedy="op types here: " + ", ".join(kind for kind, _ in types.most_common(12)),
     )
-
-
-def _curve(op: Op) -> Iterator[str]:
-    measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
-    shown = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
-    yield f"measured: {shown}"
 
 
 def _bar(workload: Workload, op: Op, best: Candidate) -> str:

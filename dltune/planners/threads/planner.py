@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,17 +154,14 @@ def _decide(
             "scale": calibration.scale,
             "predictions": section.predictions,
         },
-        formats={
-            name: lambda name=name: emit.emit(name, best, there)  # type: ignore[misc]
-            for name in emit.FORMATS
-        },
+        formats={name: partial(emit.emit, name, best, there) for name in emit.FORMATS},
     )
 
 
 def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[str]]:
     """The regression model of a file, for this profile's ops, and what it does not cover."""
     from dltune.model.regression.file import load, require_fits
-    from dltune.model.regression.predictor import Regression
+    from dltune.model.regression.train import Regression
 
     header, trained = load(path)
     require_fits(header, profile, path, name)

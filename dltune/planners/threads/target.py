@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from dltune.documents.machine import Machine
 from dltune.errors import UsageError
 from dltune.machine import cpulist
@@ -22,7 +20,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
     if cores is None:
         if machine.quota is None or machine.quota >= everything:
             return machine
-        return _keep(machine, cores_for(machine, math.ceil(machine.quota), "shared"))
+        return machine.of_cores(cores_for(machine, math.ceil(machine.quota), "shared"))
     if cores.isdigit():
         count = int(cores)
         if not 1 <= count <= everything:
@@ -30,7 +28,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
                 f"--cores {cores}: {machine.name} offers {everything} cores",
                 remedy=f"give a count from 1 to {everything}, or core indices such as 0-1,4",
             )
-        return _keep(machine, cores_for(machine, count, "shared"))
+        return machine.of_cores(cores_for(machine, count, "shared"))
     try:
         chosen = sorted(cpulist.parse(cores))
     except ValueError:
@@ -44,8 +42,4 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
             f"--cores {cores}: core {cpulist.show(missing)} is not there or not allowed; "
             f"{machine.name} offers cores 0 to {everything - 1}"
         )
-    return _keep(machine, tuple(chosen))
-
-
-def _keep(machine: Machine, cores: tuple[int, ...]) -> Machine:
-    return msgspec.structs.replace(machine, cores=tuple(machine.cores[core] for core in cores))
+    return machine.of_cores(chosen)

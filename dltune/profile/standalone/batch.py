@@ -31,11 +31,7 @@ def batch_of(ops: Iterable[Op]) -> int:
     """
     votes: Counter[int] = Counter()
     for op in ops:
-        try:
-            inputs = [t for t in opkey.parse(op.key).inputs if len(t.shape) > 1]
-        except ValueError:
-            continue
-        if inputs:
+        if inputs := [t for t in inputs_of(op.key) if len(t.shape) > 1]:
             largest = max(inputs, key=lambda tensor: tensor.bytes)
             votes[largest.shape[0]] += max(1, round((op.own or 0.0) * op.count * 1e9))
     if not votes:
@@ -73,13 +69,15 @@ def with_batch(op: OpKey, old: int, new: int, *, channels: frozenset[int]) -> Op
 
 def channels_of(ops: Iterable[Op]) -> frozenset[int]:
     """The last dimensions of all inputs of two dimensions or more."""
-    found = set()
-    for op in ops:
-        try:
-            found |= {t.shape[-1] for t in opkey.parse(op.key).inputs if len(t.shape) > 1}
-        except ValueError:
-            continue
-    return frozenset(found)
+    return frozenset(t.shape[-1] for op in ops for t in inputs_of(op.key) if len(t.shape) > 1)
+
+
+def inputs_of(key: str) -> tuple[Tensor, ...]:
+    """The inputs that a key tells; none where it does not tell their shapes."""
+    try:
+        return opkey.parse(key).inputs
+    except ValueError:
+        return ()
 
 
 def _workspace(op: OpKey, old: int, new: int) -> OpKey:

@@ -10,57 +10,39 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from dltune.documents.opkey import SIZES, OpKey
+from dltune.profile.standalone.task import Standalone
 
 Value = tuple[int, ...] | tuple[tuple[int, ...], ...] | int
 
 
-@dataclass(frozen=True)
-class Batches:
-    """Examples in a step where an op was measured, and where it is to run."""
-
-    measured: int
-    wanted: int
-
-
-def value(
-    kind: str, argument: str, op: OpKey, original: OpKey, out: int, batches: Batches
-) -> Value:
+def value(kind: str, argument: str, op: OpKey, original: OpKey, wanted: Standalone) -> Value:
     """What `op` (of plain type `kind`) gets for its input named `argument`.
 
-    `out`: bytes of the output of `original`, the same op at the batch size at which it was
-    measured. Raises ValueError when that does not tell.
+    `op` and `original` are the two keys of `wanted`, whose output's bytes are those of `original`.
+    Raises ValueError when they do not tell.
     """
     maker = _MAKERS.get((kind, argument))
-    made = maker(op, original, out, batches) if maker else None
+    is_nhwc = op.attributes.get("data_format", "NHWC") == "NHWC"
+    made = maker(op, original, wanted) if maker and is_nhwc else None
     if made is None:
         raise ValueError(f"its input {argument} is a value that its key does not tell")
     return made
 
 
-def _input_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
+def _input_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """The image that a convolution's gradient is for: [examples, height, width, channels]."""
-    if not _is_nhwc(op):
-        return None
-    filters, gradient = original.inputs[1], original.inputs[2]
-    channels = filters.shape[2]
-    area = _quotient(out, SIZES[filters.dtype] * gradient.shape[0] * channels)
-    for size in _rectangles(area):
-        if _out(op, size, filters.shape[:2]) == gradient.shape[1:3]:
-            return (op.inputs[2].shape[0], *size, channels)
-    return None
+    filters = original.inputs[1].shape
+    return _image(op, original, wanted, 2, filters[2], filters[:2])
 
 
-def _filter_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
+def _filter_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """The filter: [height, width, channels in, channels out]."""
-    if not _is_nhwc(op):
-        return None
     image, gradient = original.inputs[0], original.inputs[2]
     before, after = image.shape[3], gradient.shape[3]
     bias = after if op.type.endswith("WithBias") else 0
-    elements = _quotient(out, SIZES[image.dtype])
+    elements = _quotient(wanted.output_bytes, SIZES[image.dtype])
     depthwise = "Depthwise" in op.type
     area = _quotient(elements - bias, after if depthwise else before * after)
     for size in _rectangles(area):
@@ -69,23 +51,15 @@ def _filter_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | N
     return None
 
 
-def _pooled_sizes(op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
+def _pooled_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """The image that an average pooling's gradient is for."""
-    if not _is_nhwc(op):
-        return None
-    gradient = original.inputs[1]
-    channels = gradient.shape[3]
-    area = _quotient(out, SIZES[gradient.dtype] * gradient.shape[0] * channels)
-    for size in _rectangles(area):
-        if _out(op, size, op.integers("ksize")[1:3]) == gradient.shape[1:3]:
-            return (op.inputs[1].shape[0], *size, channels)
-    return None
+    return _image(op, original, wanted, 1, original.inputs[1].shape[3], op.integers("ksize")[1:3])
 
 
-def _axes(_op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
+def _axes(_op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """The axes that a reduction is over."""
     tensor, axes = original.inputs
-    reduced = _quotient(tensor.bytes, out)
+    reduced = _quotient(tensor.bytes, wanted.output_bytes)
     count = axes.elements
     for found in itertools.combinations(range(len(tensor.shape)), count):
         if reduced and math.prod(tensor.shape[axis] for axis in found) == reduced:
@@ -93,15 +67,15 @@ def _axes(_op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
     return None
 
 
-def _multiples(_: OpKey, original: OpKey, out: int, batches: Batches) -> Value | None:
+def _multiples(_: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """How often Tile repeats each dimension: those of one element, the examples first."""
     shape = original.inputs[0].shape
-    times = _quotient(out, original.inputs[0].bytes)
+    times = _quotient(wanted.output_bytes, original.inputs[0].bytes)
     found = [1] * len(shape)
     free = [axis for axis, size in enumerate(shape) if size == 1]
-    if free and free[0] == 0 and times and times % batches.measured == 0:
-        found[0] = batches.wanted
-        times //= batches.measured
+    if free and free[0] == 0 and times and times % wanted.measured == 0:
+        found[0] = wanted.batch
+        times //= wanted.measured
         free = free[1:]
     side = math.isqrt(times)
     if times == 1:
@@ -115,26 +89,26 @@ def _multiples(_: OpKey, original: OpKey, out: int, batches: Batches) -> Value |
     return tuple(found)
 
 
-def _concat_axis(op: OpKey, _original: OpKey, _out_bytes: int, _: Batches) -> Value:
+def _concat_axis(op: OpKey, _original: OpKey, _: Standalone) -> Value:
     """The one axis along which the tensors differ, the last where they do not."""
     shapes = [tensor.shape for tensor in op.inputs[:-1]]
     differing = [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len({*sizes}) > 1]
     return differing[0] if differing else len(shapes[0]) - 1
 
 
-def _paddings(_op: OpKey, original: OpKey, out: int, _: Batches) -> Value | None:
+def _paddings(_op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
     """The same border on each side of an image's height and width."""
     shape = original.inputs[0].shape
     if len(shape) != 4:
         return None
-    area = _quotient(out, SIZES[original.inputs[0].dtype] * shape[0] * shape[3])
+    area = _quotient(wanted.output_bytes, SIZES[original.inputs[0].dtype] * shape[0] * shape[3])
     for border in range(max(shape[1:3])):
         if (shape[1] + 2 * border) * (shape[2] + 2 * border) == area:
             return ((0, 0), (border, border), (border, border), (0, 0))
     return None
 
 
-_MAKERS: Mapping[tuple[str, str], Callable[[OpKey, OpKey, int, Batches], Value | None]] = {
+_MAKERS: Mapping[tuple[str, str], Callable[[OpKey, OpKey, Standalone], Value | None]] = {
     ("Conv2DBackpropInput", "input_sizes"): _input_sizes,
     ("DepthwiseConv2dNativeBackpropInput", "input_sizes"): _input_sizes,
     ("Conv2DBackpropFilter", "filter_sizes"): _filter_sizes,
@@ -147,8 +121,21 @@ _MAKERS: Mapping[tuple[str, str], Callable[[OpKey, OpKey, int, Batches], Value |
 }
 
 
-def _is_nhwc(op: OpKey) -> bool:
-    return op.attributes.get("data_format", "NHWC") == "NHWC"
+def _image(
+    op: OpKey,
+    original: OpKey,
+    wanted: Standalone,
+    place: int,
+    channels: int,
+    window: tuple[int, ...],
+) -> Value | None:
+    """The image over which `window` gives the gradient that is the input at `place`."""
+    gradient = original.inputs[place]
+    area = _quotient(wanted.output_bytes, SIZES[gradient.dtype] * gradient.shape[0] * channels)
+    for size in _rectangles(area):
+        if _out(op, size, window) == gradient.shape[1:3]:
+            return (op.inputs[place].shape[0], *size, channels)
+    return None
 
 
 def _quotient(a: int, b: int) -> int:

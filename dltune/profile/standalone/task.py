@@ -11,7 +11,7 @@ import msgspec
 from dltune.documents import files, opkey
 from dltune.documents.profile import Op, Profile
 from dltune.errors import UsageError
-from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
+from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of, with_batch
 
 SCHEMA = "dltune.standalone/1"
 # bytes of a job that has imported TensorFlow
@@ -47,7 +47,12 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         only that of the op that runs is there.
         """
         return max(
-            (BASE + 2 * _input_bytes(op.key) + op.output_bytes * op.batch // op.measured, op.key)
+            (
+                BASE
+                + 2 * sum(tensor.bytes for tensor in inputs_of(op.key))
+                + op.output_bytes * op.batch // op.measured,
+                op.key,
+            )
             for op in self.ops
         )
 
@@ -94,13 +99,6 @@ def _at(op: Op, measured: int, batch: int, channels: frozenset[int]) -> str:
         return str(with_batch(opkey.parse(op.key), measured, batch, channels=channels))
     except ValueError:
         return op.key  # the job tells why it cannot make this op up
-
-
-def _input_bytes(key: str) -> int:
-    try:
-        return sum(tensor.bytes for tensor in opkey.parse(key).inputs)
-    except ValueError:
-        return 0
 
 
 def notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 
 from dltune.report.charts.axis import Axis
+from dltune.report.charts.marks import row, tick
+from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, tag
 from dltune.tables import Ratio, Ratios
 
@@ -19,22 +21,10 @@ HALVES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
 def forest(drawing: Ratios) -> Markup:
-    rows = drawing.rows
-    axis = around([value for row in rows for value in (row.ratio, row.low, row.high) if value])
-    drawn = [
-        tag(
-            "div",
-            tag("span", row.name, class_="name"),
-            _drawn(row, axis),
-            tag("span", row.text, class_="figure"),
-            class_="row",
-        )
-        for row in rows
-    ]
-    lines = _scale(axis, drawing.left, drawing.right)
-    scale = tag("svg", *lines, width="100%", height=34, class_="beside", aria_hidden="true")
-    ends = (tag("span", class_="name"), scale, tag("span", class_="figure"))
-    return tag("div", *drawn, tag("div", *ends, class_="row"), class_="rows forest")
+    axis = around([value for r in drawing.rows for value in (r.ratio, r.low, r.high) if value])
+    drawn = [_drawn(ratio, axis) for ratio in drawing.rows]
+    scale = row("", _scale(axis, drawing.left, drawing.right), 34, figure="")
+    return tag("div", *drawn, scale, class_="rows forest")
 
 
 def around(values: Sequence[float]) -> Axis:
@@ -44,56 +34,26 @@ def around(values: Sequence[float]) -> Axis:
     return Axis(half**-2, half**2, log=True)
 
 
-def _drawn(row: Ratio, axis: Axis) -> Markup:
-    middle = f"{100 * axis.at(1.0):.2f}%"
-    marks = [tag("line", x1=middle, x2=middle, y1="0", y2=HEIGHT, class_="one")]
-    if row.ratio is not None:
-        low = axis.at(row.low) if row.low else 0.0
-        high = axis.at(row.high) if row.high else 1.0
-        at = HEIGHT / 2
-        marks.append(
-            tag(
-                "line", x1=f"{100 * low:.2f}%", x2=f"{100 * high:.2f}%", y1=at, y2=at,
-                class_=f"interval {row.style}",
-            )
-        )  # fmt: skip
-        for end, known in ((low, row.low), (high, row.high)):
-            if known:  # an open end has no bar across
-                place = f"{100 * end:.2f}%"
-                marks.append(
-                    tag("line", x1=place, x2=place, y1=at - 4, y2=at + 4,
-                        class_=f"interval {row.style}")
-                )  # fmt: skip
-        marks.append(
-            tag(
-                "circle",
-                tag("title", f"{row.name}: {row.text}"),
-                cx=f"{100 * axis.at(row.ratio):.2f}%",
-                cy=at,
-                r=5,
-                class_=f"dot {row.style}",
-            )
-        )
-    return tag(
-        "svg", *marks, width="100%", height=HEIGHT, class_="beside", role="img",
-        aria_label=f"{row.name}: {row.text}",
-    )  # fmt: skip
+def _drawn(ratio: Ratio, axis: Axis) -> Markup:
+    said = f"{ratio.name}: {ratio.text}"
+    plot = Plot(axis, Axis(0.0, 1.0), HEIGHT, said)
+    marks = [plot.upright(1.0, "one")]
+    if ratio.ratio is not None:
+        style = f"interval {ratio.style}"
+        marks.append(plot.reach(ratio.low or axis.low, ratio.high or axis.high, style))
+        # an open end has no bar across
+        marks += [plot.upright(end, style, length=8) for end in (ratio.low, ratio.high) if end]
+        marks.append(plot.dot(ratio.ratio, 0.5, f"dot {ratio.style}", said, radius=5))
+    return row(ratio.name, marks, HEIGHT, said, ratio.text)
 
 
 def _scale(axis: Axis, left: str, right: str) -> list[Markup]:
     half = math.sqrt(axis.high)
-    marks = [
-        tag("text", f"{value:.3g}", x=f"{100 * axis.at(value):.2f}%", y=12, class_=where)
-        for value, where in (
-            (axis.low, "start"),
-            (1 / half, "middle"),
-            (1.0, "middle"),
-            (half, "middle"),
-            (axis.high, "end"),
-        )
-    ]
     return [
-        *marks,
+        *(
+            tick(f"{value:.3g}", axis.at(value), 12)
+            for value in (axis.low, 1 / half, 1.0, half, axis.high)
+        ),
         tag("text", f"← {left}", x="25%", y=28, class_="middle"),
         tag("text", f"{right} →", x="75%", y=28, class_="middle"),
     ]

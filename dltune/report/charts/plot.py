@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.report.charts.axis import Axis
+from dltune.report.charts.marks import percent, tick
 from dltune.report.markup import Markup, tag
 
 LEFT = 58  # pixels for the numbers along y
@@ -34,18 +35,13 @@ class Plot:
             return Markup("")
         return self._path("M" + "L".join(self._point(x, y) for x, y in points), style)
 
-    def steps(
-        self, points: Sequence[tuple[float, float]], style: str, *, closed: bool = False
-    ) -> Markup:
-        """Each value holds until the next point. `closed`: filled down to the axis."""
+    def area(self, points: Sequence[tuple[float, float]], style: str) -> Markup:
+        """Each value holds until the next point; filled down to the axis."""
         if not points:
             return Markup("")
-        parts = [f"M{self._x(points[0][0])},{self._y(points[0][1]):.1f}"]
-        for x, y in points[1:]:
-            parts.append(f"H{self._x(x)}V{self._y(y):.1f}")
-        if closed:
-            parts.append(f"V{self.height}H{self._x(points[0][0])}Z")
-        return self._path("".join(parts), style)
+        steps = (f"H{self._x(x)}V{self._y(y):.1f}" for x, y in points[1:])
+        end = f"V{self.height}H{self._x(points[0][0])}Z"
+        return self._path(f"M{self._point(*points[0])}{''.join(steps)}{end}", style)
 
     def band(self, points: Sequence[tuple[float, float, float]], style: str) -> Markup:
         """Between the second and the third value at each x."""
@@ -57,7 +53,7 @@ class Plot:
         return tag(
             "circle",
             tag("title", title),
-            cx=f"{100 * self.x.at(x):.2f}%",
+            cx=percent(self.x.at(x)),
             cy=f"{self._y(y):.1f}",
             r=f"{radius:g}",
             class_=style,
@@ -69,25 +65,25 @@ class Plot:
         name = tag("text", text, x="99%", y=f"{self._y(y) - 4:.1f}", class_="end name")
         return tag("line", x1="0", x2="100%", y1=at, y2=at, class_=style) + name
 
+    def upright(self, x: float, style: str, length: int | None = None) -> Markup:
+        """A line down the middle of the height, or all of it."""
+        at, half = percent(self.x.at(x)), (length or self.height) / 2
+        middle = self.height / 2
+        return tag("line", x1=at, x2=at, y1=middle - half, y2=middle + half, class_=style)
+
+    def reach(self, low: float, high: float, style: str) -> Markup:
+        """A line at half the height, from `low` to `high`."""
+        left, right = percent(self.x.at(low)), percent(self.x.at(high))
+        middle = self.height / 2
+        return tag("line", x1=left, x2=right, y1=middle, y2=middle, class_=style)
+
     def draw(self, *marks: Markup) -> Markup:
         """The plot with its axes. A picture to a reader of screens, named by its label."""
-        return tag(
-            "div",
-            tag(
-                "svg", *self._numbers(), width=LEFT, height=self.height + TOP + BOTTOM, class_="ys"
-            ),
-            tag(
-                "svg",
-                *self._grid(),
-                tag("g", *marks, transform=f"translate(0,{TOP})"),
-                width="100%",
-                height=self.height + TOP + BOTTOM,
-                class_="xs",
-            ),
-            class_="plot",
-            role="img",
-            aria_label=self.label,
-        )
+        tall = self.height + TOP + BOTTOM
+        moved = tag("g", *marks, transform=f"translate(0,{TOP})")
+        numbers = tag("svg", *self._numbers(), width=LEFT, height=tall, class_="ys")
+        drawn = tag("svg", *self._grid(), moved, width="100%", height=tall, class_="xs")
+        return tag("div", numbers, drawn, class_="plot", role="img", aria_label=self.label)
 
     def _path(self, d: str, style: str) -> Markup:
         return tag(
@@ -116,20 +112,9 @@ class Plot:
         ]
 
     def _grid(self) -> list[Markup]:
-        marks = []
-        for value, _ in self.y.ticks(self.y_ticks):
-            at = f"{TOP + self._y(value):.1f}"
-            marks.append(tag("line", x1="0", x2="100%", y1=at, y2=at, class_="grid"))
-        for value, text in self.x.ticks(self.x_ticks):
-            place = self.x.at(value)
-            where = "start" if place < 0.03 else "end" if place > 0.97 else "middle"
-            marks.append(
-                tag(
-                    "text",
-                    text,
-                    x=f"{100 * place:.2f}%",
-                    y=TOP + self.height + BOTTOM - 6,
-                    class_=where,
-                )
-            )
-        return marks
+        heights = [f"{TOP + self._y(value):.1f}" for value, _ in self.y.ticks(self.y_ticks)]
+        below = TOP + self.height + BOTTOM - 6
+        return [
+            *(tag("line", x1="0", x2="100%", y1=at, y2=at, class_="grid") for at in heights),
+            *(tick(text, self.x.at(value), below) for value, text in self.x.ticks(self.x_ticks)),
+        ]

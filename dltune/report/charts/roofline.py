@@ -23,8 +23,8 @@ def roofline(ops: Sequence[Figures], roof: Roofline) -> Markup | None:
     ]
     if not placed or roof.compute is None:
         return None
-    x = _around([intensity for _, intensity, _ in placed], "")
-    y = _around([*(rate / 1e9 for _, _, rate in placed), roof.compute.rate / 1e9], "")
+    x = _around([intensity for _, intensity, _ in placed])
+    y = _around([*(rate / 1e9 for _, _, rate in placed), roof.compute.rate / 1e9])
     plot = Plot(x, y, 300, f"Roofline of {len(placed)} ops, flop/s over flop per byte", y_ticks=6)
     marks = [plot.level(roof.compute.rate / 1e9, "roof", "compute")]
     for name, ceiling in (("memory", roof.memory), ("cache", roof.cache)):
@@ -46,5 +46,5 @@ def roofline(ops: Sequence[Figures], roof: Roofline) -> Markup | None:
     return plot.draw(*marks)
 
 
-def _around(values: Sequence[float], unit: str) -> Axis:
-    return Axis(min(values) / 1.6, max(values) * 1.6, unit, log=True)
+def _around(values: Sequence[float]) -> Axis:
+    return Axis(min(values) / 1.6, max(values) * 1.6, log=True)

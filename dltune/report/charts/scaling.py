@@ -24,10 +24,10 @@ def scaling(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
         x_ticks=6,
         y_ticks=3,
     )
-    marks = []
-    for placement in PLACEMENTS:
-        points = line(op, placement)
-        marks.append(plot.line([(n, t.median * 1e3) for n, t in points], f"line {placement}"))
+    marks = [
+        plot.line([(t.threads, t.median * 1e3) for t in line(op, placement)], f"line {placement}")
+        for placement in PLACEMENTS
+    ]
     for time in op.times:
         title = f"{time.threads} threads {time.placement}: {time.median * 1e3:.3f} ms"
         marks.append(
@@ -51,21 +51,19 @@ def spark(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
 
     marks = []
     for placement in PLACEMENTS:
-        points = [place(time) for _, time in line(op, placement)]
-        if not points:
-            continue
-        d = "M" + "L".join(f"{x:.0f},{y:.1f}" for x, y in points)
-        marks.append(tag("path", d=Markup(d), class_=f"line {placement}"))
+        if points := [place(time) for time in line(op, placement)]:
+            d = "M" + "L".join(f"{x:.0f},{y:.1f}" for x, y in points)
+            marks.append(tag("path", d=Markup(d), class_=f"line {placement}"))
     if chosen and (at := near(op, chosen)):
         x, y = place(at)
         marks.append(tag("circle", cx=f"{x:.0f}", cy=f"{y:.1f}", r=3, class_="ring"))
     return tag("svg", *marks, width=wide, height=tall, aria_hidden="true")
 
 
-def line(op: Op, placement: Placement) -> list[tuple[int, OpTime]]:
+def line(op: Op, placement: Placement) -> list[OpTime]:
     """The points of a placement; one thread, which has no neighbour to share with, is in both."""
     found = [t for t in op.times if t.placement == placement or t.threads == 1]
-    return sorted(((time.threads, time) for time in found), key=lambda point: point[0])
+    return sorted(found, key=lambda time: time.threads)
 
 
 def near(op: Op, chosen: tuple[int, Placement | None]) -> OpTime | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+
+import numpy as np
 
 COLUMNS = 500
 
@@ -14,27 +17,14 @@ def thinned(
     equal width its (x, lowest, highest), and (x, mean over time)."""
     if not points or end <= points[0][0]:
         return [], []
-    start = points[0][0]
-    width = (end - start) / columns
-    band: list[tuple[float, float, float]] = []
-    mean: list[tuple[float, float]] = []
-    index = 0
-    for column in range(columns):
-        left = start + column * width
-        right = left + width
-        low = high = points[index][1]
-        area = 0.0
-        at = left
-        while True:
-            level = points[index][1]
-            low, high = min(low, level), max(high, level)
-            following = points[index + 1][0] if index + 1 < len(points) else end
-            until = min(following, right)
-            area += level * max(0.0, until - at)
-            at = max(at, until)
-            if following > right or index + 1 >= len(points):
-                break
-            index += 1
-        band.append((left + width / 2, low, high))
-        mean.append((left + width / 2, area / width))
-    return band, mean
+    times, levels = np.array(points).T
+    times = np.append(times, end)
+    area = np.append(0.0, np.cumsum(levels * np.diff(times)))
+    edges = np.linspace(times[0], end, columns + 1)
+    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
+    mean = np.diff(np.interp(edges, times, area)) / np.diff(edges)
+    # the points that hold at the edges: a column sees both, and all between
+    holding = np.searchsorted(times[:-1], edges, "right") - 1
+    seen = [levels[a : b + 1] for a, b in itertools.pairwise(holding)]
+    band = [(x, float(s.min()), float(s.max())) for x, s in zip(middles, seen, strict=True)]
+    return band, list(zip(middles, mean.tolist(), strict=True))

@@ -8,9 +8,10 @@ from dltune.bench import tables
 from dltune.bench.tables import measured
 from dltune.documents import files
 from dltune.documents.bench import Bench, load
+from dltune.documents.plan import Plan
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis, up_to
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import legend, row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
@@ -38,7 +39,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     if not measured(bench):
         remarks.append("No setting was measured.")
     plan = plan_behind(bench, context)
-    if plan is None and context.of("dltune.plan"):
+    if plan is None and context.of(Plan):
         remarks.append("This comparison was of another plan than those on this page.")
     if plan and files.digest(plan) != bench.plan:
         remarks.append("This comparison was made before settings were put into the plan.")
@@ -78,45 +79,26 @@ def _beside(bench: Bench) -> Markup:
     """Each setting's turns, its median, and what was predicted."""
     ends = [turn.median * 1e3 for s in measured(bench) for turn in s.turns]
     ends += [s.predicted * 1e3 for s in measured(bench) if s.predicted]
-    high = up_to(ends)
+    axis = Axis(0.0, up_to(ends), " ms")
     rows = []
     for setting in measured(bench):
         assert setting.summary is not None
         middle = setting.summary.step.median * 1e3
-        told = f"{setting.name}: measured {middle:.1f} ms"
+        said = f"{setting.name}: measured {middle:.1f} ms"
+        plot = Plot(axis, Axis(0.0, 1.0), 20, said)
+        marks = [plot.reach(0.0, axis.high, "grid")]
+        for turn in setting.turns:
+            title = f"round {turn.round + 1}: {turn.median * 1e3:.1f} ms"
+            marks.append(plot.dot(turn.median * 1e3, 0.5, "dot turn", title, radius=3))
+        marks.append(plot.dot(middle, 0.5, "dot spread", f"median {middle:.1f} ms", radius=6))
         if setting.predicted:
-            told += f", predicted {setting.predicted * 1e3:.1f} ms"
-        plot = Plot(Axis(0.0, high, " ms"), Axis(0.0, 1.0), 20, told)
-        marks = [
-            tag("line", x1="0", x2="100%", y1="10", y2="10", class_="grid"),
-            *(
-                plot.dot(turn.median * 1e3, 0.5, "dot turn",
-                         f"round {turn.round + 1}: {turn.median * 1e3:.1f} ms",
-                         radius=3)
-                for turn in setting.turns
-            ),
-            plot.dot(middle, 0.5, "dot spread", f"median {middle:.1f} ms", radius=6),
-        ]  # fmt: skip
-        if setting.predicted:
-            text = f"predicted {setting.predicted * 1e3:.1f} ms"
-            marks.append(plot.dot(setting.predicted * 1e3, 0.5, "ring", text, radius=8))
-        drawn = tag(
-            "svg", *marks, width="100%", height=20, class_="beside", role="img", aria_label=told
-        )
-        rows.append(tag("div", tag("span", setting.name, class_="name"), drawn, class_="row"))
-    ticks = [
-        tag("text", text, x=f"{100 * value / high:.2f}%", y=12, class_=_where(value, high))
-        for value, text in Axis(0.0, high, " ms").ticks(5)
-    ]
-    scale = tag("svg", *ticks, width="100%", height=16, class_="beside", aria_hidden="true")
-    rows.append(tag("div", tag("span", class_="name"), scale, class_="row"))
+            predicted = f"predicted {setting.predicted * 1e3:.1f} ms"
+            said += f", {predicted}"
+            marks.append(plot.dot(setting.predicted * 1e3, 0.5, "ring", predicted, radius=8))
+        rows.append(row(setting.name, marks, plot.height, said))
+    rows.append(row("", [tick(text, axis.at(value), 12) for value, text in axis.ticks(5)], 16))
     names = [("dot turn", "a turn"), ("dot spread", "median step"), ("dotring", "predicted")]
     return joined([legend(names), tag("div", *rows, class_="rows")])
-
-
-def _where(value: float, high: float) -> str:
-    place = value / high if high else 0.0
-    return "start" if place < 0.03 else "end" if place > 0.97 else "middle"
 
 
 def _rounds(bench: Bench) -> Markup:
@@ -128,7 +110,6 @@ def _rounds(bench: Bench) -> Markup:
         y=Axis(0.0, up_to(times), unit=" ms"),
         height=200,
         label=f"Median step of each turn over {last} rounds",
-        x_ticks=10,
     )
     marks = []
     names = []

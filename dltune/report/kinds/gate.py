@@ -8,7 +8,7 @@ from dltune.documents.gate import Result, load
 from dltune.gate import figures
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.section import Context, Loaded, Section, Shown
@@ -72,24 +72,15 @@ def _ratios(result: Result) -> Markup | None:
     axis = Axis(min(1.0, *ends) * 0.98, max(1.0, *ends) * 1.02)
     rows = []
     for verdict, low, median, high in found:
-        told = f"{short(verdict.metric)}: {low:.3f} to {high:.3f}, limit {verdict.limit:.3f}"
-        plot = Plot(axis, Axis(0.0, 1.0), 20, told)
-        one, limit = (f"{100 * axis.at(value):.2f}%" for value in (1.0, verdict.limit))
-        x1, x2 = (f"{100 * axis.at(value):.2f}%" for value in (low, high))
-        drawn = tag(
-            "svg",
-            tag("line", x1=one, x2=one, y1="0", y2="20", class_="live"),
-            tag("line", x1=limit, x2=limit, y1="0", y2="20", class_="recommended"),
-            tag("line", x1=x1, x2=x2, y1="10", y2="10", class_="line spread"),
-            plot.dot(median, 0.5, "dot spread", told, radius=4),
-            width="100%",
-            height=20,
-            class_="beside",
-            role="img",
-            aria_label=told,
-        )
-        name = tag("span", short(verdict.metric), class_="name")
-        rows.append(tag("div", name, drawn, class_="row"))
+        said = f"{short(verdict.metric)}: {low:.3f} to {high:.3f}, limit {verdict.limit:.3f}"
+        plot = Plot(axis, Axis(0.0, 1.0), 20, said)
+        marks = [
+            plot.upright(1.0, "live"),
+            plot.upright(verdict.limit, "recommended"),
+            plot.reach(low, high, "line spread"),
+            plot.dot(median, 0.5, "dot spread", said, radius=4),
+        ]
+        rows.append(row(short(verdict.metric), marks, plot.height, said))
     names = [
         ("line spread", "ratio to the base"),
         ("live", "no change"),
@@ -101,33 +92,29 @@ def _ratios(result: Result) -> Markup | None:
 def _rounds(result: Result) -> Markup:
     """Each metric that varies, over the rounds, on both sides."""
     drawn = []
-    sides = list(result.measured)
-    metrics = {m.metric: m for side in sides for m in result.measured[side] if not m.exact}
-    for metric, one in metrics.items():
-        series = {
-            side: list(next((m.values for m in result.measured[side] if m.metric == metric), ()))
-            for side in sides
-        }
-        scale, unit = UNITS[one.unit]
-        series = {side: [value / scale for value in found] for side, found in series.items()}
-        values = [value for found in series.values() for value in found]
+    measured = result.measured.values()
+    metrics = {m.metric: UNITS[m.unit] for side in measured for m in side if not m.exact}
+    for metric, (scale, unit) in metrics.items():
+        raw = [next((m.values for m in side if m.metric == metric), ()) for side in measured]
+        series = [[value / scale for value in found] for found in raw]
+        values = [value for found in series for value in found]
         if len(values) < 3:
             continue
         low, high = min(values), max(values)
         room = (high - low) * 0.1 or abs(high) * 0.1 or 1.0
         plot = Plot(
-            x=Axis(0.5, max(map(len, series.values())) + 0.5, whole=True),
+            x=Axis(0.5, max(map(len, series)) + 0.5, whole=True),
             y=Axis(max(0.0, low - room), high + room, unit=unit),
             height=120,
             label=f"{short(metric)} over rounds",
             y_ticks=4,
         )
-        marks = []
-        for index, found in enumerate(series.values()):
-            points = [(n + 1.0, value) for n, value in enumerate(found)]
-            marks.append(plot.line(points, f"line stroke{index % 8}"))
-        drawn.append(tag("figure", tag("figcaption", short(metric)), plot.draw(*marks)))
+        marks = [
+            plot.line(list(enumerate(found, start=1)), f"line stroke{index % 8}")
+            for index, found in enumerate(series)
+        ]
+        drawn.append(captioned(short(metric), plot.draw(*marks)))
     if not drawn:
         return tag("p", "Every metric is exact: one value tells all.")
-    names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(sides)]
+    names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(result.measured)]
     return joined([legend(names), *drawn])

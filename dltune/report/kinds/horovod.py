@@ -7,10 +7,9 @@ import shlex
 from dltune.documents.horovod import Horovod, Rank, Role, Timeline, load
 from dltune.horovod import tables
 from dltune.planners.shown import Finding
-from dltune.report.charts.bars import divided
+from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.sections.findings import findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
 from dltune.report.table import html
 
 __all__ = ["load", "show"]
@@ -52,11 +51,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
 def _ranks(report: Horovod, at: str) -> Markup:
     most = max(rank.cpu for rank in report.ranks)
     pictures = [
-        tag(
-            "figure",
-            tag("figcaption", f"Rank {rank.rank}: {rank.cpu:.2f} cores"),
-            divided(_parts(rank, max(most, 1e-9))),
-        )
+        captioned(f"Rank {rank.rank}: {rank.cpu:.2f} cores", divided(_parts(rank, max(most, 1e-9))))
         for rank in report.ranks
     ]
     threads = tables.threads(report, max(LEAST, THREADS // len(report.ranks)))

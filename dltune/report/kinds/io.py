@@ -7,8 +7,7 @@ from dltune.io.report import tables
 from dltune.io.report.shown import ceiling, place
 from dltune.planners.shown import Finding
 from dltune.report.markup import joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.sections.findings import findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
 from dltune.report.table import html
 
 __all__ = ["load", "show"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.plan import Plan
+from dltune.documents.profile import Profile
 from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
 from dltune.planners.shown import Finding, Part
@@ -31,7 +32,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             identifier = f"{loaded.prefix}-{name}-{part.name}"
             sections.append(Section(identifier, part.title, _body(part, identifier)))
     remarks = []
-    if context.of("dltune.profile") and plan.signatures and not profiles_of(plan, context):
+    if context.of(Profile) and plan.signatures and not profiles_of(plan, context):
         remarks.append("This plan is for other graphs than those of the profiles on this page.")
     return Shown(
         title=f"Plan {loaded.path.name}",

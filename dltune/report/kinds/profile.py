@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
-from dltune.analysis.advice import advice_of
+from dltune.analysis.advice import Advice, advice_of
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.why import attack, why
 from dltune.documents.profile import Profile, load
 from dltune.documents.sections.threads import Threads
 from dltune.planners.shown import Finding
-from dltune.report.execution import executions
+from dltune.report.charts.marks import legend
+from dltune.report.execution import Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.sections import ops, roofline
-from dltune.report.sections.advice import advice
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.report.sections.types import types
-from dltune.workload.calibration import Calibration
+from dltune.report.table import html
+from dltune.tables import Prose, Table, columns
 
 __all__ = ["load", "show"]
 
@@ -38,7 +39,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             "the plan's" if plan and plan.of(Threads) else "the fastest measured, without a plan"
         )
         sections += [
-            Section(f"{at}-types", "Time by op type", types(analysis, at)),
+            Section(f"{at}-types", "Time by op type", ops.types(analysis, at)),
             Section(
                 f"{at}-scaling",
                 "Thread scaling",
@@ -47,7 +48,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             Section(f"{at}-ops", "Ops", ops.ops(analysis, chosen, at)),
         ]
     if advised := advice_of(analysis):
-        body = advice(advised, at)
+        body = html(_advice(advised), f"{at}-advice-table")
         sections.append(Section(f"{at}-advice", "What settings may gain", body))
     made, simulations = executions(profile, plan)
     for number, execution in enumerate(made):
@@ -72,13 +73,21 @@ def show(loaded: Loaded, context: Context) -> Shown:
         head=_head(profile),
         sections=sections,
         findings=_findings(analysis),
-        remarks=_remarks(profile, simulations.remark, simulations.calibration),
+        remarks=_remarks(profile, simulations),
     )
 
 
-def _curves_legend(point: str) -> Markup:
-    from dltune.report.charts.bars import legend
+def _advice(found: Sequence[Advice]) -> Table:
+    """What the settings around the ops may gain, by what the profile shows alone."""
+    rows = [
+        (", ".join(a.settings), Prose(a.sentence), str(a.gain or "cannot be told from a profile"))
+        for a in found
+    ]
+    title = "to be measured by dltune tune, the largest expected gain first"
+    return Table(title, columns("settings", "what was seen", "expected gain"), rows)
 
+
+def _curves_legend(point: str) -> Markup:
     names = [
         ("line spread", "threads spread over tiles"),
         ("line shared", "threads sharing tiles"),
@@ -127,12 +136,12 @@ def _findings(analysis: Analysis) -> list[Finding]:
     return found
 
 
-def _remarks(profile: Profile, simulated: str | None, calibration: Calibration | None) -> list[str]:
+def _remarks(profile: Profile, simulations: Simulations) -> list[str]:
     found = [] if profile.partial is None else [f"This profile is partial: {profile.partial}."]
     found += profile.notes
-    if simulated:
+    if simulated := simulations.remark:
         found.append(simulated[0].upper() + simulated[1:])
-    if calibration and calibration.doubtful:
+    if simulations.calibration and simulations.calibration.doubtful:
         found.append(
             "Ops took very different times in the job and one by one, as when something else runs "
             "on the machine: simulated times are doubtful."

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dltune.documents.profile import Memory
 from dltune.report.charts.axis import Axis, up_to
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
-from dltune.report.execution import Execution
+from dltune.report.execution import Execution, live_bytes
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.memory import live_bytes
 
 MIB = 2**20
 
@@ -27,6 +26,14 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
     measured = [found.peak / MIB] if found else []
     end = max(timeline.end for timeline in execution.timelines) / 1e6
     high = up_to([*peaks.values(), *measured])
+    levels = (
+        [
+            ("recommended", found.peak / MIB, "measured peak"),
+            ("live", found.live / MIB, "live between steps"),
+        ]
+        if found
+        else []
+    )
     figures = []
     for timeline in execution.timelines:
         if timeline.title not in series:
@@ -39,29 +46,17 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
             label=f"{timeline.title}: at most {peaks[timeline.title]:.0f} MiB",
             y_ticks=3,
         )
-        marks = [plot.steps([(x, most) for x, _, most in band], "area", closed=True)]
-        if found:
-            marks += [
-                plot.level(found.peak / MIB, "recommended"),
-                plot.level(found.live / MIB, "live"),
-            ]
+        marks = [plot.area([(x, most) for x, _, most in band], "area")]
+        marks += [plot.level(size, style) for style, size, _ in levels]
         caption = f": at most {peaks[timeline.title]:.0f} MiB by the graph"
-        figures.append(
-            tag(
-                "figure",
-                tag("figcaption", tag("b", timeline.title), caption),
-                plot.draw(*marks),
-            )
-        )
-    told = [("area", "estimate: outputs still to be read" + (", on what is live" if found else ""))]
-    if found:
-        told += [
-            ("recommended", f"measured peak: {found.peak / MIB:.0f} MiB"),
-            ("live", f"live between steps: {found.live / MIB:.0f} MiB"),
-        ]
+        figures.append(captioned([tag("b", timeline.title), caption], plot.draw(*marks)))
+    names = [
+        ("area", "estimate: outputs still to be read" + (", on what is live" if found else "")),
+        *((style, f"{name}: {size:.0f} MiB") for style, size, name in levels),
+    ]
     note = (
         "The estimate holds each op's output from its start until its last reader has ended. "
         "Memory that kernels take while they run, and outputs written over an input, are not in "
         "the graph; the measured peak has both."
     )
-    return joined([*figures, legend(told), tag("p", note, class_="note")])
+    return joined([*figures, legend(names), tag("p", note, class_="note")])

@@ -1,9 +1,10 @@
-"""Every op: its times by threads, the chosen point on its curve, and why it takes its time."""
+"""Time by op type; and every op: its times by threads, the chosen point on its curve, and why it
+takes its time."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, Figures
@@ -11,10 +12,11 @@ from dltune.analysis.why import why
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Op, Placement
 from dltune.documents.sections.threads import Threads
+from dltune.report.charts.marks import captioned
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import html
-from dltune.tables import Cell, Prose, columns
+from dltune.tables import Bar, Cell, Prose, Table, columns
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
@@ -40,15 +42,44 @@ def choices(analysis: Analysis, plan: Plan | None) -> Choices:
     return {f.op.key: named.get(f.op.key, rest) for f in analysis.ops if f.best}
 
 
+def types(analysis: Analysis, prefix: str) -> Markup:
+    """On one thread, at each op's best threads, and in the job's own run."""
+    kinds: dict[str, list[Figures]] = {}
+    for figures in analysis.ops:
+        kinds.setdefault(figures.op.type, []).append(figures)
+    ordered = sorted(kinds.items(), key=lambda kind: -sum(f.serial for f in kind[1]))
+    most = max((sum(f.share for f in found) for _, found in ordered), default=0.0) or 1.0
+    rows = []
+    for kind, found in ordered:
+        share = sum(figures.share for figures in found)
+        serial = sum(figures.serial for figures in found)
+        best = sum(f.best.time.median * f.op.count for f in found if f.best)
+        rows.append(
+            (
+                kind,
+                str(len(found)),
+                str(sum(figures.op.count for figures in found)),
+                Bar(share / most),
+                f"{share:.1%}",
+                _ms(serial),
+                _ms(best),
+                f"{serial / best:.2f}x" if best > 0 else "",
+                _ms(_own(found)),
+            )
+        )
+    heads = columns(
+        *("op type", ">ops", ">runs", "", ">share", ">1 thread ms", ">best threads ms"),
+        *(">gain", ">own settings ms"),
+    )
+    table = Table("time of a round by op type", heads, rows, sorted_by=4)
+    return html(table, f"{prefix}-types-table")
+
+
 def curves(analysis: Analysis, chosen: Choices) -> Markup:
     """Thread-scaling curves of the ops that take the most time."""
     drawn = [
-        tag(
-            "figure",
-            tag("figcaption", tag("b", short(figures.op.type)), " ", _shape(figures.op)),
-            scaling(figures.op, chosen.get(figures.op.key)),
-        )
-        for figures in analysis.top(DRAWN)
+        captioned([tag("b", short(op.type)), " ", _shape(op)], scaling(op, chosen.get(op.key)))
+        for op in (figures.op for figures in analysis.top(DRAWN))
     ]
     return tag("div", *drawn, class_="multiples")
 
@@ -82,3 +113,11 @@ def _beside(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[Cell
 
 def _shape(op: Op) -> str:
     return ", ".join(map(short, op.inputs[:3])) + (", …" if len(op.inputs) > 3 else "")
+
+
+def _own(found: Iterable[Figures]) -> float:
+    return sum((figures.op.own or 0.0) * figures.op.count for figures in found)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis
 from dltune.documents.profile import Counters
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.table import html

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dltune.analysis.why import attack
 from dltune.documents.profile import Profile
-from dltune.report.charts.bars import divided
+from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
+from dltune.report.section import sentence
 from dltune.report.table import html
 from dltune.tables import Table, columns
 
@@ -32,18 +33,14 @@ def steps(profile: Profile, prefix: str) -> Markup:
         name = short(step.name or step.signature)
         whole = sum(part.seconds for part in step.parts)
         if whole > 0:
+            shares = [(part, part.seconds / whole) for part in step.parts if part.seconds > 0]
             parts = [
-                (
-                    f"{p.name} {p.seconds * 1e3:.3g} ms ({p.seconds / whole:.0%})",
-                    p.seconds / whole,
-                )
-                for p in step.parts
-                if p.seconds > 0
+                (f"{part.name} {part.seconds * 1e3:.3g} ms ({share:.0%})", share)
+                for part, share in shares
             ]
-            body.append(tag("h4", "Wall time of ", name))
-            body.append(divided(parts))
+            body += [tag("h4", "Wall time of ", name), divided(parts)]
         if advice := attack(step):
-            body.append(tag("p", advice[0].upper() + advice[1:] + "."))
+            body.append(tag("p", sentence(advice)))
         if step.lines:
             lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
             heads = columns("line", ">share of looks")

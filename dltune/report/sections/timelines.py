@@ -10,9 +10,9 @@ from collections import Counter
 
 import msgspec
 
-from dltune.documents.profile import Profile, Step
+from dltune.documents.profile import Profile
 from dltune.report.charts.axis import Axis, up_to
-from dltune.report.charts.bars import legend
+from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
 from dltune.report.execution import Execution
@@ -40,16 +40,7 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
     if not execution.timelines:
         return tag("p", "This profile has no timeline.")
     heavy = heaviest(execution)
-    colours = [(f"fill{index}", kind) for index, kind in enumerate(heavy)]
-    swatches = [
-        tag(
-            "li",
-            tag("svg", tag("rect", width=12, height=12, class_=style), class_="swatch",
-                aria_hidden="true"),
-            short(kind),
-        )
-        for style, kind in [*colours, ("fillrest", "all other types")]
-    ]  # fmt: skip
+    colours = [(f"fill{index}", short(kind)) for index, kind in enumerate(heavy)]
     buttons = [
         tag("button", text, type="button", data_act=act, aria_label=said)
         for text, act, said in (
@@ -65,24 +56,14 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
         f"Timelines of the step: {'; '.join(t.title for t in execution.timelines)}. "
         "Arrow keys move, plus and minus zoom, n and p go from op to op."
     )
-    canvas = tag(
-        "canvas",
-        tabindex="0",
-        role="application",
-        aria_label=label,
-        aria_describedby=f"{identifier}-at",
-    )
+    at = f"{identifier}-at"
+    canvas = tag("canvas", tabindex="0", role="application", aria_label=label, aria_describedby=at)
+    told = tag("output", "", id=at, class_="at", aria_live="polite")
     return joined(
         [
-            tag("ul", *swatches, class_="legend"),
+            legend([*colours, ("fillrest", "all other types")]),
             tag("p", *buttons, class_="tools"),
-            tag(
-                "div",
-                canvas,
-                tag("output", "", id=f"{identifier}-at", class_="at", aria_live="polite"),
-                class_="timeline",
-                data_source=identifier,
-            ),
+            tag("div", canvas, told, class_="timeline", data_source=identifier),
             tag("p", *keys, "Dragging moves, Ctrl and the wheel zooms.", class_="keys"),
             tag("noscript", tag("p", "The timelines are drawn by this page's script.")),
             data(identifier, encoded(profile, execution, heavy)),
@@ -115,21 +96,13 @@ def fig4(execution: Execution) -> Markup:
             f"{max(count for _, count in points):.0f}",
             y_ticks=3,
         )
-        figures.append(
-            tag(
-                "figure",
-                tag(
-                    "figcaption",
-                    tag("b", timeline.title),
-                    f": {timeline.end / 1e6:.1f} ms, {average:.2f} ops in flight on average",
-                ),
-                plot.draw(
-                    plot.band(band, "range"),
-                    plot.line(mean, "line spread"),
-                    plot.level(execution.inter, "recommended"),
-                ),
-            )
+        caption = f": {timeline.end / 1e6:.1f} ms, {average:.2f} ops in flight on average"
+        drawn = plot.draw(
+            plot.band(band, "range"),
+            plot.line(mean, "line spread"),
+            plot.level(execution.inter, "recommended"),
         )
+        figures.append(captioned([tag("b", timeline.title), caption], drawn))
     names = legend(
         [
             ("line spread", "mean over time"),
@@ -161,17 +134,12 @@ def encoded(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
         {
             "keys": [visible(profile.ops[op].key, LONG) for op in ops],
             "names": [visible(step.nodes[node].name, NAME) for node in used],
-            "ops": [place.get(_op(step, node), -1) for node in used],
+            "ops": [-1 if (op := step.nodes[node].op) is None else place[op] for node in used],
             "colours": [colour.get(step.nodes[node].type, -1) for node in used],
             "end": max(timeline.end for timeline in execution.timelines),
             "timelines": [_timeline(timeline, number) for timeline in execution.timelines],
         }
     )
-
-
-def _op(step: Step, node: int) -> int:
-    op = step.nodes[node].op
-    return -1 if op is None else op
 
 
 def _timeline(timeline: Timeline, number: dict[int, int]) -> dict[str, object]:
@@ -193,16 +161,10 @@ def _longest(execution: Execution, identifier: str) -> Markup:
         for piece in timeline.slices
     ]
     found.sort(key=lambda entry: (-entry[0], entry[2].start))
-    rows = [
-        (
-            title,
-            execution.step.nodes[piece.node].name,
-            execution.step.nodes[piece.node].type,
-            f"{piece.start / 1e6:.3f}",
-            f"{duration / 1e6:.3f}",
-            ", ".join(map(str, piece.cores)),
-        )
-        for duration, title, piece in found[:LONGEST]
-    ]
+    rows = []
+    for duration, title, piece in found[:LONGEST]:
+        node = execution.step.nodes[piece.node]
+        times = (f"{piece.start / 1e6:.3f}", f"{duration / 1e6:.3f}")
+        rows.append((title, node.name, node.type, *times, ", ".join(map(str, piece.cores))))
     heads = columns("timeline", "name", "type", ">start ms", ">ms", "cores")
     return html(Table("the longest ops of the timelines", heads, rows, sorted_by=4), identifier)

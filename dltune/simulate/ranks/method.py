@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 
 from dltune.simulate.ranks.job import Job
 
 
 @dataclass(frozen=True)
 class Method:
-    """`agree_every`: GS, all ranks take the least sleep, every so many cycles.
-    `between_tests`: NBCS, seconds slept between two tests of the caches' allreduce.
-    `reserved`: SCP, cores of a pool that only background threads may use, and they only those.
+    """`agree_every`: GS (section 6.3.1), all ranks take the least sleep, every so many cycles;
+    every cycle was best there.
+    `between_tests`: NBCS (6.3.2), seconds slept between two tests of the caches' allreduce.
+    `reserved`: SCP (6.3.3), cores of a pool that only background threads may use, and they only
+    those. With bins it is the SCP-TOPO of section 6.4.1.
     `input_cores`: SCP, the same for input pipelines; 0: they share the others with computing.
     `bins`: tensors that travel together once the last is there; in this order where `synchronized`
-    is false. `synchronized`: false is TOPO as the thesis has it, one wake-up for each bin and no
-    synchronization of caches; bins with it are those of stock Horovod's groups.
+    is false. `synchronized`: false is TOPO as the thesis has it (6.3.4), one wake-up for each bin
+    and no synchronization of caches; bins with it are those of stock Horovod's groups.
     `rest`: seconds at most that a background thread whose rank has nothing to send goes on sleeping
     when its cycle is over; a tensor ends that. No method of the thesis.
     """
@@ -47,55 +49,16 @@ class Method:
 ORIGINAL = Method("original")
 
 
-def gs(every: int = 1) -> Method:
-    """Section 6.3.1; every cycle was best there."""
-    return Method("gs", agree_every=every)
-
-
-def nbcs(between_tests: float) -> Method:
-    """Section 6.3.2."""
-    return Method("nbcs", between_tests=between_tests)
-
-
-def scp(reserved: float, input_cores: float = 0.0) -> Method:
-    """Section 6.3.3."""
-    return Method("scp", reserved=reserved, input_cores=input_cores)
-
-
-def topo(bins: Sequence[Sequence[int]], *, synchronized: bool = False) -> Method:
-    """Section 6.3.4."""
-    return Method("topo", bins=tuple(map(tuple, bins)), synchronized=synchronized)
-
-
-def scp_topo(
-    reserved: float,
-    bins: Sequence[Sequence[int]],
-    input_cores: float = 0.0,
-    *,
-    synchronized: bool = False,
-) -> Method:
-    """Section 6.4.1."""
-    return replace(
-        topo(bins, synchronized=synchronized),
-        name="scp-topo",
-        reserved=reserved,
-        input_cores=input_cores,
-    )
-
-
 def fused(job: Job) -> tuple[tuple[int, ...], ...]:
     """Bins up to the fusion threshold of tensors that become ready together: what TOPO may fuse
     without making a tensor wait for a later one."""
-    bins: list[tuple[int, ...]] = []
+    bins: list[list[int]] = []
     for phase in job.phases:
-        current: list[int] = []
-        size = 0
+        size = math.inf  # of the bin that was begun last, which a phase does not share
         for tensor in phase.tensors:
-            if current and size + job.tensors[tensor] > job.fusion_threshold:
-                bins.append(tuple(current))
-                current, size = [], 0
-            current.append(tensor)
+            if size + job.tensors[tensor] > job.fusion_threshold:
+                bins.append([])
+                size = 0
+            bins[-1].append(tensor)
             size += job.tensors[tensor]
-        if current:
-            bins.append(tuple(current))
-    return tuple(bins)
+    return tuple(map(tuple, bins))

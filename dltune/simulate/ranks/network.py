@@ -31,8 +31,6 @@ class Network:
 
     def start(self, ranks: int) -> float:
         """Seconds of an allreduce without bytes."""
-        if ranks == 1:
-            return self.fixed
         steps = 2 * (ranks - 1) if self.algorithm == "ring" else 2 * _levels(ranks)
         return self.fixed + steps * self.latency
 

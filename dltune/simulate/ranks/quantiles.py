@@ -40,9 +40,6 @@ class Quantiles:
             (b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(self.points)
         )
 
-    def scaled(self, factor: float) -> Quantiles:
-        return Quantiles(tuple((share, value * factor) for share, value in self.points))
-
 
 def constant(value: float) -> Quantiles:
     return Quantiles(((0.0, value), (1.0, value)))

@@ -8,67 +8,46 @@ from ctypes import POINTER, c_double, c_int, c_int32, c_int64, c_uint64, c_void_
 from pathlib import Path
 
 from dltune.native.binding import bound
-
-_doubles, _ints = POINTER(c_double), POINTER(c_int32)
+from dltune.simulate.simulate_binding import DOUBLES, INTEGERS, of
 
 # The slow oracle of the tests rounds as this does only where nothing is fused.
 FLAGS = ("-ffp-contract=off",)
 
 
 class Slice(ctypes.Structure):
-    """As in engine.h, like those below."""
+    """As in engine.cc, like those below."""
 
-    _fields_ = (("rank", c_int32), ("doing", c_int32), ("start", c_double), ("end", c_double))
+    _fields_ = (*of(c_int32, "rank", "doing"), *of(c_double, "start", "end"))
 
 
 class Quantiles(ctypes.Structure):
-    _fields_ = (("points", c_int32), ("share", _doubles), ("value", _doubles))
+    _fields_ = (("points", c_int32), *of(DOUBLES, "share", "value"))
 
 
 class Job(ctypes.Structure):
     _fields_ = (
-        ("ranks", c_int32),
-        ("pool_ranks", c_int32),
+        *of(c_int32, "ranks", "pool_ranks"),
         ("cores", c_double),
-        ("tensors", c_int32),
-        ("phases", c_int32),
-        ("bytes", _doubles),
-        ("seconds", _doubles),
-        ("threads", _doubles),
-        ("ready", _ints),
-        ("start", c_double),
-        ("per_byte", c_double),
-        ("copy_per_byte", c_double),
-        ("few_bytes", c_double),
-        ("sync", c_double),
-        ("cycle_time", c_double),
-        ("fusion_threshold", c_double),
-        ("cycle_seconds", c_double),
-        ("request", c_double),
-        ("test", c_double),
+        *of(c_int32, "tensors", "phases"),
+        *of(DOUBLES, "bytes", "seconds", "threads"),
+        ("ready", INTEGERS),
+        *of(c_double, "start", "per_byte", "copy_per_byte"),
+        *of(c_double, "few_bytes", "sync"),
+        *of(c_double, "cycle_time", "fusion_threshold", "cycle_seconds", "request", "test"),
         ("cache", c_int32),
-        ("wake", Quantiles),
-        ("wake_busy", Quantiles),
-        ("answer", Quantiles),
-        ("answer_busy", Quantiles),
-        ("jitter", Quantiles),
-        ("input_seconds", c_double),
-        ("input_threads", c_double),
-        ("synchronizing", c_double),
-        ("transferring", c_double),
-        ("answers", c_int32),
-        ("offloaded", c_int32),
+        *of(Quantiles, "wake", "wake_busy", "answer", "answer_busy", "jitter"),
+        *of(c_double, "input_seconds", "input_threads"),
+        *of(c_double, "synchronizing", "transferring"),
+        *of(c_int32, "answers", "offloaded"),
     )
 
 
 class Method(ctypes.Structure):
     _fields_ = (
         ("agree_every", c_int32),
-        ("between_tests", c_double),
-        ("reserved", c_double),
-        ("input_cores", c_double),
+        *of(c_double, "between_tests", "reserved", "input_cores"),
         ("bins", c_int32),
-        ("bin", _ints),
+        ("bin", INTEGERS),
         ("synchronized", c_int32),
         ("rest", c_double),
     )
@@ -76,16 +55,9 @@ class Method(ctypes.Structure):
 
 class Totals(ctypes.Structure):
     _fields_ = (
-        ("compute", c_double),
-        ("slowest", c_double),
-        ("transfer", c_double),
-        ("background", c_double),
-        ("oversleep", c_double),
-        ("worst_oversleep", c_double),
-        ("cycles", c_int64),
-        ("empty", c_int64),
-        ("batches", c_int64),
-        ("sleeps", c_int64),
+        *of(c_double, "compute", "slowest", "transfer", "background"),
+        *of(c_double, "oversleep", "worst_oversleep"),
+        *of(c_int64, "cycles", "empty", "batches", "sleeps"),
     )
 
 
@@ -93,7 +65,7 @@ class Totals(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     job, method, totals = POINTER(Job), POINTER(Method), POINTER(Totals)
-    run = (job, method, c_int, c_int, c_uint64, c_int, _doubles, totals)
+    run = (job, method, c_int, c_int, c_uint64, c_int, DOUBLES, totals)
     return bound(
         "ranks",
         [Path(__file__).with_name("engine.cc")],

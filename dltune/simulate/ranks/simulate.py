@@ -1,10 +1,10 @@
-"""Simulate the steps of a job under a method (the hot loop is engine.h)."""
+"""Simulate the steps of a job under a method (the hot loop is engine.cc)."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int32
 
 from dltune.simulate.ranks import ranks_binding as binding
@@ -27,19 +27,11 @@ def simulate(
     if steps < 1 or warmup < 0:
         raise ValueError(f"{steps} steps after {warmup} cannot be simulated")
     check(job, method)
-    kept: list[object] = []  # what the structures point to
     native = binding.load()
     ends = (c_double * (steps + warmup))()
     totals = binding.Totals()
     simulation = native.dltune_ranks_run(
-        _job(job, kept),
-        _method(job, method, kept),
-        steps,
-        warmup,
-        seed & (1 << 64) - 1,
-        drawn,
-        ends,
-        totals,
+        _job(job), _method(method), steps, warmup, seed & (1 << 64) - 1, drawn, ends, totals
     )
     try:
         count = ctypes.c_int64()
@@ -76,11 +68,8 @@ def check(job: Job, method: Method) -> None:
             raise ValueError("bins hold each tensor once, and none is empty")
 
 
-def _job(job: Job, kept: list[object]) -> binding.Job:
-    ready = [0] * len(job.tensors)
-    for index, phase in enumerate(job.phases):
-        for tensor in phase.tensors:
-            ready[tensor] = index
+def _job(job: Job) -> binding.Job:
+    phase_of = {tensor: index for index, phase in enumerate(job.phases) for tensor in phase.tensors}
     network = job.network
     answers = job.answers or (job.wake, job.wake_busy)
     return binding.Job(
@@ -89,10 +78,10 @@ def _job(job: Job, kept: list[object]) -> binding.Job:
         cores=job.pool.cores,
         tensors=len(job.tensors),
         phases=len(job.phases),
-        bytes=_doubles(job.tensors, kept),
-        seconds=_doubles([phase.seconds for phase in job.phases], kept),
-        threads=_doubles([phase.threads for phase in job.phases], kept),
-        ready=_ints(ready, kept),
+        bytes=_doubles(job.tensors),
+        seconds=_doubles([phase.seconds for phase in job.phases]),
+        threads=_doubles([phase.threads for phase in job.phases]),
+        ready=_in_order(phase_of),
         start=network.start(job.ranks),
         per_byte=network.per_byte(job.ranks),
         copy_per_byte=2 / network.copy,
@@ -105,11 +94,11 @@ def _job(job: Job, kept: list[object]) -> binding.Job:
         test=job.test,
         # least recently used is evicted first: one tensor too many, and none is found again
         cache=0 if job.cache_capacity == 0 else 1 + (job.cache_capacity >= len(job.tensors)),
-        wake=_quantiles(job.wake, kept),
-        wake_busy=_quantiles(job.wake_busy, kept),
-        answer=_quantiles(answers[0], kept),
-        answer_busy=_quantiles(answers[1], kept),
-        jitter=_quantiles(job.jitter, kept),
+        wake=_quantiles(job.wake),
+        wake_busy=_quantiles(job.wake_busy),
+        answer=_quantiles(answers[0]),
+        answer_busy=_quantiles(answers[1]),
+        jitter=_quantiles(job.jitter),
         input_seconds=job.input_seconds,
         input_threads=job.input_threads,
         synchronizing=job.waiting.synchronizing,
@@ -119,33 +108,28 @@ def _job(job: Job, kept: list[object]) -> binding.Job:
     )
 
 
-def _method(job: Job, method: Method, kept: list[object]) -> binding.Method:
-    bin_of = [0] * len(job.tensors)
-    for index, tensors in enumerate(method.bins or ()):
-        for tensor in tensors:
-            bin_of[tensor] = index
+def _method(method: Method) -> binding.Method:
+    bins = method.bins or ()
     return binding.Method(
         agree_every=method.agree_every or 0,
         between_tests=method.between_tests or 0.0,
         reserved=method.reserved,
         input_cores=method.input_cores,
-        bins=len(method.bins or ()),
-        bin=_ints(bin_of, kept),
+        bins=len(bins),
+        bin=_in_order({tensor: index for index, bin_ in enumerate(bins) for tensor in bin_}),
         synchronized=method.synchronized,
         rest=method.rest or 0.0,
     )
 
 
-def _quantiles(quantiles: Quantiles, kept: list[object]) -> binding.Quantiles:
+def _quantiles(quantiles: Quantiles) -> binding.Quantiles:
     shares, values = zip(*quantiles.points, strict=True)
-    return binding.Quantiles(len(shares), _doubles(shares, kept), _doubles(values, kept))
+    return binding.Quantiles(len(shares), _doubles(shares), _doubles(values))
 
 
-def _doubles(values: Sequence[float], kept: list[object]) -> ctypes.Array[c_double]:
-    kept.append(array := (c_double * len(values))(*values))
-    return array
+def _in_order(of_tensor: Mapping[int, int]) -> ctypes.Array[c_int32]:
+    return (c_int32 * len(of_tensor))(*(of_tensor[tensor] for tensor in sorted(of_tensor)))
 
 
-def _ints(values: Sequence[int], kept: list[object]) -> ctypes.Array[c_int32]:
-    kept.append(array := (c_int32 * len(values))(*values))
-    return array
+def _doubles(values: Sequence[float]) -> ctypes.Array[c_double]:
+    return (c_double * len(values))(*values)

@@ -25,6 +25,10 @@ import _dltune_plugin
 
 # what tells the ranks of a node apart; dltune knows what each means
 _RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
+# what to do with a module once it has run
+_Hook = Callable[[ModuleType], None]
+# what to do with why it could not run
+_Failed = Callable[[BaseException], None]
 _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
@@ -46,24 +50,21 @@ def start(path: str) -> None:
     rank = _dltune_horovod.Rank(
         answer.get("horovod", {}), sorted(bound), lambda message: _tell(path, message)
     )
-    actions: dict[str, _Action] = {
-        "horovod": _Action(lambda _: None, rank.fail),
-        "horovod.common.basics": _Action(rank.wrap_init),
-        "horovod.tensorflow": _Action(rank.wrap_reduction, rank.fail),
-        "horovod.runner.launch": _Action(_dltune_horovod.end_quietly),
-    }
+    hooks: list[tuple[str, _Hook]] = [
+        ("horovod.common.basics", rank.wrap_init),
+        ("horovod.tensorflow", rank.wrap_reduction),
+        ("horovod.runner.launch", _dltune_horovod.end_quietly),
+    ]
     if answer.get("plugin", True):
-        actions["tensorflow"] = _Action(lambda _: attach(path))
+        hooks.append(("tensorflow", lambda _: attach(path)))
     if (watched := answer.get("environment")) is not None:
-        actions.setdefault("tensorflow", _Action(lambda _: None)).then(
-            lambda _: _tell_environment(path, watched)
-        )
+        hooks.append(("tensorflow", lambda _: _tell_environment(path, watched)))
     if settings := answer.get("settings"):
         import _dltune_settings  # with what its hooks import: not in every interpreter
 
-        for module, hook in _dltune_settings.hooks(settings, lambda told: _tell(path, told)):
-            actions.setdefault(module, _Action(lambda _: None)).then(hook)
-    sys.meta_path.insert(0, _Watch(actions))
+        hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
+    failed = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+    sys.meta_path.insert(0, _Watch(hooks, failed))
 
 
 def attach(path: str) -> None:
@@ -85,12 +86,10 @@ def attach(path: str) -> None:
         plugin = ctypes.CDLL(str(library))
         plugin.dltune_open.restype = ctypes.c_char_p
         hello = json.dumps({"type": "plugin", **facts})
-        complaint = plugin.dltune_open(path.encode(), hello.encode())
+        if complaint := plugin.dltune_open(path.encode(), hello.encode()):
+            raise RuntimeError(complaint.decode())
     except Exception as error:
         _tell(path, {"type": "failed", **facts, "reason": str(error)})
-        return
-    if complaint:
-        _tell(path, {"type": "failed", **facts, "reason": complaint.decode()})
         return
     _plugin = plugin
     owner = os.getpid()  # a forked child must not close what it shares with its parent
@@ -117,30 +116,14 @@ def _tell(path: str, message: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-class _Action:
-    """What to do once a module has run, and when it could not."""
-
-    def __init__(
-        self,
-        after: Callable[[ModuleType], None],
-        failed: Callable[[BaseException], None] = lambda _: None,
-    ) -> None:
-        self._after = [after]
-        self.failed = failed
-
-    def then(self, after: Callable[[ModuleType], None]) -> None:
-        self._after.append(after)
-
-    def after(self, module: ModuleType) -> None:
-        for act in self._after:
-            act(module)
-
-
 class _Watch(importlib.abc.MetaPathFinder):
-    """Lets modules be imported as ever, and acts once those of `actions` have run."""
+    """Lets modules be imported as ever, calls the `hooks` of each once it has run, in their order,
+    and what of `failed` is for it when it could not."""
 
-    def __init__(self, actions: dict[str, _Action]) -> None:
-        self._actions = actions
+    def __init__(self, hooks: Sequence[tuple[str, _Hook]], failed: dict[str, _Failed]) -> None:
+        self._hooks = hooks
+        self._failed = failed
+        self._awaited = {*failed, *(module for module, _ in hooks)}
 
     def find_spec(
         self,
@@ -148,24 +131,29 @@ class _Watch(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        action = self._actions.pop(name, None)
-        if action is None:
+        if name not in self._awaited:
             return None
-        if not self._actions:
+        self._awaited.remove(name)
+        if not self._awaited:
             sys.meta_path.remove(self)
+        hooks = [hook for module, hook in self._hooks if module == name]
+        failed: _Failed = self._failed.get(name, lambda _: None)
         for finder in list(sys.meta_path):
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, action)
+                    spec.loader = _Loader(spec.loader, hooks, failed)
                 return spec
-        action.failed(ModuleNotFoundError(f"No module named {name!r}"))
+        failed(ModuleNotFoundError(f"No module named {name!r}"))
         return None
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: importlib.abc.Loader, action: _Action) -> None:
+    def __init__(
+        self, inner: importlib.abc.Loader, hooks: Sequence[_Hook], failed: _Failed
+    ) -> None:
         self._inner = inner
-        self._action = action
+        self._hooks = hooks
+        self._failed = failed
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
@@ -174,9 +162,10 @@ class _Loader(importlib.abc.Loader):
         try:
             self._inner.exec_module(module)
         except BaseException as error:
-            self._action.failed(error)
+            self._failed(error)
             raise
-        self._action.after(module)
+        for hook in self._hooks:
+            hook(module)
 
     def __getattr__(self, name: str) -> Any:  # loaders have optional parts, such as get_source
         return getattr(self._inner, name)

@@ -83,12 +83,11 @@ def _misfit(layer: Any, inputs: Any, training: Any, mask: Any) -> str | None:
     if not isinstance(inputs, tf.Tensor) or inputs.dtype.name not in _NARROW:
         return f"its input is {getattr(inputs, 'dtype', type(inputs).__name__)!r}"
     rank = inputs.shape.rank
-    if rank not in (3, 4, 5):
+    if rank not in (3, 4, 5) or all(
+        extent == 1 for at, extent in enumerate(inputs.shape) if at not in (0, layer.axis % rank)
+    ):
         return "its input has no extent beside batch and channels, or too many"
     axis = layer.axis % rank
-    extents = [extent for at, extent in enumerate(inputs.shape) if at not in (0, axis)]
-    if all(extent == 1 for extent in extents):
-        return "its input has no extent beside batch and channels, or too many"
     if axis not in (1, rank - 1):
         return f"normalizes axis {axis} of {rank}"
     if axis == 1 and not _onednn():

@@ -22,6 +22,11 @@ from typing import Any
 
 _TASKS = Path("/proc/self/task")
 _LONGEST_ERROR = 400
+# of what Horovod 0.28 is asked when it is to reduce gradients, what the plan's way must know
+_ASKED = {
+    *("name", "op", "device_dense", "device_sparse", "compression", "sparse_as_dense"),
+    *("gradient_predivide_factor", "groups", "process_set"),
+}
 # for bins that stay as they are planned, instead of growing by what else is ready
 _BINS_ALONE = {"HOROVOD_DISABLE_GROUP_FUSION": "1"}
 # sched_setattr and sched_getattr; struct sched_attr: size, policy, flags, nice, ..., runtime (ns)
@@ -69,19 +74,24 @@ class Rank:
 
     def wrap_reduction(self, hvd: Any) -> None:
         """Once horovod.tensorflow is imported: calls that the plan knows submit its bins."""
+        import inspect  # not in every interpreter
+
         orders = self._orders.get("orders")
         if not orders:
             return
         make = getattr(hvd, "_make_allreduce_grads_fn", None)
-        if make is None:
+        if make is None or not inspect.signature(make).parameters.keys() >= _ASKED:
             version = sys.modules["horovod"].__version__
             why = f"Horovod {version} does not reduce them as 0.28 does"
-            self._told(shapes=[], dtypes=[], bins=None, why=why)
+            self._tell_of_reduction(shapes=[], dtypes=[], bins=None, why=why)
             return
 
         @functools.wraps(make)
         def wrapped(*arguments: Any, **options: Any) -> Any:
-            return _reduction(hvd, make, orders, self._told, *arguments, **options)
+            asked = inspect.signature(make).bind(*arguments, **options).arguments
+            return _reduction(
+                hvd, make(*arguments, **options), orders, self._tell_of_reduction, asked
+            )
 
         hvd._make_allreduce_grads_fn = wrapped
 
@@ -156,7 +166,7 @@ class Rank:
             }
         )
 
-    def _told(self, **what: Any) -> None:
+    def _tell_of_reduction(self, **what: Any) -> None:
         self._tell({"type": "reduction", "pid": os.getpid(), **what})
 
     def _tell_of_errors(self) -> None:
@@ -212,44 +222,27 @@ def end_quietly(launch: Any) -> None:
 
 def _reduction(
     hvd: Any,
-    make: Callable[..., Any],
+    plain: Callable[..., Any],
     orders: Sequence[dict[str, Any]],
-    told: Callable[..., None],
-    name: str,
-    device_dense: str,
-    device_sparse: str,
-    compression: Any,
-    sparse_as_dense: bool,
-    op: Any,
-    gradient_predivide_factor: float,
-    groups: Any,
-    process_set: Any,
+    tell: Callable[..., None],
+    asked: dict[str, Any],
 ) -> Any:
     """Horovod's function that reduces a list of gradients, or the plan's where it knows the list.
 
-    The parameters are those of Horovod's `_make_allreduce_grads_fn`, whose result this stands for.
+    `plain`: what Horovod's `_make_allreduce_grads_fn` gives when it is `asked` so, by the names of
+    its parameters.
     """
     import tensorflow as tf
 
-    plain = make(
-        name,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-    )
-    factor = gradient_predivide_factor if op == hvd.Average else 1.0
+    op, groups, process_set = asked["op"], asked["groups"], asked["process_set"]
+    factor = asked["gradient_predivide_factor"] if op == hvd.Average else 1.0
 
     def planned(
         gradients: list[Any], bins: list[list[int]], places: list[int], generic: bool
     ) -> list[Any]:
         reduced = list(gradients)
         before: list[Any] = []
-        with tf.name_scope(name + "_Allreduce"):
+        with tf.name_scope(asked["name"] + "_Allreduce"):
             for number, members in enumerate(bins):
                 mine = [gradients[places[member]] for member in members]
                 # submitted once the one before has come back, else ops that are ready at one time
@@ -257,9 +250,9 @@ def _reduction(
                 with tf.control_dependencies(before):
                     results = hvd._grouped_allreduce_cond(
                         mine,
-                        device_dense=device_dense,
-                        device_sparse=device_sparse,
-                        compression=compression,
+                        device_dense=asked["device_dense"],
+                        device_sparse=asked["device_sparse"],
+                        compression=asked["compression"],
                         op=op,
                         prescale_factor=1.0 / factor,
                         postscale_factor=factor,
@@ -276,7 +269,7 @@ def _reduction(
         return reduced
 
     def reduce(gradients: Sequence[Any], variables: Any = None, generic: bool = False) -> Any:
-        if sparse_as_dense:
+        if asked["sparse_as_dense"]:
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients
             ]
@@ -295,7 +288,7 @@ def _reduction(
             bins, why = None, "Adasum reduces each gradient by itself"
         elif process_set is not hvd.global_process_set:
             bins, why = None, "the call is for a process set, not for all ranks"
-        told(shapes=shapes, dtypes=dtypes, bins=None if bins is None else len(bins), why=why)
+        tell(shapes=shapes, dtypes=dtypes, bins=None if bins is None else len(bins), why=why)
         if bins is None:
             return plain(gradients, variables, generic)
         return planned(list(gradients), bins, places, generic)

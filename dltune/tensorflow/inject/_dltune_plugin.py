@@ -5,7 +5,6 @@ Only the standard library is used: this runs in the job's own Python as well as 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
@@ -16,8 +15,8 @@ _PACKAGE = Path(__file__).resolve().parent.parent.parent
 SOURCES = [
     *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
     *sorted((_PACKAGE / "tensorflow" / "plugin").glob("*.cc")),
+    *sorted((_PACKAGE / "native").glob("*.h")),
 ]
-SHARED_HEADERS = sorted((_PACKAGE / "native").glob("*.h"))
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-cpu")
 OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is written against
 
@@ -69,9 +68,7 @@ def arguments(folder: Path) -> tuple[list[Path], list[str], str]:
         "-l:libtensorflow_cc.so.2",
         "-lpthread",
     ]
-    size = framework.stat().st_size
-    headers = hashlib.sha256(b"".join(h.read_bytes() for h in SHARED_HEADERS)).hexdigest()
-    return SOURCES, flags, f"{version} {size} {headers}"
+    return SOURCES, flags, f"{version} {framework.stat().st_size}"
 
 
 def library(folder: Path, on_build: Callable[[], object] | None = None) -> Path:
@@ -81,11 +78,4 @@ def library(folder: Path, on_build: Callable[[], object] | None = None) -> Path:
     """
     sources, flags, salt = arguments(folder)
     path: Path = build_module().library("plugin", sources, flags, salt, on_build)
-    return path
-
-
-def library_path_for(folder: Path) -> Path:
-    """Where that library is, or will be; builds nothing. Raises as `library`."""
-    sources, flags, salt = arguments(folder)
-    path: Path = build_module().library_path("plugin", sources, flags, salt)
     return path

@@ -45,11 +45,6 @@ bool MayWait(const std::string& type) {
 }
 
 std::string Short(const AttrValue& value) {
-  auto list = [](const auto& items) {
-    std::string out = "[";
-    for (const auto& item : items) out += (out.size() > 1 ? "," : "") + std::to_string(item);
-    return out + "]";
-  };
   switch (value.value_case()) {
     case AttrValue::kI:
       return std::to_string(value.i());
@@ -62,14 +57,9 @@ std::string Short(const AttrValue& value) {
     case AttrValue::kType:
       return DataTypeString(value.type());
     case AttrValue::kList:
-      if (value.list().i_size()) return list(value.list().i());
-      if (value.list().b_size()) return list(value.list().b());
-      if (value.list().s_size()) {
-        std::string out = "[";
-        for (const auto& s : value.list().s()) out += (out.size() > 1 ? "," : "") + std::string(s);
-        return out + "]";
-      }
-      return "";
+      if (value.list().i_size()) return List(value.list().i());
+      if (value.list().b_size()) return List(value.list().b(), [](bool b) { return int{b}; });
+      return List(value.list().s(), [](const auto& s) { return Json::Raw(std::string(s)); });
     default:
       return "";  // functions, constants' values, shapes: other work shows in the inputs
   }
@@ -88,13 +78,11 @@ bool IsEndpoint(const std::string& type, const std::string& attribute) {
 // The attributes that change the work, in a fixed order. Names of resources do not.
 std::string Attributes(const NodeDef& def) {
   std::vector<std::string> parts;
+  static const std::set<std::string> kIdle = {
+      "T", "dtype", "N", "container", "shared_name", "debug_name", "allowed_devices", "seed",
+      "seed2", "Index", "index", "use_locking", "is_filter_const", "validate_shape"};
   for (const auto& [name, value] : def.attr()) {
-    if (IsEndpoint(def.op(), name)) continue;
-    if (name[0] == '_' || name == "T" || name == "dtype" || name == "N" || name == "container" ||
-        name == "shared_name" || name == "debug_name" || name == "allowed_devices" ||
-        name == "seed" || name == "seed2" || name == "Index" || name == "index" ||
-        name == "use_locking" || name == "is_filter_const" || name == "validate_shape")
-      continue;
+    if (IsEndpoint(def.op(), name) || name[0] == '_' || kIdle.count(name)) continue;
     std::string text = Short(value);
     if (!text.empty() && text != "[]")
       parts.push_back(std::string(name) + "=" + text);
@@ -123,21 +111,20 @@ int64_t Number(const tensorflow::Node& node, const std::string& name) {
 
 // Where it meets its partner, as JSON: rendezvous, devices of sender and receiver, members of the
 // group; null for a node that has none, or whose group is computed while it runs.
-std::string Partner(const tensorflow::Node& node) {
+Json Partner(const tensorflow::Node& node) {
   if (Contains(node.type_string(), {"Collective"})) {
     const int64_t group = Number(node, "group_key"), instance = Number(node, "instance_key");
-    if (group < 0 || instance < 0) return "null";
+    if (group < 0 || instance < 0) return Json::Raw("null");
     const std::string name = std::to_string(group) + "/" + std::to_string(instance);
-    return "[" + Quote(name) + ",\"\",\"\"," + std::to_string(Number(node, "group_size")) + "]";
+    return List({name, "", "", Number(node, "group_size")});
   }
-  const AttrValue* rendezvous = node.attrs().Find("tensor_name");
-  if (!rendezvous || !Contains(node.type_string(), {"Send", "Recv"})) return "null";
-  auto device = [&](const char* name) {
+  if (!node.attrs().Find("tensor_name") || !Contains(node.type_string(), {"Send", "Recv"}))
+    return Json::Raw("null");
+  auto text = [&](const char* name) {
     const AttrValue* value = node.attrs().Find(name);
-    return Quote(value ? std::string(value->s()) : std::string());
+    return value ? std::string(value->s()) : std::string();
   };
-  return "[" + Quote(std::string(rendezvous->s())) + "," + device("send_device") + "," +
-         device("recv_device") + ",0]";
+  return List({text("tensor_name"), text("send_device"), text("recv_device"), 0});
 }
 
 // The graph's structure without its names, which change between runs of a script.
@@ -249,7 +236,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   NumberSends(*graph, index, mine.get());
   dltune::Graph* kept = AddGraph(std::move(mine));
   if (!kept) return;
-  std::string nodes;
+  std::vector<Json> nodes;
   for (tensorflow::Node* node : graph->op_nodes()) {
     const int i = index[node->id()];
     node->AddAttr(kMark, static_cast<int64_t>(kept->id) << 32 | i);
@@ -265,23 +252,19 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
       (edge->IsControlEdge() ? control : data).push_back(index[edge->src()->id()]);
       if (!edge->IsControlEdge()) slots.push_back(edge->src_output());
     }
-    auto list = [](const std::vector<int>& items) {
-      std::string out = "[";
-      for (int item : items) out += (out.size() > 1 ? "," : "") + std::to_string(item);
-      return out + "]";
-    };
-    nodes += std::string(i ? ",[" : "[") + Quote(node->name()) + "," + Quote(node->type_string()) +
-             "," + list(data) + "," + list(control) + "," +
-             (kept->nodes[i]->waits ? "true" : "false") + "," + list(slots) + "," +
-             Partner(*node) + "]";
+    nodes.push_back(List({node->name(), node->type_string(), List(data), List(control),
+                          kept->nodes[i]->waits, List(slots), Partner(*node)}));
   }
   const int id = kept->id;
   const std::string signature = kept->signature;
   Send([=] {
-    return "{\"type\":\"graph\",\"id\":" + std::to_string(id) +
-           ",\"signature\":" + Quote(signature) + ",\"name\":" + Quote(function) +
-           ",\"device\":" + Quote(device) + ",\"xla\":" + (xla ? "true" : "false") +
-           ",\"nodes\":[" + nodes + "]}";
+    return Object({{"type", "graph"},
+                   {"id", id},
+                   {"signature", signature},
+                   {"name", function},
+                   {"device", device},
+                   {"xla", xla},
+                   {"nodes", List(nodes)}});
   });
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #define EIGEN_USE_THREADS
@@ -40,31 +41,26 @@ class ViewPool : public tsl::thread::ThreadPoolInterface {
 
 // A view in the forms in which kernels ask for a thread pool.
 struct Pool {
-  explicit Pool(View* view) : pool(view) {}
+  explicit Pool(View* view)
+      : pool(view), threads(&pool), eigen(threads.AsEigenThreadPool(), view->threads()) {
+    workers.num_threads = view->threads();
+    workers.workers = &threads;
+  }
   ViewPool pool;
-  std::unique_ptr<tsl::thread::ThreadPool> threads;
-  std::unique_ptr<Eigen::ThreadPoolDevice> eigen;
+  tsl::thread::ThreadPool threads;
+  Eigen::ThreadPoolDevice eigen;
   DeviceBase::CpuWorkerThreads workers;
 };
 
 Pool* PoolOf(View* view) {
   static auto* mu = new std::mutex;
-  static auto* pools = new std::unordered_map<View*, std::unique_ptr<Pool>>;
+  static auto* pools = new std::unordered_map<View*, Pool>;
   thread_local View* last_view = nullptr;
   thread_local Pool* last_pool = nullptr;
   if (view == last_view) return last_pool;
   std::lock_guard<std::mutex> lock(*mu);
-  auto& pool = (*pools)[view];
-  if (!pool) {
-    pool = std::make_unique<Pool>(view);
-    pool->threads = std::make_unique<tsl::thread::ThreadPool>(&pool->pool);
-    pool->workers.num_threads = view->threads();
-    pool->workers.workers = pool->threads.get();
-    pool->eigen = std::make_unique<Eigen::ThreadPoolDevice>(pool->threads->AsEigenThreadPool(),
-                                                            view->threads());
-  }
   last_view = view;
-  return last_pool = pool.get();
+  return last_pool = &pools->try_emplace(view, view).first->second;
 }
 
 thread_local Pool* tl_pool = nullptr;  // of the op that this thread runs now
@@ -84,8 +80,7 @@ class Serially {
  public:
   Serially() {
     held_ = g_serial.try_lock_for(kSerialPatience);
-    if (!held_) Send([] { return "{\"type\":\"complaint\",\"text\":\"an op ran for over 10 s; "
-                                 "ops beside it were not serialised\"}"; });
+    if (!held_) Complain("an op ran for over 10 s; ops beside it were not serialised");
   }
   ~Serially() {
     if (held_) g_serial.unlock();
@@ -141,7 +136,7 @@ class TunedDevice : public ThreadPoolDevice {
       : ThreadPoolDevice(options, name, Bytes(256 << 20), DeviceLocality(), allocator) {}
 
   const Eigen::ThreadPoolDevice* eigen_cpu_device() override {
-    return tl_pool ? tl_pool->eigen.get() : ThreadPoolDevice::eigen_cpu_device();
+    return tl_pool ? &tl_pool->eigen : ThreadPoolDevice::eigen_cpu_device();
   }
   const CpuWorkerThreads* tensorflow_cpu_worker_threads() const override {
     return tl_pool ? &tl_pool->workers : ThreadPoolDevice::tensorflow_cpu_worker_threads();
@@ -174,8 +169,7 @@ class TunedDevice : public ThreadPoolDevice {
     int64_t foreign = 0;
     if (order.by_admission && orders.admission && order.work.serial >= orders.small) {
       Admitted admitted(order);
-      foreign = admitted.waited();
-      foreign += RunOn(admitted.view(), kernel, context, node, key, entered);
+      foreign = admitted.waited() + RunOn(admitted.view(), kernel, context, node, key, entered);
     } else if (orders.serial && entered.target && !node->waits) {
       Serially alone;
       RunOn(order.view, kernel, context, node, key, entered);
@@ -233,37 +227,27 @@ class TunedDevice : public ThreadPoolDevice {
     CounterGroup* const group = records ? entered.orders->counters : nullptr;
     Reading before;
     Counts counts;
+    std::optional<Stand> stand;
     if (view) {
-      Stand stand(*view);
+      stand.emplace(*view);
       tl_pool = PoolOf(view);
-      if (records) {
-        view->TakeUsed(event.used);
-        if (group) {
-          view->Count(group);
-          before = ReadCounters(group);
-        }
-        event.start = NowNs();
-      }
-      ThreadPoolDevice::Compute(kernel, context);
-      if (records) {
-        event.end = NowNs();
-        if (group) {
-          counts = Between(*group, before, ReadCounters(group));
-          counts.Add(view->TakeCounts());
-        }
-        const int slot = TheCores().SlotOfCpu(sched_getcpu());
-        if (slot >= 0 && slot < kMaxSlots) view->Mark(slot);
-        view->TakeUsed(event.used);
-        event.threads = view->threads();
-      }
-      tl_pool = outer;
-    } else {
-      if (group) before = ReadCounters(group);
-      if (records) event.start = NowNs();
-      ThreadPoolDevice::Compute(kernel, context);
-      if (records) event.end = NowNs();
-      if (group) counts = Between(*group, before, ReadCounters(group));
+      if (records) view->TakeUsed(event.used);
+      if (group) view->Count(group);
     }
+    if (group) before = ReadCounters(group);
+    if (records) event.start = NowNs();
+    ThreadPoolDevice::Compute(kernel, context);
+    if (records) event.end = NowNs();
+    if (group) counts = Between(*group, before, ReadCounters(group));
+    if (view && records) {
+      if (group) counts.Add(view->TakeCounts());
+      const int slot = TheCores().SlotOfCpu(sched_getcpu());
+      if (slot >= 0 && slot < kMaxSlots) view->Mark(slot);
+      view->TakeUsed(event.used);
+      event.threads = view->threads();
+    }
+    tl_pool = outer;
+    stand.reset();
     if (records) {
       event.node = node->index;
       event.key = key->id;
@@ -354,10 +338,10 @@ Allocator* CpuAllocator() {
 // setting is told once.
 void Announce(const std::string& device) {
   if (InChild()) return;
-  static auto& told = *new std::set<std::string>;
+  static auto& sent = *new std::set<std::string>;
   static std::mutex mu;
   std::lock_guard<std::mutex> lock(mu);
-  if (told.insert(device).second) Send([device] { return device; });
+  if (sent.insert(device).second) Send([device] { return device; });
 }
 
 class TunedFactory : public DeviceFactory {
@@ -388,10 +372,11 @@ class TunedFactory : public DeviceFactory {
     }
     int inter = options.config.inter_op_parallelism_threads();
     if (inter == 0) inter = tsl::port::MaxParallelism();
-    Announce("{\"type\":\"device\",\"intra\":" + std::to_string(intra) +
-             ",\"inter\":" + std::to_string(inter) +
-             ",\"asked_intra\":" + std::to_string(asked_intra) +
-             ",\"asked_inter\":" + std::to_string(asked_inter) + "}");
+    Announce(Object({{"type", "device"},
+                     {"intra", intra},
+                     {"inter", inter},
+                     {"asked_intra", asked_intra},
+                     {"asked_inter", asked_inter}}));
     return absl::OkStatus();
   }
 };

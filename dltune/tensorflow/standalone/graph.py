@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_library, op_def_registry
 
 from dltune.documents import opkey
-from dltune.documents.opkey import OpKey, Tensor
+from dltune.documents.opkey import OpKey
 from dltune.profile.standalone import sizes
 from dltune.profile.standalone.rewritten import Plain, plain
 from dltune.profile.standalone.task import Standalone, Task
@@ -18,41 +18,22 @@ from dltune.tensorflow.standalone.buffers import View, Views
 
 # inputs that hold a shape, an axis or a count: their values are made up, or the op is left out
 _VALUES = frozenset(
-    [
-        "shape",
-        "dims",
-        "multiples",
-        "size",
-        "begin",
-        "end",
-        "strides",
-        "paddings",
-        "perm",
-        "reduction_indices",
-        "axis",
-        "input_sizes",
-        "filter_sizes",
-        "orig_input_shape",
-        "concat_dim",
-        "dim",
-        "dimension",
-        "split_dim",
-        "size_splits",
-        "block_shape",
-        "crops",
-        "start",
-        "limit",
-        "delta",
-        "num",
-        "k",
-        "num_segments",
-        "output_shape",
-        "counter",
-        "key",
-        "alg",
-        "seed",
-    ]
+    {
+        *("shape", "dims", "multiples", "size", "begin", "end", "strides", "paddings", "perm"),
+        *("reduction_indices", "axis", "input_sizes", "filter_sizes", "orig_input_shape"),
+        *("concat_dim", "dim", "dimension", "split_dim", "size_splits", "block_shape", "crops"),
+        *("start", "limit", "delta", "num", "k", "num_segments", "output_shape", "counter"),
+        *("key", "alg", "seed"),
+    }
 )
+# what an attribute of a type is, from a key's text of it
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: text == "true",
+    "type": tf.as_dtype,
+    "string": str,
+}
 _HANDLES = ("resource", "variant", "string")
 
 
@@ -70,7 +51,6 @@ class Made:
 class _Op:
     """An op to be built: `views` are its data inputs by position, `values` the made-up ones."""
 
-    wanted: Standalone
     key: OpKey
     plain: Plain
     views: dict[int, View] = field(default_factory=dict)
@@ -105,14 +85,11 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
     original = opkey.parse(wanted.original)
     if handles := [tensor.dtype for tensor in key.inputs if tensor.dtype in _HANDLES]:
         raise ValueError(f"it takes a {handles[0]}")
-    op = _Op(wanted, key, plain(key))
-    batches = sizes.Batches(wanted.measured, wanted.batch)
+    op = _Op(key, plain(key))
     end = 0
     for index, (name, tensor) in enumerate(zip(_names(op), key.inputs, strict=False)):
         if name in _VALUES:
-            op.values[index] = sizes.value(
-                op.plain.type, name, key, original, wanted.output_bytes, batches
-            )
+            op.values[index] = sizes.value(op.plain.type, name, key, original, wanted)
         else:
             op.views[index], end = views.place(tensor, end)
     if not op.views:
@@ -128,14 +105,21 @@ def _definition(kind: str) -> Any:
     return found
 
 
+def _counted(definition: Any, inputs: int) -> list[tuple[Any, int | None]]:
+    """The op's arguments; of one that is a list, how many of so many inputs are its own."""
+    lists = [bool(a.number_attr or a.type_list_attr) for a in definition.input_arg]
+    rest = inputs - lists.count(False)
+    return [
+        (a, rest if is_list else None)
+        for a, is_list in zip(definition.input_arg, lists, strict=True)
+    ]
+
+
 def _names(op: _Op) -> list[str]:
     """The name of each input of the key, as the plain op's definition has it."""
-    definition = _definition(op.plain.type)
-    single = sum(not (a.number_attr or a.type_list_attr) for a in definition.input_arg)
     names = []
-    for argument in definition.input_arg:
-        many = argument.number_attr or argument.type_list_attr
-        names += [argument.name] * (len(op.key.inputs) - single if many else 1)
+    for argument, count in _counted(_definition(op.plain.type), len(op.key.inputs)):
+        names += [argument.name] * (1 if count is None else count)
     # biases of a fusion come after the first op's own inputs, and a pooling's workspace is told by
     # the pooling itself
     return names + ["bias"] * op.plain.then.count("BiasAdd")
@@ -154,7 +138,7 @@ def _try(op: _Op) -> None:
 def _emit(op: _Op, tensors: dict[int, tf.Tensor]) -> list[tf.Tensor]:
     """The op in the current graph; its outputs."""
     inputs = [
-        tensors[i] if i in tensors else tf.constant(op.values[i], _dtype(tensor))
+        tensors[i] if i in tensors else tf.constant(op.values[i], tf.as_dtype(tensor.dtype))
         for i, tensor in enumerate(op.key.inputs)
         if i in tensors or i in op.values
     ]
@@ -194,10 +178,8 @@ def _call(kind: str, inputs: list[tf.Tensor], key: OpKey) -> Any:
     }
     arguments: dict[str, Any] = {}
     rest = list(inputs)
-    singles = sum(not (a.number_attr or a.type_list_attr) for a in definition.input_arg)
-    for argument in definition.input_arg:
-        if argument.number_attr or argument.type_list_attr:
-            count = len(inputs) - singles
+    for argument, count in _counted(definition, len(inputs)):
+        if count is not None:
             arguments[argument.name], rest = rest[:count], rest[count:]
         elif rest:
             arguments[argument.name] = rest.pop(0)
@@ -213,18 +195,6 @@ def _attribute(kind: str, text: str) -> Any:
     if kind.startswith("list("):
         items = [item for item in text.strip("[]").split(",") if item]
         return [_attribute(kind[5:-1], item) for item in items]
-    if kind == "int":
-        return int(text)
-    if kind == "float":
-        return float(text)
-    if kind == "bool":
-        return text == "true"
-    if kind == "type":
-        return tf.as_dtype(text)
-    if kind == "string":
-        return text
-    raise ValueError(f"an attribute of type {kind} is not made up")
-
-
-def _dtype(tensor: Tensor) -> tf.DType:
-    return tf.as_dtype(tensor.dtype)
+    if kind not in _READ:
+        raise ValueError(f"an attribute of type {kind} is not made up")
+    return _READ[kind](text)

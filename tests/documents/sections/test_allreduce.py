@@ -13,10 +13,10 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
     faults,
 )
+from dltune.documents.sections.threads import Uniform
 
 CORES = 4
 SECTION = AllreducePlan(
@@ -25,7 +25,7 @@ SECTION = AllreducePlan(
     ranks=2,
     local=2,
     cores=(RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3))),
-    threads=RankThreads(1, 2),
+    threads=Uniform(1, 2),
     orders=(Order(((3, 4), (4,)), ("float32",) * 2, (Bin((1,), 16), Bin((0,), 48))),),
     sleeps=Sleeps(30e-6, None, 0.05),
     knobs=Knobs(1e-3, 1 << 26, 1024),
@@ -54,7 +54,7 @@ def test_a_good_section() -> None:
             {"cores": (RankCores((4,), (0,), (1,), (1,)),) * 2},
             "allreduce.cores[0].background must be at least 0 and below 4, the",
         ),
-        ({"threads": RankThreads(0, 2)}, "allreduce.threads.intra must be at least 1, got 0"),
+        ({"threads": Uniform(0, 2)}, "allreduce.threads.intra must be at least 1, got 0"),
         (bins(Bin((0,), 48)), "allreduce.orders[0].bins must hold each of the 2 gradients once"),
         (bins(Bin((0, 1), 64), Bin((), 0)), "bins[1].tensors must not be empty"),
         (bins(Bin((0, 1), -1)), "bins[0].bytes must be at least 0, got -1"),

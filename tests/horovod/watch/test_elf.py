@@ -47,6 +47,6 @@ def test_which_library_a_process_has(library, started):
     loader = started(LOADS, library)
     found = find(loader.pid, mappings(loader.pid))
     assert found is not None
-    assert (found.path, found.framework, found.version) == (str(library), "tensorflow", "0.28.1")
+    assert (found.path, found.version) == (str(library), "0.28.1")
     assert all(any(part.start in code for code in found.code) for part in found.loop)
     assert find(loader.pid, []) is None

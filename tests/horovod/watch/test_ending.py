@@ -38,7 +38,7 @@ def test_of_another_processs_child(code, ended):
     ) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
-        ending = Ending(int(parent.stdout.readline()), may_look=True)
+        ending = Ending(int(parent.stdout.readline()))
         assert not ending.ended()
         assert ending.code is None
         parent.stdin.close()
@@ -54,4 +54,4 @@ def test_no_such_process():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with pytest.raises(ProcessLookupError):
-        Ending(gone.pid, may_look=True)
+        Ending(gone.pid)

@@ -8,7 +8,7 @@ import lmdb
 
 from dltune.io.lmdb.datafile import opened
 from dltune.io.lmdb.index import Index
-from dltune.io.lmdb.scan import Found, scan
+from dltune.io.lmdb.scan import Entries, scan
 
 ENGINES = {1: 0, 3: 1}  # data version -> py-lmdb's lib_version
 Contents = dict[bytes | None, list[tuple[bytes, bytes]]]
@@ -54,7 +54,7 @@ def scanned(path: Path) -> dict[bytes | None, list[tuple[bytes, int, int]]]:
         return {found.name: places(found) for found in scan(data, None)}
 
 
-def places(found: Found) -> list[tuple[bytes, int, int]]:
+def places(found: Entries) -> list[tuple[bytes, int, int]]:
     arrays = found.arrays
     keys = arrays["keys"].tobytes()
     offsets, sizes = arrays["offsets"].tolist(), arrays["sizes"].tolist()

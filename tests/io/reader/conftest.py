@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dltune.io.reader.node import JOB_VARIABLES
-from dltune.machine import ranks, world
+from dltune.machine import ranks
 
 sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {name for pair in (*world.VARIABLES, *ranks.VARIABLES) for name in pair}
+    names = {name for pair in (*ranks.WORLD_VARIABLES, *ranks.LOCAL_VARIABLES) for name in pair}
     for name in {*names, *JOB_VARIABLES, "SLURM_LOCALID", "DLTUNE_IO"}:
         monkeypatch.delenv(name, raising=False)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.errors import UsageError
-from dltune.io.reader.order import Sequential, Shuffled
-from dltune.io.reader.share import Share
+from dltune.io.reader.order import Sequential, Share, Shuffled
 
 sizes = st.integers(1, 9)
 

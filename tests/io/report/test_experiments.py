@@ -14,8 +14,8 @@ from watched_jobs import cold
 
 from dltune.documents import io
 from dltune.errors import UsageError
+from dltune.io.report.cached import drop
 from dltune.io.report.experiments import figures
-from dltune.io.report.experiments.cold import drop
 from dltune.io.report.experiments.readers import Readers, Task
 from dltune.io.report.experiments.records import PIECE, records
 from dltune.io.report.experiments.session import experiment
@@ -60,6 +60,16 @@ def test_readers_read_each_piece_once(plain_file, descriptor, method, readers):
     for outcome in outcomes:
         assert 0 <= outcome.asleep <= 1
         assert outcome.seconds > 0
+
+
+def test_readers_run_the_dltune_that_started_them(plain_file, tmp_path, monkeypatch):
+    other = tmp_path / "dltune"
+    other.mkdir()
+    (other / "__init__.py").write_text("raise ImportError('another dltune')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Readers(plain_file, 1) as processes:
+        (outcome,) = processes.run(Task("pread", 1, [0], [PAGE], 60.0))
+    assert outcome.bytes == PAGE
 
 
 def test_what_a_cold_reader_gets_comes_from_storage(plain_file, descriptor):
@@ -150,16 +160,16 @@ def test_rows_of_numpy(tmp_path):
     np.save(path, np.arange(100 * 5000, dtype=np.float32).reshape(100, 5000))
     opened = os.open(path, os.O_RDONLY)
     found = records(path, opened, "npy", 1 << 30)
-    assert found.real
     assert set(found.sizes) == {20_000}
     row = np.frombuffer(os.pread(opened, found.sizes[7], found.offsets[7]), dtype=np.float32)
     assert row[0] == 7 * 5000
+    path.unlink()
+    assert set(records(path, opened, "npy", 1 << 30).sizes) == {PIECE}
     os.close(opened)
 
 
 def test_other_files_have_equal_pieces(plain_file, descriptor):
     found = records(plain_file, descriptor, "other", 1 << 30)
-    assert not found.real
     assert set(found.sizes) == {PIECE}
     assert len(found.offsets) == (32 << 20) // PIECE
 

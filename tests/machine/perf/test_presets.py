@@ -10,8 +10,7 @@ from dltune.errors import UsageError
 from dltune.machine.perf import knl, presets, syscall
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.presets import PRESETS, choose
-from dltune.machine.perf.probe import PerfEvents, available
-from dltune.machine.perf.refusal import Refused
+from dltune.machine.perf.probe import PerfEvents, Refused, available
 
 NO_PMU = Refused("there is no performance monitoring unit here", "get one")
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")

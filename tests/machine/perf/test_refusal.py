@@ -12,11 +12,11 @@ import pytest
 
 from dltune.machine.perf import opening, syscall
 from dltune.machine.perf.events import parse
-from dltune.machine.perf.probe import PerfEvents
-from dltune.machine.perf.refusal import (
+from dltune.machine.perf.probe import (
     CPU_LEVEL,
     KERNEL_LEVEL,
     USER_LEVEL,
+    PerfEvents,
     Refused,
     paranoid_level,
     refusal,
@@ -68,7 +68,7 @@ def level(monkeypatch):
 
     def pretend(paranoid: int, *, pmu: bool) -> None:
         hardware = None if pmu else Refused("no PMU", "get one")
-        monkeypatch.setattr(opening, "paranoid_level", lambda: paranoid)
+        monkeypatch.setattr(opening.probe, "paranoid_level", lambda: paranoid)
         monkeypatch.setattr(
             opening.probe, "available", lambda: PerfEvents(hardware, None, paranoid)
         )

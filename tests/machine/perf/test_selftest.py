@@ -10,8 +10,7 @@ from dltune.machine.perf import rdpmc, selftest
 from dltune.machine.perf.events import parse
 from dltune.machine.perf.group import Group
 from dltune.machine.perf.perf_binding import load
-from dltune.machine.perf.probe import available
-from dltune.machine.perf.refusal import Refused
+from dltune.machine.perf.probe import Refused, available
 
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
 with_pmu = pytest.mark.skipif(available().hardware is not None, reason="there is no PMU")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.machine.known import find
-from dltune.model.regression.cases import all_cases, sample_cases
+from dltune.model.curve import all_cases
+from dltune.model.regression.features import sample_cases
 
 
 def test_the_paper_s_machine_has_68_cases():

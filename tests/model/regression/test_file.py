@@ -15,8 +15,7 @@ from skops import io as skops
 
 from dltune.errors import UsageError
 from dltune.model.regression import file
-from dltune.model.regression.predictor import Regression
-from dltune.model.regression.train import train
+from dltune.model.regression.train import Regression, train
 
 PROFILE = made.profile(seed=1)
 

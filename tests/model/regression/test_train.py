@@ -8,8 +8,7 @@ import pytest
 
 from dltune.errors import UsageError
 from dltune.model.regression.features import Layout
-from dltune.model.regression.predictor import Regression
-from dltune.model.regression.train import evaluated, train
+from dltune.model.regression.train import Regression, evaluated, train
 
 
 def trained(regressor: str = "random forest", samples: int = 1, logarithms: bool = True, **more):

@@ -65,6 +65,6 @@ int main() {
     z.reset();
     waiting.join();
   }
-  std::cout << dltune::AdmissionReport() << std::endl;
+  std::cout << dltune::AdmissionReport().text << std::endl;
   _exit(0);
 }

@@ -14,9 +14,9 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import JobFailed, UsageError
 from dltune.horovod.preload.counts import Counts
 from dltune.horovod.preload.interposer import REST
@@ -38,7 +38,7 @@ SECTION = AllreducePlan(
     ranks=2,
     local=2,
     cores=CORES,
-    threads=RankThreads(1, 2),
+    threads=Uniform(1, 2),
     orders=(ORDER,),
     sleeps=None,
     knobs=Knobs(0.0025, 1 << 20, 512),

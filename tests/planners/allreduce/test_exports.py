@@ -18,12 +18,13 @@ from dltune.documents.sections.allreduce import (
     Knobs,
     Order,
     RankCores,
-    RankThreads,
     Sleeps,
 )
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.machine import topology
-from dltune.planners.allreduce.exports import FORMATS, export
+from dltune.planners.allreduce.exports import export
+from dltune.planners.allreduce.planner import PLANNER
 
 # in one write, which mpirun passes on whole
 PRINT_AFFINITY = (
@@ -40,7 +41,7 @@ def plan(*, ranks: int = 2, cores: tuple[RankCores, ...] | None = None) -> Allre
         ranks=ranks,
         local=2,
         cores=cores or own,
-        threads=RankThreads(1, 2),
+        threads=Uniform(1, 2),
         orders=(Order(((4,),), ("float32",), (Bin((0,), 16),)),),
         sleeps=Sleeps(30e-6, None),
         knobs=Knobs(2.5e-3, 64 << 20, 1024),
@@ -139,7 +140,7 @@ def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
     assert told["OMPI_MCA_hwloc_base_binding_policy"] == "none"
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", PLANNER.formats)
 def test_what_needs_dltune_is_told(kind: str) -> None:
     told = export(kind, plan(), synthetic.machine(2)).splitlines()[0]
     assert "without bins, sleeps, the cores of single threads" in told

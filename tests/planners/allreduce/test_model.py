@@ -9,7 +9,8 @@ import pytest
 import synthetic
 import synthetic_ranks
 
-from dltune.documents.sections.allreduce import Controller, Knobs, RankThreads
+from dltune.documents.sections.allreduce import Controller, Knobs
+from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.allreduce import knobs
 from dltune.planners.allreduce.calls import calls
@@ -42,7 +43,7 @@ def test_the_job_as_it_ran_takes_as_long_as_it_did(controller: Controller) -> No
 
 
 def test_gradients_are_there_in_the_order_of_the_backward_pass() -> None:
-    found = model().computing(1, RankThreads(1, 1))
+    found = model().computing(1, Uniform(1, 1))
     assert list(found.ready) == sorted(found.ready, reverse=True)
     assert found.after > 0
     assert found.busy == pytest.approx(1.0, rel=1e-3)
@@ -50,7 +51,7 @@ def test_gradients_are_there_in_the_order_of_the_backward_pass() -> None:
 
 def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:
     made = model()
-    one, two = made.computing(1, RankThreads(1, 1)), made.computing(2, RankThreads(2, 1))
+    one, two = made.computing(1, Uniform(1, 1)), made.computing(2, Uniform(2, 1))
     assert max(two.ready) < max(one.ready)
     assert 1.0 < two.busy <= 2.0
 
@@ -62,7 +63,7 @@ def test_gradients_of_a_second_step_come_after_the_first() -> None:
     both = msgspec.structs.replace(profile, steps=(profile.steps[0], second))
     found = Model(both, calls(both), unobserved(2, 2, "gloo"))
     assert [call.step for call in found.calls] == [0, 1]
-    ready = found.computing(2, RankThreads(2, 1)).ready
+    ready = found.computing(2, Uniform(2, 1)).ready
     assert min(ready[6:]) > max(ready[:6])
     assert found.step == pytest.approx(0.1)
 
@@ -124,12 +125,12 @@ def test_bins_that_are_to_travel_meanwhile_need_a_thread_that_hands_them_in(
     settings = {"HOROVOD_FUSION_THRESHOLD": str(threshold)}
     ranks = [synthetic_ranks.rank(k, settings=settings) for k in range(2)]
     made = Model(profile, calls(profile), observed(synthetic_ranks.report(MACHINE, ranks)))
-    section, _ = Planner(made, profile.machine, RankThreads(1, 1)).plan(
+    section, _ = Planner(made, profile.machine, Uniform(1, 1)).plan(
         ("scp", "topo"), forced=True, report="x"
     )
     assert section.orders
     assert (len(section.orders[0].bins) > 1) == (inter > 1)
-    assert section.threads == RankThreads(1, inter)
+    assert section.threads == Uniform(1, inter)
     assert any("inter-op 2" in reason for reason in section.reasons) == (inter > 1)
 
 

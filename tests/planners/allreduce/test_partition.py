@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dltune.documents.horovod import Role
 from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import Controller, RankCores, RankThreads
+from dltune.documents.sections.allreduce import Controller, RankCores
+from dltune.documents.sections.threads import Uniform
 from dltune.planners.allreduce.calls import calls
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.observed import observed
@@ -26,7 +27,7 @@ def planned(
     nodes: int = 1,
     controller: Controller = "mpi",
     cpu: dict[Role, float] | None = None,
-    threads: RankThreads | None = None,
+    threads: Uniform | None = None,
 ) -> Partition:
     ranks = [
         synthetic_ranks.rank(k, size=nodes * local, local=local, controller=controller, cpu=cpu)
@@ -45,7 +46,7 @@ def cores(rank: RankCores) -> set[int]:
 def test_two_ranks_on_two_cores_each_share_one() -> None:
     found = planned(synthetic.machine(2))
     assert found.cores == tuple(RankCores((k,), (k,), (k,), (k,)) for k in range(2))
-    assert found.setting.threads == RankThreads(1, 1)
+    assert found.setting.threads == Uniform(1, 1)
     assert any("none to give away" in reason for reason in found.reasons)
 
 
@@ -79,9 +80,9 @@ def test_more_ranks_than_cores_share_them() -> None:
 
 
 def test_threads_of_the_main_plan_are_kept_within_the_cores() -> None:
-    found = planned(synthetic.machine(4), threads=RankThreads(4, 1))
+    found = planned(synthetic.machine(4), threads=Uniform(4, 1))
     compute = found.cores[0].compute
-    assert found.setting.threads == RankThreads(len(compute), 1)
+    assert found.setting.threads == Uniform(len(compute), 1)
 
 
 def test_input_that_keeps_cores_busy_may_have_them() -> None:

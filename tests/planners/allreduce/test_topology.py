@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transfers import concurrent
 
 from dltune.errors import UsageError
 from dltune.planners.allreduce.bins import Cost, partitions
@@ -86,12 +87,12 @@ def figure() -> Topology:
 def test_the_example_of_figure_6_14() -> None:
     topology = figure()
     assert [NAMES[node] for node in topology.order] == [f"Allreduce{k}" for k in range(5)]
-    assert topology.concurrent(0, 1)
-    assert topology.concurrent(1, 4)
-    assert topology.concurrent(0, 4)
-    assert not topology.concurrent(0, 2)
-    assert not topology.concurrent(2, 3)
-    assert not topology.concurrent(0, 3)
+    assert concurrent(topology, 0, 1)
+    assert concurrent(topology, 1, 4)
+    assert concurrent(topology, 0, 4)
+    assert not concurrent(topology, 0, 2)
+    assert not concurrent(topology, 2, 3)
+    assert not concurrent(topology, 0, 3)
     found = partitions(topology, [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), 64 * MIB)
     assert found[0] == ((0, 1), (2,), (3, 4))
 
@@ -169,8 +170,8 @@ def test_another_order_must_keep_dependencies() -> None:
     topology = figure()
     other = topology.reordered([4, 1, 0, 2, 3])
     assert [NAMES[node] for node in other.order][:2] == ["Allreduce4", "Allreduce1"]
-    assert other.concurrent(0, 2)
-    assert not other.concurrent(2, 3)
+    assert concurrent(other, 0, 2)
+    assert not concurrent(other, 2, 3)
     with pytest.raises(ValueError, match="before one that it depends on"):
         topology.reordered([2, 0, 1, 3, 4])
 

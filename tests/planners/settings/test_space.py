@@ -11,7 +11,7 @@ from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.sections.settings import Choice
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
-from dltune.machine import allocators, cpuflags, pages
+from dltune.machine import allocators, cpuinfo, pages
 from dltune.planners.settings.applied import Applied, means_of, set_by_user
 from dltune.planners.settings.setting import Circumstances, Means
 from dltune.planners.settings.space import SPACE, by_name
@@ -155,10 +155,10 @@ def test_what_of_glibc_can_be_tuned_depends_on_the_system(monkeypatch, version, 
 
 def test_bfloat16_needs_a_cpu_that_has_it(monkeypatch):
     math = by_name("onednn_math")
-    monkeypatch.setattr(cpuflags, "here", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(cpuinfo, "flags", lambda: frozenset({"avx2"}))
     assert "AVX512_BF16" in str(math.unfit(here()))
     assert by_name("onednn").default(here()) == "off"
-    monkeypatch.setattr(cpuflags, "here", lambda: frozenset({"amx_bf16"}))
+    monkeypatch.setattr(cpuinfo, "flags", lambda: frozenset({"amx_bf16"}))
     assert math.unfit(here()) is None
     assert by_name("onednn").values(here())[0] == "off"
 

@@ -8,8 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.machine.known import find
+from dltune.model.curve import all_cases
 from dltune.model.scaling import Law
-from dltune.planners.threads import strategy1, strategy2, strategy3, strategy4
+from dltune.planners.threads.strategies import (
+    candidates,
+    per_instance,
+    per_type,
+    why_no_hyperthreads,
+)
 from dltune.workload import uniform
 from dltune.workload.workload import workload
 
@@ -35,13 +41,13 @@ def two_types():
 
 
 def test_strategy_1_takes_each_instance_s_own_optimum() -> None:
-    choices = strategy1.choices(two_types())
+    choices = per_instance(two_types())
     assert [c and c.threads for c in choices] == [26, 42, 10, None]
 
 
 def test_strategy_2_takes_the_count_of_the_type_s_most_time_consuming_instance() -> None:
     there = two_types()
-    choices = strategy2.choices(there, strategy1.choices(there))
+    choices = per_type(there, per_instance(there))
     assert [c and c.threads for c in choices] == [42, 42, 10, None]
     small = choices[0]
     assert small is not None
@@ -50,8 +56,8 @@ def test_strategy_2_takes_the_count_of_the_type_s_most_time_consuming_instance()
 
 def test_strategy_3_offers_three_within_two_threads_the_fastest_first() -> None:
     there = two_types()
-    chosen = strategy2.choices(there, strategy1.choices(there))
-    offered = strategy3.candidates(there, chosen)
+    chosen = per_type(there, per_instance(there))
+    offered = candidates(there, chosen)
     assert set(offered) == {0, 1, 2}
     for index, ways in offered.items():
         choice = chosen[index]
@@ -67,9 +73,9 @@ def test_ops_whose_count_is_held_keep_it() -> None:
     import dataclasses
 
     there = dataclasses.replace(two_types(), held={0: 5, 1: 100})
-    chosen = strategy2.choices(there, strategy1.choices(there))
+    chosen = per_type(there, per_instance(there))
     assert [c and c.threads for c in chosen] == [5, 100, 10, None]
-    offered = strategy3.candidates(there, chosen)
+    offered = candidates(there, chosen)
     assert [way.threads for way in offered[0]] == [5]
     # a hundred parts on 68 cores take what 68 take
     assert chosen[1] is not None
@@ -77,9 +83,8 @@ def test_ops_whose_count_is_held_keep_it() -> None:
 
 
 def test_strategy_4_needs_a_second_hardware_thread() -> None:
-    assert strategy4.applicable(KNL)
-    assert not strategy4.applicable(synthetic.machine(4))
-    assert "no core of synthetic" in strategy4.why_not(synthetic.machine(4))
+    assert why_no_hyperthreads(KNL) is None
+    assert "no core of synthetic" in why_no_hyperthreads(synthetic.machine(4))
 
 
 def test_tensorflow_s_settings_on_the_paper_s_machine() -> None:
@@ -101,8 +106,8 @@ def test_the_grid_has_powers_of_two_and_the_counts_of_tiles_sockets_and_machine(
 def test_every_choice_exists_on_the_machine(cores, tile, optimum) -> None:
     there = synthetic.machine(cores, tile=tile)
     work = made(synthetic.op("Conv2D", law(optimum, 1.0), there), there=there)
-    first = strategy1.choices(work)
-    chosen = strategy2.choices(work, first)
-    for choice in (*first, *chosen, *strategy3.candidates(work, chosen)[0]):
+    first = per_instance(work)
+    chosen = per_type(work, first)
+    for choice in (*first, *chosen, *candidates(work, chosen)[0]):
         assert choice is not None
-        assert (choice.threads, choice.placement) in work.cases()
+        assert (choice.threads, choice.placement) in all_cases(there)

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents.opkey import Tensor, parse
-from dltune.profile.standalone.sizes import Batches, value
+from dltune.profile.standalone.sizes import value
+from dltune.profile.standalone.task import Standalone
 
 
 def found(key: str, argument: str, out: int, new: str = "", kind: str = "", batches=(8, 8)):
     op = parse(key)
-    wanted = parse(new or key)
-    return value(kind or op.type, argument, wanted, op, out, Batches(*batches))
+    wanted = Standalone(new or key, key, out, *batches)
+    return value(kind or op.type, argument, parse(wanted.key), op, wanted)
 
 
 @given(

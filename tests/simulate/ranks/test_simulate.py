@@ -12,21 +12,13 @@ from hypothesis import strategies as st
 from slow_ranks import Oracle, Told
 
 from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, Waiting, phases
-from dltune.simulate.ranks.method import (
-    ORIGINAL,
-    Method,
-    fused,
-    gs,
-    nbcs,
-    scp,
-    scp_topo,
-    topo,
-)
+from dltune.simulate.ranks.method import ORIGINAL, Method, fused
 from dltune.simulate.ranks.network import Network
 from dltune.simulate.ranks.outcome import Outcome
 from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
 from dltune.simulate.ranks.simulate import simulate
 
+GS = Method("gs", agree_every=1)
 CALM = Network(latency=10e-6, bandwidth=1e9)
 
 
@@ -51,19 +43,22 @@ def job(**changed: object) -> Job:
 def methods(of: Job) -> tuple[Method, ...]:
     own = of.pool.cores / 4
     bins = fused(of)
+    nbcs = Method("nbcs", between_tests=50e-6)
+    scp = Method("scp", reserved=own)
+    groups = Method("topo", bins=bins)
     return (
         ORIGINAL,
-        gs(),
-        gs(3),
-        nbcs(50e-6),
-        scp(own),
-        scp(own, own),
-        topo(bins),
-        topo(bins, synchronized=True),
-        scp_topo(own, bins, own),
+        GS,
+        Method("gs", agree_every=3),
+        nbcs,
+        scp,
+        dataclasses.replace(scp, input_cores=own),
+        Method("topo", bins=bins, synchronized=False),
+        groups,
+        Method("scp-topo", reserved=own, input_cores=own, bins=bins, synchronized=False),
         *(
             dataclasses.replace(method, rest=rest)
-            for method in (ORIGINAL, nbcs(50e-6), scp(own), topo(bins, synchronized=True))
+            for method in (ORIGINAL, nbcs, scp, groups)
             for rest in (0.002, 0.05)
         ),
     )
@@ -213,7 +208,7 @@ def test_without_delays_and_contention_all_methods_agree() -> None:
 
 def test_topo_wakes_once_a_bin_and_sends_the_same_bins_every_step() -> None:
     one = job()
-    outcome = simulate(one, topo(fused(one)), steps=4, seed=1)
+    outcome = simulate(one, Method("topo", bins=fused(one), synchronized=False), steps=4, seed=1)
     assert outcome.cycles == outcome.batches == 4 * 3
     assert outcome.empty == 0
 
@@ -223,9 +218,7 @@ def test_a_rank_that_oversleeps_keeps_all_others_spinning() -> None:
     rarely = Quantiles(((0.0, 0.0), (0.99, 0.0), (1.0, 0.01)))
     small = (1000,) * 10
     one = job(wake=rarely, wake_busy=rarely, cycle_time=5e-3, tensors=small, pool=Pool(1, 7))
-    original, global_sleep = (
-        simulate(one, method, steps=200, seed=3) for method in (ORIGINAL, gs())
-    )
+    original, global_sleep = (simulate(one, method, steps=200, seed=3) for method in (ORIGINAL, GS))
     assert original.worst_oversleep > 5e-3
     assert original.background > 0.5  # all but the one that was late, for good
     assert global_sleep.background < 0.1
@@ -235,7 +228,7 @@ def test_a_rank_that_oversleeps_keeps_all_others_spinning() -> None:
 
 def test_a_thread_that_rests_wakes_for_tensors_and_is_not_late() -> None:
     calm = job()
-    for method in (ORIGINAL, topo(fused(calm), synchronized=True)):
+    for method in (ORIGINAL, Method("topo", bins=fused(calm))):
         plain = simulate(calm, method, steps=20, seed=1)
         rested = simulate(calm, dataclasses.replace(method, rest=0.05), steps=20, seed=1)
         assert rested.cycles < 0.6 * plain.cycles
@@ -248,8 +241,10 @@ def test_spinning_slows_computing_and_own_cores_or_tests_end_that() -> None:
     late = Quantiles(((0.0, 0.0), (0.5, 2e-3), (1.0, 5e-3)))
     one = job(pool=Pool(1, 2), wake=late, wake_busy=late)
     original = simulate(one, ORIGINAL, steps=20, seed=5)
-    tested = simulate(one, nbcs(30e-6), steps=20, seed=5)
-    apart = simulate(dataclasses.replace(one, pool=Pool(1, 3)), scp(1), steps=20, seed=5)
+    tested = simulate(one, Method("nbcs", between_tests=30e-6), steps=20, seed=5)
+    apart = simulate(
+        dataclasses.replace(one, pool=Pool(1, 3)), Method("scp", reserved=1), steps=20, seed=5
+    )
     assert original.compute > 1.1 * 0.009
     assert tested.compute == pytest.approx(0.009, rel=0.05)
     assert apart.compute == pytest.approx(0.009, rel=0.01)
@@ -310,7 +305,14 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], told: str) -> Non
         job(**changed)
 
 
-@pytest.mark.parametrize("method", [scp(4), topo([[0, 1]]), topo([[*range(10)], []])])
+@pytest.mark.parametrize(
+    "method",
+    [
+        Method("scp", reserved=4),
+        Method("topo", bins=((0, 1),), synchronized=False),
+        Method("topo", bins=(tuple(range(10)), ()), synchronized=False),
+    ],
+)
 def test_a_method_that_does_not_fit_is_refused(method: Method) -> None:
     with pytest.raises(ValueError, match=r"reserved leave none|each tensor once"):
         simulate(job(), method, steps=1, seed=0)

@@ -4,7 +4,6 @@
     records      where the file's records lie
     reader       one reading process: what it is told to read, and what that cost it
     readers      such processes, kept for the whole session
-    cold         pages dropped from the page cache, and whether they are gone
     ways         what is compared: strided readers, block sizes, shuffled order, the ceiling
     session      all of it, within a time that is told before
     figures      medians of the runs, with their spread

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.io import Experiment, Finding, Storage
+from dltune.io.report.diagnosis import Graded, by_gravity
 from dltune.io.report.shown import count, rate, requests, share, size
 
 # a way that is so much faster is worth a sentence
@@ -17,52 +18,37 @@ EXTRA = 0.05
 
 def diagnose(experiment: Experiment, place: Storage) -> tuple[Finding, ...]:
     """The gravest first."""
-    found = [
-        *_present(experiment),
-        *_contention(experiment),
-        *_offsets(experiment),
-        *_shuffled(experiment, place),
-        *_blocks(experiment),
-    ]
-    return tuple(finding for _, finding in sorted(found, key=lambda one: -one[0]))
+    return by_gravity(
+        [
+            *_present(experiment),
+            *_contention(experiment),
+            *_offsets(experiment),
+            *_shuffled(experiment, place),
+            *_blocks(experiment),
+        ]
+    )
 
 
-def _present(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
+def _present(experiment: Experiment) -> Iterator[Graded]:
     """The thesis' first comparison (section 3.1.2): what LMDB reaches of what the storage gives."""
-    ceiling = experiment.ceiling
+    ceiling, reached = experiment.ceiling, experiment.share_of_ceiling
     present = next(run for run in experiment.strided if run.method == "mmap")
-    reached = experiment.share_of_ceiling
-    evidence = (
+    near = reached >= NEAR
+    yield Graded(
+        1.0 if near else 6.0 * (1 - reached),
+        f"one sequential reader through a mapping reaches {'' if near else 'only '}"
+        f"{share(reached)} of what the storage gives",
         f"{rate(present.throughput.median)} through a mapping, "
-        f"{rate(ceiling.throughput.median)} by {requests(ceiling)}"
-    )
-    if reached >= NEAR:
-        yield (
-            1.0,
-            Finding(
-                f"one sequential reader through a mapping reaches {share(reached)} of what the "
-                "storage gives",
-                evidence,
-                None,
-            ),
-        )
-        return
-    yield (
-        6.0 * (1 - reached),
-        Finding(
-            f"one sequential reader through a mapping reaches only {share(reached)} of what the "
-            "storage gives",
-            evidence,
-            f"read by {requests(ceiling)}, at exact offsets",
-        ),
+        f"{rate(ceiling.throughput.median)} by {requests(ceiling)}",
+        None if near else f"read by {requests(ceiling)}, at exact offsets",
     )
 
 
-def _contention(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
+def _contention(experiment: Experiment) -> Iterator[Graded]:
     """Fig. 3.4: switches and sleep against the number of readers."""
-    runs = [r for r in experiment.strided if r.walk == experiment.strided[0].walk]
-    runs = sorted((r for r in runs if r.method == "mmap"), key=lambda r: r.readers)
-    one, many = runs[0], runs[-1]
+    walk = experiment.strided[0].walk
+    runs = [r for r in experiment.strided if r.walk == walk and r.method == "mmap"]
+    one, many = min(runs, key=lambda r: r.readers), max(runs, key=lambda r: r.readers)
     if many.readers == one.readers:
         return
     gain = many.throughput.median / max(1.0, one.throughput.median)
@@ -75,39 +61,32 @@ def _contention(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
         f"{count(many.switches.median)}{times}; asleep {share(one.sleep_share.median)} and "
         f"{share(many.sleep_share.median)} of the time"
     )
-    if gain < WORTH and full:
-        yield (
-            2.0,
-            Finding(
-                f"one reader takes what the storage gives; {many.readers} strided ones only sleep "
-                "and wake more often for it",
-                evidence,
-                "let one process of the node read, and the others take from it",
-            ),
+    if gain >= WORTH:
+        yield Graded(
+            1.0,
+            f"{many.readers} strided readers are {gain:.1f} times as fast as {one.readers}",
+            evidence,
         )
-    elif gain < WORTH:
-        yield (
-            4.0,
-            Finding(
-                f"{many.readers} strided readers are no faster than {one.readers}: they fault on "
-                "the same pages and sleep for the same reads",
-                evidence,
-                "let one process of the node read for all, in large blocks, or let each read its "
-                "own records by exact offset",
-            ),
+    elif full:
+        yield Graded(
+            2.0,
+            f"one reader takes what the storage gives; {many.readers} strided ones only sleep and "
+            "wake more often for it",
+            evidence,
+            "let one process of the node read, and the others take from it",
         )
     else:
-        yield (
-            1.0,
-            Finding(
-                f"{many.readers} strided readers are {gain:.1f} times as fast as {one.readers}",
-                evidence,
-                None,
-            ),
+        yield Graded(
+            4.0,
+            f"{many.readers} strided readers are no faster than {one.readers}: they fault on the "
+            "same pages and sleep for the same reads",
+            evidence,
+            "let one process of the node read for all, in large blocks, or let each read its own "
+            "records by exact offset",
         )
 
 
-def _offsets(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
+def _offsets(experiment: Experiment) -> Iterator[Graded]:
     """Fig. 4.2 and section 5.2.2: what passing the others' records costs."""
     cursor = {r.readers: r for r in experiment.strided if r.walk == "cursor"}
     if not cursor:
@@ -118,65 +97,57 @@ def _offsets(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
     best = max(others, key=lambda r: r.throughput.median)
     gain = best.throughput.median / max(1.0, present.throughput.median)
     if gain >= WORTH:
-        fewer = present.switches.median / best.switches.median if best.switches.median else None
-        switches = "" if fewer is None or fewer < 1 else f", {fewer:.0f} times fewer switches"
-        yield (
+        fewer = present.switches.median / best.switches.median if best.switches.median else 0.0
+        switches = f", {fewer:.0f} times fewer switches" if fewer >= 1 else ""
+        yield Graded(
             5.0,
-            Finding(
-                f"{most} readers that know where their records lie are {gain:.1f} times as fast",
-                f"{rate(best.throughput.median)} by exact offsets ({best.method}), "
-                f"{rate(present.throughput.median)} passing the others' records{switches}",
-                "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
-            ),
+            f"{most} readers that know where their records lie are {gain:.1f} times as fast",
+            f"{rate(best.throughput.median)} by exact offsets ({best.method}), "
+            f"{rate(present.throughput.median)} passing the others' records{switches}",
+            "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
         )
     if present.extra >= EXTRA:
-        yield (
+        yield Graded(
             2.0,
-            Finding(
-                f"{most} readers touch {share(present.extra)} more than their records",
-                "pages of the others' records that LMDB's cursor passes; records of "
-                f"{size(experiment.mean_size)}",
-                "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
-            ),
+            f"{most} readers touch {share(present.extra)} more than their records",
+            "pages of the others' records that LMDB's cursor passes; records of "
+            f"{size(experiment.mean_size)}",
+            "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
         )
 
 
-def _shuffled(experiment: Experiment, place: Storage) -> Iterator[tuple[float, Finding]]:
+def _shuffled(experiment: Experiment, place: Storage) -> Iterator[Graded]:
     plain = {(r.method, r.advised, r.ahead > 0): r for r in experiment.shuffled}
     normal, random = plain["mmap", False, False], plain["mmap", True, False]
     hinted = plain["mmap", True, True]
     better = max((normal, random), key=lambda r: r.throughput.median)
     gain = hinted.throughput.median / max(1.0, better.throughput.median)
     if gain >= WORTH:
-        yield (
+        yield Graded(
             5.5,
-            Finding(
-                f"shuffled records are read {gain:.1f} times as fast when the kernel is told which "
-                "come next",
-                f"{rate(hinted.throughput.median)} with hints {hinted.ahead} records ahead, "
-                f"{rate(normal.throughput.median)} with read-ahead and "
-                f"{rate(random.throughput.median)} without",
-                "give hints (posix_fadvise WILLNEED) from the sampler's order and the index",
-            ),
+            f"shuffled records are read {gain:.1f} times as fast when the kernel is told which "
+            "come next",
+            f"{rate(hinted.throughput.median)} with hints {hinted.ahead} records ahead, "
+            f"{rate(normal.throughput.median)} with read-ahead and "
+            f"{rate(random.throughput.median)} without",
+            "give hints (posix_fadvise WILLNEED) from the sampler's order and the index",
         )
     ratio = random.throughput.median / max(1.0, normal.throughput.median)
-    if max(ratio, 1 / ratio if ratio else 1.0) >= WORTH:
+    times = max(ratio, 1 / ratio if ratio else 1.0)
+    if times >= WORTH:
         faster, setting = (
             ("without", "readahead=False in py-lmdb") if ratio > 1 else ("with", "readahead=True")
         )
         ahead = f" of {size(place.read_ahead)}" if place.read_ahead else ""
-        yield (
+        yield Graded(
             3.0,
-            Finding(
-                f"shuffled records are read {max(ratio, 1 / ratio):.1f} times as fast {faster} "
-                f"read-ahead{ahead}",
-                f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
-                f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
-            ),
+            f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
+            f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
+            f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
         )
 
 
-def _blocks(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
+def _blocks(experiment: Experiment) -> Iterator[Graded]:
     """Fig. 5.1: block sizes."""
     straight = [b for b in experiment.blocks if b.method == experiment.ceiling.method] or [
         b for b in experiment.blocks if b.method != "mmap"
@@ -185,17 +156,12 @@ def _blocks(experiment: Experiment) -> Iterator[tuple[float, Finding]]:
     gain = best.throughput.median / max(1.0, small.throughput.median)
     if gain < WORTH:
         return
-    mapped = max(
-        (b for b in experiment.blocks if b.method == "mmap"), key=lambda b: b.throughput.median
-    )
-    yield (
+    mapped = max(b.throughput.median for b in experiment.blocks if b.method == "mmap")
+    yield Graded(
         2.5,
-        Finding(
-            f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
-            f"{size(small.block)}",
-            f"{best.method}: {rate(best.throughput.median)} against "
-            f"{rate(small.throughput.median)}; a mapping gives {rate(mapped.throughput.median)} "
-            "at its best, whatever the block",
-            f"read {size(best.block)} at a time: join neighbouring records into one read",
-        ),
+        f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
+        f"{size(small.block)}",
+        f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}; "
+        f"a mapping gives {rate(mapped)} at its best, whatever the block",
+        f"read {size(best.block)} at a time: join neighbouring records into one read",
     )

@@ -1,112 +1,97 @@
-"""One reading process. Standard library only: `python -m dltune.io.report.experiments.reader`.
+"""One reading process: `python -m dltune.io.report.experiments.reader`.
 
-Takes tasks from stdin, each a line of JSON (`Task`'s fields, and `pieces`, how many follow), then
-two arrays of 8-byte integers: offsets and sizes. Answers "ready", waits for a line, reads, and
-answers a line of JSON with what it cost. Ends with its stdin.
+Takes pickles from stdin, each of the file's path, the reader's rank and a `Task`. Answers with
+pickles too: `READY`, then, once it is told to `GO` and has read, the `Outcome`; or the system's
+message, when the file cannot be read this way. Ends with its stdin.
 """
 
 from __future__ import annotations
 
-import array
-import json
+import contextlib
 import mmap
 import os
+import pickle
 import resource
 import sys
 import time
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from dltune.io.report.experiments.readers import READY, Outcome, Task
+from dltune.proc import process
+from dltune.proc.entry import read
 
 PAGE = mmap.PAGESIZE
 
 
 def main(tasks: BinaryIO) -> None:
-    while line := tasks.readline():
-        task = json.loads(line)
-        offsets, sizes = array.array("q"), array.array("q")
-        for numbers in (offsets, sizes):
-            numbers.frombytes(tasks.read(8 * task["pieces"]))
-        try:
-            answer: dict[str, object] = _perform(task, offsets, sizes, tasks)
-        except OSError as error:
-            answer = {"error": os.strerror(error.errno or 0)}
-        print(json.dumps(answer), flush=True)
+    with contextlib.suppress(EOFError):
+        while True:
+            path, rank, task = pickle.load(tasks)
+            try:
+                answer: Outcome | str = _perform(path, rank, task, tasks)
+            except OSError as error:
+                answer = os.strerror(error.errno or 0)
+            _answer(answer)
 
 
-def _perform(
-    task: dict[str, Any], offsets: array.array[int], sizes: array.array[int], tasks: BinaryIO
-) -> dict[str, object]:
-    direct = task["method"] == "direct"
-    flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
-    descriptor = os.open(task["path"], flags)
-    room = max(sizes, default=0) // PAGE * PAGE + 2 * PAGE
-    # a mapping is aligned to pages, as O_DIRECT wants it; touched, so that it is there
-    with mmap.mmap(-1, room) as memory:
-        buffer = memoryview(memory)
+def _answer(answer: object) -> None:
+    pickle.dump(answer, sys.stdout.buffer)
+    sys.stdout.flush()
+
+
+def _perform(path: str, rank: int, task: Task, tasks: BinaryIO) -> Outcome:
+    flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if task.method == "direct" else 0)
+    room = max(task.sizes, default=0) // PAGE * PAGE + 2 * PAGE
+    with contextlib.ExitStack() as stack:
+        descriptor = os.open(path, flags)
+        stack.callback(os.close, descriptor)
+        # a mapping is aligned to pages, as O_DIRECT wants it; touched, so that it is there
+        buffer = stack.enter_context(memoryview(stack.enter_context(mmap.mmap(-1, room))))
         for at in range(0, room, PAGE):
             buffer[at] = 1
-        try:
-            if task["method"] == "mmap":
-                size = os.fstat(descriptor).st_size
-                with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as mapping:
-                    if task["advised"]:
-                        mapping.madvise(mmap.MADV_RANDOM)
-                    return _timed(task, offsets, sizes, descriptor, mapping, buffer, tasks)
-            if task["advised"]:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-            return _timed(task, offsets, sizes, descriptor, None, buffer, tasks)
-        finally:
-            buffer.release()
-            os.close(descriptor)
-
-
-def _timed(
-    task: dict[str, Any],
-    offsets: array.array[int],
-    sizes: array.array[int],
-    descriptor: int,
-    mapping: mmap.mmap | None,
-    buffer: memoryview,
-    tasks: BinaryIO,
-) -> dict[str, object]:
-    view = memoryview(mapping) if mapping is not None else None
-    print("ready", flush=True)
-    tasks.readline()
-    before, queued, storage = resource.getrusage(resource.RUSAGE_SELF), _queued(), _storage()
-    began = time.monotonic()
-    done = _read(task, offsets, sizes, descriptor, view, buffer, began + task["seconds"])
-    ended = time.monotonic()
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    if view is not None:
-        view.release()
-    return {
-        "began": began,
-        "ended": ended,
-        "bytes": done[0],
-        "records": done[1],
-        "passed": done[2],
-        "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "queued": _queued() - queued,
-        "voluntary": after.ru_nvcsw - before.ru_nvcsw,
-        "involuntary": after.ru_nivcsw - before.ru_nivcsw,
-        "major": after.ru_majflt - before.ru_majflt,
-        "storage": _storage() - storage,
-    }
+        view = None
+        if task.method == "mmap":
+            size = os.fstat(descriptor).st_size
+            mapping = stack.enter_context(mmap.mmap(descriptor, size, prot=mmap.PROT_READ))
+            view = stack.enter_context(memoryview(mapping))
+            if task.advised:
+                mapping.madvise(mmap.MADV_RANDOM)
+        elif task.advised:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        _answer(READY)
+        pickle.load(tasks)  # GO
+        before, queued, storage = resource.getrusage(resource.RUSAGE_SELF), _queued(), _storage()
+        began = time.monotonic()
+        total, records, passed = _read(task, rank, descriptor, view, buffer, began + task.seconds)
+        ended = time.monotonic()
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        return Outcome(
+            began=began,
+            ended=ended,
+            bytes=total,
+            records=records,
+            passed=passed,
+            cpu=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            queued=_queued() - queued,
+            voluntary=after.ru_nvcsw - before.ru_nvcsw,
+            involuntary=after.ru_nivcsw - before.ru_nivcsw,
+            major=after.ru_majflt - before.ru_majflt,
+            storage=_storage() - storage,
+        )
 
 
 def _read(
-    task: dict[str, Any],
-    offsets: array.array[int],
-    sizes: array.array[int],
+    task: Task,
+    rank: int,
     descriptor: int,
     view: memoryview | None,
     buffer: memoryview,
     until: float,
 ) -> tuple[int, int, int]:
     """Bytes and records read, records passed. `ahead` pieces are hinted before they are read."""
-    rank, readers, cursor = task["rank"], task["readers"], task["walk"] == "cursor"
-    ahead, step, direct = task["ahead"], task["hint_step"], task["method"] == "direct"
-    total = records = passed = 0
-    touched = 0
+    offsets, sizes, readers, cursor = task.offsets, task.sizes, task.readers, task.walk == "cursor"
+    ahead, step, direct = task.ahead, task.hint_step, task.method == "direct"
+    total = records = passed = touched = 0
     clock = time.monotonic
 
     def hint(at: int) -> None:
@@ -127,18 +112,15 @@ def _read(
             passed += 1
             if passed & 15:
                 continue
-        elif view is not None:
-            buffer[:size] = view[offset : offset + size]
-            total += size
-            records += 1
-        elif direct:
-            start = offset // PAGE * PAGE
-            end = -(-(offset + size) // PAGE) * PAGE
-            os.preadv(descriptor, [buffer[: end - start]], start)
-            total += size
-            records += 1
         else:
-            os.preadv(descriptor, [buffer[:size]], offset)
+            if view is not None:
+                buffer[:size] = view[offset : offset + size]
+            elif direct:
+                start = offset // PAGE * PAGE
+                end = -(-(offset + size) // PAGE) * PAGE
+                os.preadv(descriptor, [buffer[: end - start]], start)
+            else:
+                os.preadv(descriptor, [buffer[:size]], offset)
             total += size
             records += 1
         if clock() >= until:
@@ -148,21 +130,14 @@ def _read(
 
 def _queued() -> float:
     """Seconds that this process was ready and waited for a CPU; 0 where it is not told."""
-    try:
-        with open("/proc/self/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except OSError:
-        return 0.0
+    told = read("/proc/self/schedstat")
+    return int(told.split()[1]) / 1e9 if told else 0.0
 
 
 def _storage() -> int:
     """Bytes that came from storage for this process; 0 where it is not told."""
-    try:
-        with open("/proc/self/io") as file:
-            fields = dict(line.split(": ") for line in file.read().splitlines())
-    except OSError:
-        return 0
-    return int(fields["read_bytes"])
+    told = process.reads(os.getpid())
+    return told.storage if told else 0
 
 
 if __name__ == "__main__":

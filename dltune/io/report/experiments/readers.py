@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import array
-import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from dltune.documents.io import Method, Walk
-from dltune.errors import DltuneError, UsageError
+from dltune.errors import UsageError
 
 MODULE = "dltune.io.report.experiments.reader"
+READY, GO = "ready", "go"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ class Task:
     passing: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Outcome:
     """What reading cost one process. Seconds and bytes; `began` and `ended` of CLOCK_MONOTONIC;
     `queued`: ready, waiting for a CPU; `storage`: read_bytes, 0 where the kernel does not count."""
 
@@ -70,14 +70,6 @@ class Outcome(msgspec.Struct, frozen=True):
         return min(1.0, max(0.0, 1.0 - (self.cpu + self.queued) / self.seconds))
 
 
-class _Failed(msgspec.Struct, frozen=True):
-    error: str
-
-
-_decode = msgspec.json.Decoder(Outcome).decode
-_decode_failed = msgspec.json.Decoder(_Failed).decode
-
-
 class Refused(Exception):
     """The file cannot be read this way; the message is the system's own."""
 
@@ -87,15 +79,16 @@ class Readers:
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path
+        # the same dltune, however this process came to it
         root = str(Path(__file__).resolve().parents[4])
         paths = [root, os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         self._children = [
             subprocess.Popen(
                 [sys.executable, "-m", MODULE],
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=environment,
                 start_new_session=True,
             )
             for _ in range(count)
@@ -115,70 +108,58 @@ class Readers:
         """Let `task.readers` processes read at the same time.
 
         Raises Refused when the storage does not take this way of reading (O_DIRECT), UsageError
-        when the file has vanished, DltuneError when a reader died (the file became shorter).
+        when the file has vanished, and when a reader died (the file became shorter).
         """
         children = self._children[: task.readers]
         count = len(task.offsets)
         for rank, child in enumerate(children):
-            low, high, every = 0, count, task.readers
+            low, high, every, number = 0, count, task.readers, rank
             if task.apart:
                 low, high = rank * count // task.readers, (rank + 1) * count // task.readers
-                every = 1
-            told = {
-                "path": str(self._path),
-                "method": task.method,
-                "walk": task.walk,
-                "rank": -1 if task.passing else rank if every > 1 else 0,
-                "readers": every,
-                "advised": task.advised,
-                "ahead": task.ahead,
-                "hint_step": task.hint_step,
-                "seconds": task.seconds,
-                "pieces": high - low,
-            }
-            numbers = (array.array("q", part[low:high]) for part in (task.offsets, task.sizes))
-            self._send(child, json.dumps(told).encode() + b"\n" + b"".join(map(bytes, numbers)))
-        lines = [self._line(child) for child in children]
-        if all(line == b"ready\n" for line in lines):
-            for child in children:
-                self._send(child, b"go\n")
-            lines = [self._line(child) for child in children]
-        else:
-            for child, line in zip(children, lines, strict=True):
-                if line == b"ready\n":
-                    self._send(child, b"go\n")
-                    self._line(child)
-        return [self._outcome(line) for line in lines if line != b"ready\n"]
+                every, number = 1, 0
+            offsets, sizes = (
+                array.array("q", part[low:high]) for part in (task.offsets, task.sizes)
+            )
+            own = replace(task, readers=every, offsets=offsets, sizes=sizes)
+            self._send(child, (str(self._path), -1 if task.passing else number, own))
+        answers = [self._answer(child) for child in children]
+        ready = [child for child, answer in zip(children, answers, strict=True) if answer == READY]
+        for child in ready:
+            self._send(child, GO)
+        answers += [self._answer(child) for child in ready]
+        return [self._outcome(answer) for answer in answers if answer != READY]
 
-    def _send(self, child: subprocess.Popen[bytes], data: bytes) -> None:
+    def _send(self, child: subprocess.Popen[bytes], message: object) -> None:
         assert child.stdin is not None
         try:
-            child.stdin.write(data)
+            pickle.dump(message, child.stdin)
             child.stdin.flush()
         except OSError:
             raise self._died() from None
 
-    def _line(self, child: subprocess.Popen[bytes]) -> bytes:
+    def _answer(self, child: subprocess.Popen[bytes]) -> Outcome | str:
         assert child.stdout is not None
-        line = child.stdout.readline()
-        if not line:
-            raise self._died()
-        return line
-
-    def _outcome(self, line: bytes) -> Outcome:
         try:
-            return _decode(line)
-        except msgspec.ValidationError:
-            reason = _decode_failed(line).error
-        if not self._path.exists():
-            raise UsageError(f"{self._path} vanished while it was read")
-        raise Refused(reason)
+            answer: Outcome | str = pickle.load(child.stdout)
+        except EOFError:
+            raise self._died() from None
+        return answer
 
-    def _died(self) -> DltuneError:
+    def _outcome(self, answer: Outcome | str) -> Outcome:
+        if isinstance(answer, str):
+            raise self._unless_vanished(Refused(answer))
+        return answer
+
+    def _died(self) -> Exception:
         # reading a mapping beyond a file's end kills (SIGBUS)
-        if not self._path.exists():
-            return UsageError(f"{self._path} vanished while it was read")
-        return UsageError(
-            f"{self._path} became shorter while it was read, or its storage failed",
-            remedy="read it when nobody writes to it",
+        return self._unless_vanished(
+            UsageError(
+                f"{self._path} became shorter while it was read, or its storage failed",
+                remedy="read it when nobody writes to it",
+            )
         )
+
+    def _unless_vanished(self, error: Exception) -> Exception:
+        if self._path.exists():
+            return error
+        return UsageError(f"{self._path} vanished while it was read")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from dltune.documents.io import FileFormat
@@ -18,20 +19,15 @@ PIECE = 128 << 10
 
 @dataclass(frozen=True)
 class Records:
-    """Offsets and sizes in bytes, in the order of keys or of the file. `real`: those of the format;
-    else equal pieces."""
+    """Offsets and sizes in bytes, in the order of keys or of the file."""
 
     offsets: Sequence[int]
     sizes: Sequence[int]
-    real: bool
 
     def window(self, limit: int) -> Records:
         """The first records, of `limit` bytes together; at least 8, or all."""
-        total = n = 0
-        while n < len(self.sizes) and (total < limit or n < 8):
-            total += self.sizes[n]
-            n += 1
-        return Records(self.offsets[:n], self.sizes[:n], self.real)
+        n = max(8, bisect_left(list(accumulate(self.sizes)), limit) + 1)
+        return Records(self.offsets[:n], self.sizes[:n])
 
 
 def records(path: Path, descriptor: int, kind: FileFormat, limit: int) -> Records:
@@ -44,10 +40,10 @@ def records(path: Path, descriptor: int, kind: FileFormat, limit: int) -> Record
     size = os.fstat(descriptor).st_size
     found = None
     if kind == "npy":
-        found = _npy(descriptor, size)
+        found = _npy(path, size)
     elif kind == "tfrecord":
         found = _tfrecord(descriptor, size, limit)
-    return found or _pieces(0, size, PIECE, real=False)
+    return found or _pieces(0, size, PIECE)
 
 
 def _lmdb(path: Path, limit: int) -> Records:
@@ -62,28 +58,21 @@ def _lmdb(path: Path, limit: int) -> Records:
     keep = keep[: max(8, int(np.searchsorted(ends, limit)) + 1)]
     if not len(keep):
         raise UsageError(f"{path} has no records", remedy="name a database that has some")
-    return Records(index.offsets[keep].tolist(), index.sizes[keep].tolist(), real=True)
+    return Records(index.offsets[keep].tolist(), index.sizes[keep].tolist())
 
 
-def _npy(descriptor: int, size: int) -> Records | None:
+def _npy(path: Path, size: int) -> Records | None:
     """Rows of the first axis; small ones are put together to a page."""
-    import io
+    import numpy as np
 
-    from numpy.lib import format as npy
-
-    head = io.BytesIO(os.pread(descriptor, 1 << 16, 0))
     try:
-        version = npy.read_magic(head)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(head)
-    except ValueError:
+        array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError):  # it has vanished; it has objects, or is cut off
         return None
-    row = int(math.prod(shape[1:])) * dtype.itemsize
-    if fortran or dtype.hasobject or not shape or row == 0:
+    if not array.size or not array.shape or not array.flags.c_contiguous:
         return None
-    if row < 4096:
-        row *= -(-4096 // row)
-    return _pieces(head.tell(), size, row, real=True)
+    row = array.nbytes // len(array)
+    return _pieces(array.offset, size, row * -(-4096 // row) if row < 4096 else row)
 
 
 def _tfrecord(descriptor: int, size: int, limit: int) -> Records | None:
@@ -97,9 +86,9 @@ def _tfrecord(descriptor: int, size: int, limit: int) -> Records | None:
         offsets.append(at)
         sizes.append(length + 16)
         at += length + 16
-    return Records(offsets, sizes, real=True) if len(offsets) >= 8 else None
+    return Records(offsets, sizes) if len(offsets) >= 8 else None
 
 
-def _pieces(start: int, end: int, piece: int, *, real: bool) -> Records:
+def _pieces(start: int, end: int, piece: int) -> Records:
     offsets = range(start, max(start + 1, end - piece + 1), piece)
-    return Records(offsets, [min(piece, end - offset) for offset in offsets], real)
+    return Records(offsets, [min(piece, end - offset) for offset in offsets])

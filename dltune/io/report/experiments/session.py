@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import random
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dltune import __version__
-from dltune.documents import io
+from dltune.documents import files, io
 from dltune.errors import UsageError
+from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.report import formats
-from dltune.io.report.cached import cached
-from dltune.io.report.experiments import cold, figures
-from dltune.io.report.experiments.figures import Runs
+from dltune.io.report.cached import cached, drop
+from dltune.io.report.experiments import figures
 from dltune.io.report.experiments.findings import diagnose
 from dltune.io.report.experiments.readers import Readers, Refused, Task
-from dltune.io.report.experiments.records import Records, records
-from dltune.io.report.experiments.ways import CEILINGS, Kind, Way, ways
+from dltune.io.report.experiments.records import records
+from dltune.io.report.experiments.ways import CEILINGS, Way, ways
 from dltune.io.report.shown import size
-from dltune.io.report.storage import storage
+from dltune.io.report.storage import hint_step, storage
 
 REPEATS = 3
 MIB = 1 << 20
@@ -51,214 +50,138 @@ def experiment(
     `say` is told sentences that stay, `tell` where it is. Raises UsageError when there is no such
     plain file, when it is too small to tell anything, cannot be read cold, or vanishes.
     """
-    path = _inside(path)
-    with _opened(path) as descriptor:
+    path = data_path(path)
+    descriptor = open_plain(path)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, descriptor)
         size_, place = os.fstat(descriptor).st_size, storage(path)
-        kind = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path.name, size_) or "other"
-        with Readers(path, max(*readers, *(parallel for parallel, _ in CEILINGS))) as processes:
-            began = time.monotonic()
-            session = _Session(path, descriptor, processes, place)
-            tell("how fast the storage is")
-            # how many ways there are does not depend on how long each one runs
-            span = session.calibrate(min(1.0, seconds / 20), size_)
-            tell("where the records lie")
-            found = records(path, descriptor, kind, span)
-            step = place.read_ahead or 128 << 10
-            plan = _plan(found, readers, seconds, span, step, kind == "lmdb", session.direct)
-            window = sum(plan.records.sizes)
-            say(
-                f"{len(plan.ways)} ways of reading {size(window)} of {path.name}, {REPEATS} rounds "
-                f"of at most {plan.each:.2f} s each: about "
-                f"{REPEATS * len(plan.ways) * (plan.each + AROUND_SECONDS):.0f} s"
+        if size_ == 0:
+            raise UsageError(f"{path} is empty", remedy="name a file with data")
+        if size_ < LEAST_SIZE:
+            raise UsageError(
+                f"{path} has only {size(size_)}: it tells nothing about its storage",
+                remedy=f"name a file of {size(LEAST_SIZE)} and more",
             )
-            runs = session.rounds(plan.ways, tell)
-            took = time.monotonic() - began
-        return _document(path, kind, size_, place, readers, plan, runs, session, took)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    records: Records
-    span: int
-    each: float
-    ways: list[Way]
-
-
-def _plan(
-    found: Records,
-    readers: Sequence[int],
-    seconds: float,
-    span: int,
-    hint_step: int,
-    cursor: bool,
-    direct: bool,
-) -> _Plan:
-    """Runs so long that all of them take `seconds`, on as much of the file as the fastest of them
-    reads in that time."""
-
-    def made(window: Records, each: float, span: int) -> list[Way]:
-        return ways(
+        kind = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path.name, size_) or "other"
+        most = max(*readers, *(parallel for parallel, _ in CEILINGS))
+        processes = stack.enter_context(Readers(path, most))
+        began = time.monotonic()
+        session = _Session(path, descriptor, processes, place.counted)
+        tell("how fast the storage is")
+        span = session.calibrate(min(1.0, seconds / 20), size_)
+        tell("where the records lie")
+        window = records(path, descriptor, kind, span).window(span)
+        compared = partial(
+            ways,
             window,
             span,
             readers,
-            seconds=each,
-            hint_step=hint_step,
-            cursor=cursor,
-            direct=direct,
+            hint_step=hint_step(place),
+            cursor=kind == "lmdb",
+            direct=session.direct,
         )
+        # how many ways there are does not depend on how long each one runs
+        count = len(compared(seconds=1.0))
+        each = max(LEAST_SECONDS, seconds / (REPEATS * count) - AROUND_SECONDS)
+        say(
+            f"{count} ways of reading {size(sum(window.sizes))} of {path.name}, {REPEATS} rounds "
+            f"of at most {each:.2f} s each: about {REPEATS * count * (each + AROUND_SECONDS):.0f} s"
+        )
+        measured = compared(seconds=each)
+        session.rounds(measured, tell)
+        took = time.monotonic() - began
 
-    count = len(made(found.window(span), 1.0, span))
-    each = max(LEAST_SECONDS, seconds / (REPEATS * count) - AROUND_SECONDS)
-    window = found.window(span)
-    return _Plan(window, span, each, made(window, each, span))
+    def of(*groups: str) -> list[Way]:
+        return [way for way in measured if way.kind[0] in groups]
 
-
-class _Session:
-    def __init__(self, path: Path, descriptor: int, readers: Readers, place: io.Storage) -> None:
-        self._path = path
-        self._descriptor = descriptor
-        self._readers = readers
-        self._counted = place.counted
-        self.confirmed = True
-        self.direct = self._takes_direct()
-
-    def _takes_direct(self) -> bool:
-        try:
-            self._readers.run(Task("direct", 1, [0], [PAGE], 1.0))
-        except Refused:
-            return False
-        return True
-
-    def calibrate(self, seconds: float, size_: int) -> int:
-        """How much of the file's front to use: what the fastest way reads in `seconds`, read once
-        so that what is behind the storage (a host, a server) is as warm for each way."""
-        self.confirmed = cold.drop(self._path, self._descriptor)
-        block = 4 * MIB
-        offsets = range(0, size_, block)
-        sizes = [min(block, size_ - at) for at in offsets]
-        task = Task("direct" if self.direct else "pread", 4, offsets, sizes, seconds)
-        done = sum(outcome.bytes for outcome in self._readers.run(task))
-        return max(min(size_, 8 * MIB), min(size_, int(done * MARGIN)))
-
-    def rounds(self, compared: Sequence[Way], tell: Callable[[str], None]) -> dict[Kind, Runs]:
-        """Every way once a round, in another order each time, so that the machine's drift hits all
-        alike."""
-        runs: dict[Kind, Runs] = {way.kind: Runs() for way in compared}
-        order = list(compared)
-        for turn in range(REPEATS):
-            random.Random(turn).shuffle(order)
-            for n, way in enumerate(order):
-                tell(f"round {turn + 1} of {REPEATS}, {n + 1} of {len(order)}: {_named(way.kind)}")
-                self._run(way, runs[way.kind])
-        return runs
-
-    def _run(self, way: Way, runs: Runs) -> None:
-        self.confirmed &= cold.drop(self._path, self._descriptor)
-        outcomes = self._readers.run(way.task)
-        came: int | None = sum(outcome.storage for outcome in outcomes)
-        if not self._counted:
-            # the kernel counts no such reads; what is in the page cache now was not there before
-            now = cached(self._descriptor) if way.task.method != "direct" else None
-            came = now.now if now else None
-        runs.outcomes.append(outcomes)
-        runs.storage.append(came)
-
-
-def _named(kind: Kind) -> str:
-    return " ".join(str(part) for part in kind)
-
-
-def _inside(path: Path) -> Path:
-    """An LMDB folder means its data file."""
-    return path / "data.mdb" if path.is_dir() and (path / "data.mdb").exists() else path
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """Raises UsageError for what is no plain file of some size."""
-    try:
-        # a pipe without a writer would block
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise UsageError(
-                f"{path} is a folder", remedy="name a data file in it, or an LMDB folder"
-            )
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is not a plain file", remedy="name a data file")
-        if status.st_size == 0:
-            raise UsageError(f"{path} is empty", remedy="name a file with data")
-        if status.st_size < LEAST_SIZE:
-            raise UsageError(
-                f"{path} has only {size(status.st_size)}: it tells nothing about its storage",
-                remedy=f"name a file of {size(LEAST_SIZE)} and more",
-            )
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _document(
-    path: Path,
-    kind: io.FileFormat,
-    size_: int,
-    place: io.Storage,
-    readers: Sequence[int],
-    plan: _Plan,
-    runs: dict[Kind, Runs],
-    session: _Session,
-    took: float,
-) -> io.Io:
-    ceiling = figures.ceiling(plan.ways, runs)
-    strided = tuple(
-        figures.strided(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "strided"
-    )
+    strided = tuple(map(figures.strided, of("strided")))
+    shuffled = tuple(map(figures.shuffled, of("shuffled")))
+    ceiling = figures.ceiling(of("ceiling", "block"))
     present = next(s for s in strided if s.method == "mmap")
-    seek = next((way for way in plan.ways if way.kind[0] == "seek"), None)
-    shuffled = tuple(
-        figures.shuffled(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "shuffled"
-    )
-    confirmed = (
-        "posix_fadvise(DONTNEED), confirmed by the page cache before each run"
-        if session.confirmed
-        else "posix_fadvise(DONTNEED); the page cache of another user's file cannot be looked at"
-    )
-    measured = io.Experiment(
+    found = io.Experiment(
         path=str(path),
         format=kind,
         size=size_,
         device=place.device,
         readers=tuple(readers),
-        records=len(plan.records.sizes),
-        mean_size=sum(plan.records.sizes) / len(plan.records.sizes),
-        window=plan.span,
+        records=len(window.sizes),
+        mean_size=sum(window.sizes) / len(window.sizes),
+        window=span,
         repeats=REPEATS,
         seconds=took,
-        cold=confirmed,
+        cold="posix_fadvise(DONTNEED), confirmed by the page cache before each run"
+        if session.confirmed
+        else "posix_fadvise(DONTNEED); the page cache of another user's file cannot be looked at",
         ceiling=ceiling,
         strided=strided,
-        blocks=tuple(
-            figures.block(way, runs[way.kind]) for way in plan.ways if way.kind[0] == "block"
-        ),
+        blocks=tuple(map(figures.block, of("block"))),
         shuffled=shuffled,
-        seek=figures.seek(plan.records, runs[seek.kind], shuffled) if seek else None,
+        seek=next((figures.seek(window, way, shuffled) for way in of("seek")), None),
         share_of_ceiling=present.throughput.median / max(1.0, ceiling.throughput.median),
     )
     return io.Io(
         schema=io.SCHEMA,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=files.now(),
         dltune=__version__,
         subject=str(path),
         partial=None,
         storage=(place,),
         watch=None,
-        experiment=measured,
-        findings=diagnose(measured, place),
+        experiment=found,
+        findings=diagnose(found, place),
         unseen=tuple(_unseen(place, session)),
     )
+
+
+@dataclass
+class _Session:
+    """`counted`: whether the kernel counts reads from this storage. `confirmed`: that pages were
+    gone before each run. `direct`: the file system takes O_DIRECT."""
+
+    path: Path
+    descriptor: int
+    readers: Readers
+    counted: bool
+    confirmed: bool = True
+    direct: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            self.readers.run(Task("direct", 1, [0], [PAGE], 1.0))
+        except Refused:
+            self.direct = False
+
+    def calibrate(self, seconds: float, size_: int) -> int:
+        """How much of the file's front to use: what the fastest way reads in `seconds`, read once
+        so that what is behind the storage (a host, a server) is as warm for each way."""
+        self.confirmed = drop(self.path, self.descriptor)
+        offsets = range(0, size_, 4 * MIB)
+        sizes = [min(offsets.step, size_ - at) for at in offsets]
+        task = Task("direct" if self.direct else "pread", 4, offsets, sizes, seconds)
+        done = sum(outcome.bytes for outcome in self.readers.run(task))
+        return max(min(size_, 8 * MIB), min(size_, int(done * MARGIN)))
+
+    def rounds(self, compared: Sequence[Way], tell: Callable[[str], None]) -> None:
+        """Every way once a round, in another order each time, so that the machine's drift hits all
+        alike."""
+        order = list(compared)
+        for turn in range(REPEATS):
+            random.Random(turn).shuffle(order)
+            for n, way in enumerate(order):
+                name = " ".join(map(str, way.kind))
+                tell(f"round {turn + 1} of {REPEATS}, {n + 1} of {len(order)}: {name}")
+                self._run(way)
+
+    def _run(self, way: Way) -> None:
+        self.confirmed &= drop(self.path, self.descriptor)
+        outcomes = self.readers.run(way.task)
+        came: int | None = sum(outcome.storage for outcome in outcomes)
+        if not self.counted:
+            # the kernel counts no such reads; what is in the page cache now was not there before
+            now = cached(self.descriptor) if way.task.method != "direct" else None
+            came = now.now if now else None
+        way.outcomes.append(outcomes)
+        way.storage.append(came)
 
 
 def _unseen(place: io.Storage, session: _Session) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dltune.documents.io import Method, Walk
-from dltune.io.report.experiments.readers import Task
+from dltune.io.report.experiments.readers import Outcome, Task
 from dltune.io.report.experiments.records import Records
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -20,16 +20,20 @@ CEILINGS = ((1, 4 * MIB), (4, 1 * MIB), (4, 4 * MIB), (8, 4 * MIB))
 AHEAD = 64
 SEED = 20240
 
-Kind = tuple[object, ...]
-
 
 @dataclass(frozen=True)
 class Way:
     """`kind` names it: ("strided", readers, walk, method), ("block", method, size), ("shuffled",
-    method, advised, ahead), ("seek",), ("ceiling", parallel, size)."""
+    method, advised, ahead), ("seek",), ("ceiling", parallel, size).
 
-    kind: Kind
+    Of its runs: `outcomes` of the readers; `storage`: bytes that came from storage, None where
+    nobody tells.
+    """
+
+    kind: tuple[object, ...]
     task: Task
+    outcomes: list[list[Outcome]] = field(default_factory=list)
+    storage: list[int | None] = field(default_factory=list)
 
 
 def ways(
@@ -59,22 +63,18 @@ def ways(
         task = replace(base, readers=count, method=straight)
         made.append(Way(("strided", count, "offsets", straight), task))
     for method in methods:
-        for block in blocks(window):
-            task = _in_blocks(replace(base, method=method), window, block)
-            made.append(Way(("block", method, block), task))
+        for block in BLOCKS:
+            if block <= window:
+                task = _in_blocks(replace(base, method=method), window, block)
+                made.append(Way(("block", method, block), task))
     made += list(_shuffled(base, records))
     if cursor:
         made.append(Way(("seek",), replace(base, walk="cursor", passing=True)))
     for parallel, block in CEILINGS:
         if block * parallel <= window:
             task = replace(base, method=straight, readers=parallel, apart=True)
-            ceiling = _in_blocks(task, window, block)
-            made.append(Way(("ceiling", parallel, block), ceiling))
+            made.append(Way(("ceiling", parallel, block), _in_blocks(task, window, block)))
     return made
-
-
-def blocks(window: int) -> list[int]:
-    return [block for block in BLOCKS if block <= window]
 
 
 def _in_blocks(task: Task, window: int, block: int) -> Task:

@@ -6,41 +6,29 @@ import difflib
 
 from dltune.errors import UsageError
 from dltune.planners.settings.setting import Setting
-from dltune.planners.settings.space.affinity import AFFINITY
+from dltune.planners.settings.space import kernels, pipeline, ranks, threads, training
 from dltune.planners.settings.space.allocator import ALLOCATOR
-from dltune.planners.settings.space.kernels import (
-    JIT_COMPILE,
-    ONEDNN,
-    ONEDNN_CALLER,
-    ONEDNN_PRIMITIVES,
-    XLA,
-)
-from dltune.planners.settings.space.pipeline import INPUT_ORDER, INPUT_PREFETCH, INPUT_THREADS
-from dltune.planners.settings.space.precision import ONEDNN_MATH, PRECISION
-from dltune.planners.settings.space.ranks import HOROVOD, MPI_YIELD, RANKS
-from dltune.planners.settings.space.threads import THREADS
-from dltune.planners.settings.space.training import BATCH_NORM, STEPS_PER_EXECUTION
 
 # likeliest gain first
 SPACE: tuple[Setting, ...] = (
-    BATCH_NORM,
-    THREADS,
-    ONEDNN_PRIMITIVES,
-    ONEDNN,
+    training.BATCH_NORM,
+    threads.THREADS,
+    kernels.ONEDNN_PRIMITIVES,
+    kernels.ONEDNN,
     ALLOCATOR,
-    INPUT_PREFETCH,
-    INPUT_THREADS,
-    STEPS_PER_EXECUTION,
-    AFFINITY,
-    HOROVOD,
-    MPI_YIELD,
-    ONEDNN_CALLER,
-    XLA,
-    JIT_COMPILE,
-    RANKS,
-    ONEDNN_MATH,
-    PRECISION,
-    INPUT_ORDER,
+    pipeline.INPUT_PREFETCH,
+    pipeline.INPUT_THREADS,
+    training.STEPS_PER_EXECUTION,
+    threads.AFFINITY,
+    ranks.HOROVOD,
+    ranks.MPI_YIELD,
+    kernels.ONEDNN_CALLER,
+    kernels.XLA,
+    kernels.JIT_COMPILE,
+    ranks.RANKS,
+    kernels.ONEDNN_MATH,
+    training.PRECISION,
+    pipeline.INPUT_ORDER,
 )
 
 

@@ -105,8 +105,8 @@ ALLOCATOR = Setting(
     kind="exact",
     source="glibc's manual (malloc tunables); TensorFlow's guide to performance on CPUs (tcmalloc, "
     "jemalloc)",
-    values=_values,
-    means=_means,
+    offers=_values,
+    reads=_means,
     joins=("onednn_primitives",),
     users=_users,
     untried=_untried,

@@ -1,4 +1,4 @@
-"""Which kernels run: oneDNN's or Eigen's, and whether XLA compiles them.
+"""Which kernels run: oneDNN's or Eigen's, in which precision, and whether XLA compiles them.
 
 The variables are those that TensorFlow 2.16 to 2.21 read (tensorflow/core/util: port.cc,
 onednn_env_vars.cc, mkl_util.h; tensorflow/compiler/jit: flags.cc).
@@ -6,42 +6,29 @@ onednn_env_vars.cc, mkl_util.h; tensorflow/compiler/jit: flags.cc).
 
 from __future__ import annotations
 
-from dltune.machine import cpuflags
+from dltune.machine import cpuinfo
 from dltune.planners.settings.setting import Circumstances, Means, Setting
-from dltune.planners.settings.ways import Ways
 
 # with one of these TensorFlow turns oneDNN on by itself (core/util/port.cc)
 _ON_WITH = {"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"}
 
-_ONEDNN = Ways(
-    "onednn",
-    {
-        "on": Means(environment={"TF_ENABLE_ONEDNN_OPTS": "1"}),
-        "off": Means(environment={"TF_ENABLE_ONEDNN_OPTS": "0"}),
-    },
-)
-_KEPT = Ways(
-    "onednn_primitives",
-    {"kept": Means(environment={"TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "false"})},
-)
-_CALLER = Ways(
-    "onednn_caller",
-    {"works": Means(environment={"TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD": "true"})},
-)
-_XLA = Ways(
-    "xla",
-    {"auto": Means(joined={"TF_XLA_FLAGS": ("--tf_xla_auto_jit=2", "--tf_xla_cpu_global_jit")})},
-)
-_JIT = Ways("jit_compile", {"on": Means(hooks={"jit_compile": "on"})})
+_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is Arm's
 
 
 def _default(_: Circumstances) -> str:
-    return "on" if _ON_WITH & cpuflags.here() else "off"
+    return "on" if _ON_WITH & cpuinfo.flags() else "off"
 
 
-def _values(here: Circumstances) -> tuple[str, ...]:
+def _ways(here: Circumstances) -> dict[str, Means]:
     """The one that is not TensorFlow's default here first."""
-    return ("off", "on") if _default(here) == "on" else ("on", "off")
+    values = {"off": "0", "on": "1"} if _default(here) == "on" else {"on": "1", "off": "0"}
+    return {way: Means(environment={"TF_ENABLE_ONEDNN_OPTS": v}) for way, v in values.items()}
+
+
+def _no_bf16(_: Circumstances) -> str | None:
+    if _BF16 & cpuinfo.flags():
+        return None
+    return "this CPU has neither AMX nor AVX512_BF16, so oneDNN would go on in float32"
 
 
 ONEDNN = Setting(
@@ -49,8 +36,7 @@ ONEDNN = Setting(
     what="oneDNN's kernels instead of Eigen's, which TensorFlow chooses by the CPU's generation",
     kind="rounding",
     source="TensorFlow's release notes 2.9; tensorflow/core/util/port.cc",
-    values=_values,
-    means=_ONEDNN.means,
+    ways=_ways,
     joins=("threads",),
     default=_default,
     changes_graph=True,
@@ -62,8 +48,9 @@ ONEDNN_PRIMITIVES = Setting(
     "takes the memory of their scratch buffers",
     kind="exact",
     source="tensorflow/core/kernels/mkl/mkl_conv_grad_filter_ops.cc",
-    values=_KEPT.values,
-    means=_KEPT.means,
+    ways=lambda _: {
+        "kept": Means(environment={"TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "false"}),
+    },
     joins=("onednn", "allocator"),
 )
 
@@ -72,8 +59,9 @@ ONEDNN_CALLER = Setting(
     what="the thread that calls a oneDNN kernel works on it too, instead of waiting for the pool",
     kind="rounding",
     source="tensorflow/core/util/onednn_env_vars.cc; Intel's settings for its model zoo",
-    values=_CALLER.values,
-    means=_CALLER.means,
+    ways=lambda _: {
+        "works": Means(environment={"TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD": "true"}),
+    },
     joins=("onednn", "threads"),
 )
 
@@ -82,8 +70,9 @@ XLA = Setting(
     what="XLA compiles clusters of ops, on CPUs too",
     kind="rounding",
     source="TensorFlow's guide to XLA (auto-clustering)",
-    values=_XLA.values,
-    means=_XLA.means,
+    ways=lambda _: {
+        "auto": Means(joined={"TF_XLA_FLAGS": ("--tf_xla_auto_jit=2", "--tf_xla_cpu_global_jit")}),
+    },
     changes_graph=True,
 )
 
@@ -92,7 +81,17 @@ JIT_COMPILE = Setting(
     what="Keras compiles the whole training step by XLA",
     kind="rounding",
     source="Keras' Model.compile(jit_compile=True)",
-    values=_JIT.values,
-    means=_JIT.means,
+    ways=lambda _: {"on": Means(hooks={"jit_compile": "on"})},
     changes_graph=True,
+)
+
+# another precision than the script asks for: only where the user allows it
+ONEDNN_MATH = Setting(
+    name="onednn_math",
+    what="oneDNN multiplies float32 in bfloat16 and adds in float32",
+    kind="lossy",
+    source="oneDNN's guide, floating-point math mode",
+    ways=lambda _: {"bf16": Means(environment={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"})},
+    unfit=_no_bf16,
+    joins=("onednn",),
 )

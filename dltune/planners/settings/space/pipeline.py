@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from dltune.errors import UsageError
 from dltune.planners.settings.setting import Circumstances, Means, Setting
-from dltune.planners.settings.ways import Ways
-
-_PREFETCH = Ways(
-    "input_prefetch",
-    {ahead: Means(hooks={"input_prefetch": ahead}) for ahead in ("auto", "2")},
-)
-_ORDER = Ways("input_order", {"any": Means(hooks={"input_order": "any"})})
 
 
 def _threads(here: Circumstances) -> tuple[str, ...]:
@@ -30,8 +23,8 @@ INPUT_THREADS = Setting(
     what="a thread pool of its own for tf.data, which otherwise shares that of the ops",
     kind="exact",
     source="tf.data.Options.threading.private_threadpool_size",
-    values=_threads,
-    means=_threads_means,
+    offers=_threads,
+    reads=_threads_means,
     joins=("threads",),
 )
 
@@ -40,8 +33,7 @@ INPUT_PREFETCH = Setting(
     what="tf.data prepares the next batches while a step runs",
     kind="exact",
     source="TensorFlow's guide to tf.data performance (prefetching)",
-    values=_PREFETCH.values,
-    means=_PREFETCH.means,
+    ways=lambda _: {ahead: Means(hooks={"input_prefetch": ahead}) for ahead in ("auto", "2")},
     joins=("input_threads",),
 )
 
@@ -50,7 +42,6 @@ INPUT_ORDER = Setting(
     what="tf.data gives examples as they are ready: batches hold others than in the script's order",
     kind="lossy",
     source="tf.data.Options.deterministic",
-    values=_ORDER.values,
-    means=_ORDER.means,
+    ways=lambda _: {"any": Means(hooks={"input_order": "any"})},
     joins=("input_threads",),
 )

@@ -7,9 +7,6 @@ import shutil
 from dltune.errors import UsageError
 from dltune.planners.settings import launcher
 from dltune.planners.settings.setting import Circumstances, Means, Setting
-from dltune.planners.settings.ways import Ways
-
-_YIELD = Ways("mpi_yield", {"on": Means(environment={"OMPI_MCA_mpi_yield_when_idle": "1"})})
 
 
 def _ranks_values(here: Circumstances) -> tuple[str, ...]:
@@ -17,7 +14,7 @@ def _ranks_values(here: Circumstances) -> tuple[str, ...]:
     own = launcher.ranks(here.command)
     cores = len(here.machine.cores)
     counts = [len({core.numa for core in here.machine.cores}), here.machine.sockets]
-    counts += [1 << power for power in range(cores.bit_length()) if 1 << power <= cores]
+    counts += [1 << power for power in range(cores.bit_length())]
     return tuple(
         str(count)
         for count in dict.fromkeys(counts)
@@ -44,7 +41,7 @@ def _ranks_unfit(here: Circumstances) -> str | None:
     return None
 
 
-def _controller_ways(_: Circumstances) -> tuple[str, ...]:
+def _controllers(_: Circumstances) -> tuple[str, ...]:
     return ("gloo", "mpi") if shutil.which("mpirun") else ("gloo",)
 
 
@@ -53,7 +50,7 @@ def _controller_means(value: str, here: Circumstances) -> Means:
         raise UsageError(f"horovod={value} cannot be done: {why}")
     if value not in ("gloo", "mpi"):
         raise UsageError(f"horovod={value}: there is no such value; it can be gloo or mpi")
-    if value not in _controller_ways(here):
+    if value not in _controllers(here):
         raise UsageError("horovod=mpi: there is no mpirun on PATH", remedy="install an MPI")
     return Means(flags=(f"--{value}",))
 
@@ -84,8 +81,8 @@ RANKS = Setting(
     "normalisation and dropout see a rank's part of the batch only",
     kind="lossy",
     source="Intel's guide to several TensorFlow processes a node; Horovod's guide",
-    values=_ranks_values,
-    means=_ranks_means,
+    offers=_ranks_values,
+    reads=_ranks_means,
     unfit=_ranks_unfit,
     joins=("threads", "affinity"),
 )
@@ -95,8 +92,8 @@ HOROVOD = Setting(
     what="whether Horovod talks over gloo or over MPI",
     kind="rounding",
     source="horovodrun --gloo, --mpi",
-    values=_controller_ways,
-    means=_controller_means,
+    offers=_controllers,
+    reads=_controller_means,
     unfit=_controller_unfit,
     joins=("mpi_yield",),
     users=_controller_users,
@@ -107,8 +104,7 @@ MPI_YIELD = Setting(
     what="ranks that wait in Open MPI let others have their core",
     kind="exact",
     source="Open MPI's FAQ on running (mpi_yield_when_idle)",
-    values=_YIELD.values,
-    means=_YIELD.means,
+    ways=lambda _: {"on": Means(environment={"OMPI_MCA_mpi_yield_when_idle": "1"})},
     unfit=_yield_unfit,
     joins=("horovod",),
     users=_yield_users,

@@ -1,15 +1,8 @@
-"""What Keras does around the ops of a training step."""
+"""What Keras does around the ops of a training step, and in which precision."""
 
 from __future__ import annotations
 
 from dltune.planners.settings.setting import Means, Setting
-from dltune.planners.settings.ways import Ways
-
-_BATCH_NORM = Ways("batch_norm", {"fused": Means(hooks={"batch_norm": "fused"})})
-_STEPS = Ways(
-    "steps_per_execution",
-    {number: Means(hooks={"steps_per_execution": number}) for number in ("4", "16")},
-)
 
 BATCH_NORM = Setting(
     name="batch_norm",
@@ -17,8 +10,7 @@ BATCH_NORM = Setting(
     "op",
     kind="rounding",
     source="keras/src/layers/normalization/batch_normalization.py; tf.raw_ops.FusedBatchNormV3",
-    values=_BATCH_NORM.values,
-    means=_BATCH_NORM.means,
+    ways=lambda _: {"fused": Means(hooks={"batch_norm": "fused"})},
     joins=("onednn", "allocator"),
     changes_graph=True,
 )
@@ -29,8 +21,18 @@ STEPS_PER_EXECUTION = Setting(
     "them",
     kind="exact",
     source="Keras' Model.compile(steps_per_execution=N)",
-    values=_STEPS.values,
-    means=_STEPS.means,
+    ways=lambda _: {n: Means(hooks={"steps_per_execution": n}) for n in ("4", "16")},
     joins=("jit_compile",),
+    changes_graph=True,
+)
+
+# another precision than the script asks for: only where the user allows it
+PRECISION = Setting(
+    name="precision",
+    what="Keras computes in bfloat16 and keeps its variables in float32",
+    kind="lossy",
+    source="Keras' guide to mixed precision",
+    ways=lambda _: {"mixed_bfloat16": Means(hooks={"precision": "mixed_bfloat16"})},
+    joins=("batch_norm",),
     changes_graph=True,
 )

@@ -1,7 +1,10 @@
-"""The native plugin: built, to be built on first use, or impossible."""
+"""The C++ compiler that builds the native parts, and the native plugin: built, to be built on first
+use, or impossible."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +12,36 @@ from pathlib import Path
 from dltune.machine.checks import Check
 from dltune.native import build
 
+TIMEOUT = 60.0
 NAME = "native plugin"
+
+
+def compiler() -> Check:
+    """The compiler's command and version. Required: nothing native can be built without."""
+    try:
+        command = build.compiler()
+    except build.BuildError:
+        return Check(
+            "compiler",
+            "missing",
+            "no g++, c++ or clang++",
+            "install g++ (Debian, Ubuntu: apt install g++), or set CXX",
+            required=True,
+        )
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=True, timeout=TIMEOUT
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check(
+            "compiler",
+            "missing",
+            f"{shlex.join(command)} cannot be run: {error}",
+            "set CXX to a C++ compiler that works, or unset it",
+            required=True,
+        )
+    version = (done.stdout or done.stderr).strip().splitlines()[0]
+    return Check("compiler", "ok", f"{shlex.join(command)}: {version}", required=True)
 
 
 def plugin(sources: Sequence[Path], flags: Sequence[str], salt: str) -> Check:

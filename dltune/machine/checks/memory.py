@@ -1,11 +1,30 @@
-"""Transparent huge pages, which spare large tensors most of their page faults and TLB misses."""
+"""What memory a job can be given: other allocators than glibc's, and transparent huge pages, which
+spare large tensors most of their page faults and TLB misses."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from dltune.machine import allocators as installed
 from dltune.machine import pages
 from dltune.machine.checks import Check
+
+
+def allocators() -> Check:
+    """Which allocators are installed, and load."""
+    found = [name for name in installed.SONAMES if installed.find(name, os.environ)]
+    version = installed.glibc()
+    own = f"glibc {version[0]}.{version[1]}" if version else "the C library's own"
+    told = ", ".join([own, *found])
+    if found:
+        return Check("allocators", "ok", told)
+    return Check(
+        "allocators",
+        "limited",
+        f"{told} only",
+        f"for dltune tune to try another: install {installed.PACKAGES['jemalloc']}",
+    )
 
 
 def huge_pages(root: Path = Path("/")) -> Check:

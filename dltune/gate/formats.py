@@ -1,0 +1,154 @@
+"""A result where reviewers look: workflow commands of GitHub Actions, GitLab's code quality, JUnit
+XML, Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import xml.etree.ElementTree as ET
+
+import msgspec
+
+from dltune.documents.gate import Outcome, Result, Verdict
+from dltune.gate import figures
+from dltune.visible import visible
+
+GITHUB: dict[Outcome, str] = {"fail": "error", "undecided": "warning", "pass": "notice"}
+GITLAB: dict[Outcome, str] = {"fail": "major", "undecided": "info"}
+LONGEST = 1000
+HEADS: dict[Outcome, str] = {
+    "pass": "✅ performance limits hold",
+    "fail": "❌ a performance limit does not hold",
+    "undecided": "❔ performance limits are undecided",
+}
+SIGNS: dict[Outcome, str] = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
+COLUMNS = ("", "metric", *figures.COLUMNS)
+
+
+def github(result: Result) -> str:
+    """A line for each limit, as the runner of GitHub Actions obeys them."""
+    return "".join(
+        f"::{GITHUB[v.outcome]} title={_property(f'dltune gate: {visible(v.metric)}')}::"
+        f"{_data(visible(figures.sentence(v), LONGEST))}\n"
+        for v in result.verdicts
+    )
+
+
+def gitlab(result: Result, path: str) -> bytes:
+    """A code quality report (JSON) of the limits that do not hold or are undecided; `path` is the
+    file that they are shown at."""
+    return msgspec.json.format(
+        msgspec.json.encode(
+            [
+                {
+                    "description": visible(figures.sentence(v), LONGEST),
+                    "check_name": f"dltune gate {v.over}",
+                    "fingerprint": _fingerprint(v),
+                    "severity": GITLAB[v.outcome],
+                    "location": {"path": path, "lines": {"begin": 1}},
+                }
+                for v in result.verdicts
+                if v.outcome != "pass"
+            ]
+        ),
+        indent=1,
+    )
+
+
+def junit(result: Result) -> bytes:
+    """JUnit XML, which every CI shows: a test for each limit.
+
+    UTF-8. A limit that fails is a failure; one that is undecided is skipped, or a failure where
+    that is what undecided means. Text is escaped; what XML cannot hold is written out.
+    """
+    strict = not result.passed and result.outcome == "undecided"
+    tags = {"pass": "system-out", "fail": "failure"}
+    tags["undecided"] = "failure" if strict else "skipped"
+    told = [tags[verdict.outcome] for verdict in result.verdicts]
+    counts = {
+        "tests": str(len(result.verdicts)),
+        "failures": str(told.count("failure")),
+        "errors": "0",
+        "skipped": str(told.count("skipped")),
+        "time": f"{result.seconds:.3f}",
+    }
+    root = ET.Element("testsuites", counts)
+    suite = ET.SubElement(root, "testsuite", {"name": "dltune gate", **counts,
+                                              "timestamp": result.created})  # fmt: skip
+    for verdict, tag in zip(result.verdicts, told, strict=True):
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            {
+                "classname": f"dltune.gate.{verdict.over}",
+                "name": f"{visible(verdict.metric)} at most {figures.limit(verdict)}",
+                "time": "0",
+            },
+        )
+        text = visible(figures.sentence(verdict), LONGEST)
+        if tag == "failure":
+            ET.SubElement(case, tag, {"message": text, "type": verdict.outcome}).text = text
+        elif tag == "skipped":
+            ET.SubElement(case, tag, {"message": text})
+        else:
+            ET.SubElement(case, tag).text = text
+    ET.indent(root)
+    rendered: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return rendered + b"\n"
+
+
+def markdown(result: Result) -> str:
+    """Markdown for a comment on a pull request, as GitHub and GitLab read it. Foreign text stands
+    in <code>, escaped."""
+    lines = [
+        f"### {HEADS[result.outcome]}",
+        "",
+        f"{code(result.head.name)} against {code(result.base.name)}: "
+        f"{code(shlex.join(result.command), 300)}",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "|".join("---" if i < 2 else "--:" for i in range(len(COLUMNS))) + "|",
+    ]
+    for verdict in result.verdicts:
+        cells = (
+            SIGNS[verdict.outcome],
+            code(verdict.metric),
+            *figures.cells(verdict),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    lines.append("")
+    open_ = [v for v in result.verdicts if v.outcome == "undecided"]
+    lines += [f"- {code(v.metric)}: {code(v.why, 400)}" for v in open_]
+    lines += [f"- {code(note, 400)}" for note in result.notes]
+    cores = len(result.machine.cores)
+    lines += [
+        "",
+        f"<sub>{result.confidence:.0%} intervals that hold at every look; {result.seconds:.0f} s "
+        f"on {cores} core{'s' * (cores != 1)} of {code(result.machine.name, 80)}; "
+        f"dltune {code(result.dltune)}</sub>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def code(text: str, longest: int = 120) -> str:
+    """`text` where Markdown, HTML, mentions and links do nothing: in <code>, with everything but
+    letters, digits and spaces written as a character reference."""
+    shown = visible(text, longest)
+    return (
+        "<code>" + "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in shown)
+        + "</code>"
+    )  # fmt: skip
+
+
+def _fingerprint(verdict: Verdict) -> str:
+    """Stays the same while the same limit is at fault, so that GitLab can tell new from old."""
+    told = f"{verdict.metric}\0{verdict.over}\0{verdict.outcome}"
+    return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
