@@ -5,8 +5,8 @@
 
 using namespace dltune;
 
-EXPORT Scheduler* scheduler_new(const int* tile, const int* hardware, int cores, double smt_throughput,
-                                int corun, int hyperthreads) {
+EXPORT Scheduler* scheduler_new(const int* tile, const int* hardware, int cores,
+                                double smt_throughput, int corun, int hyperthreads) {
   Options options;
   options.corun = corun != 0;
   options.hyperthreads = hyperthreads != 0;
@@ -31,8 +31,8 @@ EXPORT void scheduler_ready(Scheduler* scheduler, std::uint64_t ticket, int op, 
   Work work;
   work.op = op;
   work.serial = serial;
-  work.count = ways - 1;
-  for (int k = 0; k < ways; ++k) {
+  work.count = std::min(ways - 1, kCandidates);
+  for (int k = 0; k <= work.count; ++k) {
     Candidate& way = k ? work.candidates[k - 1] : work.choice;
     way = {threads[k], shared[k] ? Placement::shared : Placement::spread, seconds[k]};
   }

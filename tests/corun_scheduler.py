@@ -32,7 +32,7 @@ def native() -> ctypes.CDLL:
     ints, doubles, words = POINTER(c_int), POINTER(c_double), POINTER(c_uint64)
     return bound(
         "scheduler",
-        # the header for the digest alone: any change of it builds this anew
+        # native/'s headers for the digest alone: any change of one builds this anew
         [
             Path(__file__).with_suffix(".cc"),
             Path(dltune.native.__path__[0]) / "corun.h",

@@ -57,8 +57,13 @@ def reader(
     check: Callable[[T], list[str]],
     older: Mapping[int, Step] = MappingProxyType({}),
 ) -> Callable[[Path], T]:
-    """`read` of this kind: the document in a file. Raises UsageError, which lists every fault."""
-    return lambda path: read(path, kind, schema, check, older)
+    """`read` of this kind."""
+
+    def load(path: Path) -> T:
+        """The document in a file. Raises UsageError, which lists every fault."""
+        return read(path, kind, schema, check, older)
+
+    return load
 
 
 def decode(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import graphlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -82,7 +82,7 @@ def check(graph: Graph) -> list[str]:
     """All that cannot be true of a graph, one sentence each, the field's path first."""
     faults = [
         *_op_faults(graph),
-        *(f for node in each("nodes", graph.nodes, "name") for f in _node_faults(graph, *node)),
+        *_node_faults(graph),
         *_tensor_faults(graph),
     ]
     return faults or [*_cycle(graph)]
@@ -95,25 +95,38 @@ def _op_faults(graph: Graph) -> Iterator[str]:
     keys = collections.Counter(op.key for op in graph.ops)
     yield from (f"ops: the key {key!r} is there {n} times" for key, n in keys.items() if n > 1)
     for here, op in each("ops", graph.ops, "key"):
-        cases = collections.Counter(f"{way.threads} threads {way.placement}" for way in op.ways)
-        yield from (f"{here}.ways: {c} are there {n} times" for c, n in cases.items() if n > 1)
-        for at, way in each(f"{here}.ways", op.ways):
+        cases = collections.Counter((way.threads, way.placement) for way in op.ways)
+        for (threads, placement), n in cases.items():
+            if n > 1:
+                yield f"{here}.ways: {threads} threads {placement} are there {n} times"
+        for at, way in enumerate(op.ways):
             if way.threads < 1:
-                yield f"{at}.threads: {way.threads} is below 1"
-            yield from _no_amount(f"{at}.seconds", way.seconds)
+                yield f"{here}.ways[{at}].threads: {way.threads} is below 1"
+            if not AMOUNT.holds(way.seconds):
+                yield f"{here}.ways[{at}].seconds: {way.seconds} is negative or not finite"
 
 
-def _node_faults(graph: Graph, here: str, node: Node) -> Iterator[str]:
-    yield from _absent(f"{here}.op", "ops", graph.ops, () if node.op is None else (node.op,))
-    yield from _absent(f"{here}.inputs", "tensors", graph.tensors, node.inputs)
-    yield from _absent(f"{here}.control", "nodes", graph.nodes, node.control)
-    yield from _no_amount(f"{here}.runs", node.runs)
+def _node_faults(graph: Graph) -> Iterator[str]:
+    for here, node in each("nodes", graph.nodes, "name"):
+        own = () if node.op is None else (node.op,)
+        references = (
+            ("op", "ops", len(graph.ops), own),
+            ("inputs", "tensors", len(graph.tensors), node.inputs),
+            ("control", "nodes", len(graph.nodes), node.control),
+        )
+        for field, what, there, wanted in references:
+            for n in wanted:
+                if not 0 <= n < there:
+                    yield f"{here}.{field}: there is no {what}[{n}]"
+        if not AMOUNT.holds(node.runs):
+            yield f"{here}.runs: {node.runs} is negative or not finite"
 
 
 def _tensor_faults(graph: Graph) -> Iterator[str]:
     first: dict[tuple[int, int], int] = {}
     for index, (here, tensor) in enumerate(each("tensors", graph.tensors)):
-        yield from _absent(f"{here}.node", "nodes", graph.nodes, (tensor.node,))
+        if not 0 <= tensor.node < len(graph.nodes):
+            yield f"{here}.node: there is no nodes[{tensor.node}]"
         for field, bits in (("slot", 31), ("bytes", 63)):
             if not 0 <= getattr(tensor, field) < 1 << bits:
                 yield f"{here}.{field}: {getattr(tensor, field)} is not within 0 to 2^{bits} - 1"
@@ -151,12 +164,3 @@ def _cycle(graph: Graph) -> Iterator[str]:
     except graphlib.CycleError as error:
         around = ", ".join(f"{node} ({graph.nodes[node].name})" for node in error.args[1][1:])
         yield f"nodes: each waits for the one before: {around}; mark the way back of a loop (back)"
-
-
-def _absent(here: str, what: str, there: Sequence[object], wanted: Iterable[int]) -> Iterator[str]:
-    return (f"{here}: there is no {what}[{n}]" for n in wanted if not 0 <= n < len(there))
-
-
-def _no_amount(here: str, value: float) -> Iterator[str]:
-    if not AMOUNT.holds(value):
-        yield f"{here}: {value} is negative or not finite"

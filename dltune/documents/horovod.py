@@ -183,7 +183,11 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check(report: Horovod) -> list[str]:
     """All that cannot be in a report, one sentence each, the field's path first."""
     return [
-        *(fault for rank in each("ranks", report.ranks) for fault in _rank_faults(*rank)),
+        *(
+            fault
+            for here, rank in each("ranks", report.ranks)
+            for fault in _rank_faults(here, rank)
+        ),
         *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
     ]
 

@@ -23,7 +23,10 @@ def machine_lines(machine: Machine, pools: Uniform | None = None) -> list[str]:
     lines = [
         f"core\t{core.tile}\t{','.join(map(str, core.cpus))}" for core in _with_dense_tiles(machine)
     ]
-    return [*lines, "cores", *([uniform_line(pools.intra, pools.inter)] if pools else [])]
+    lines.append("cores")
+    if pools:
+        lines.append(uniform_line(pools.intra, pools.inter))
+    return lines
 
 
 def encoded(lines: Iterable[str]) -> bytes:

@@ -51,8 +51,10 @@ def limits(root: Path = Path("/")) -> Limits:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of this process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")
-    for line in text(root / "proc/self/cgroup").splitlines():
-        number, controllers, path = line.split(":", 2)
+    # by "\n" alone: a group's name may hold what ends a line elsewhere
+    for line in text(root / "proc/self/cgroup").split("\n"):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         unified = number == "0" and not controllers
         if not unified and controller not in controllers.split(","):
             continue

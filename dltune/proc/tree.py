@@ -56,9 +56,16 @@ class Tree:
         """The processes that run now, the root first; a zombie counts as ended."""
         running = {pid: found for pid, found in processes().items() if not found.ended}
         members = {pid for pid, found in running.items() if self._started.get(pid) == found.started}
-        while new := {pid for pid in running if running[pid].parent in members} - members:
-            members |= new
-            self._started |= {pid: running[pid].started for pid in new}
+        children: dict[int, list[int]] = {}
+        for pid, found in running.items():
+            children.setdefault(found.parent, []).append(pid)
+        waiting = list(members)
+        while waiting:
+            for child in children.get(waiting.pop(), ()):
+                if child not in members:
+                    members.add(child)
+                    self._started[child] = running[child].started
+                    waiting.append(child)
         return sorted(members, key=lambda pid: (pid != self.root, pid))
 
     def started(self, pid: int) -> int:

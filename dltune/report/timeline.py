@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -87,7 +87,7 @@ def corunning(slices: Sequence[Slice]) -> list[tuple[int, int]]:
 
 def levels(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
     """(time, sum of the weights of the (start, end, weight) that are open from then on)."""
-    change: Counter[int] = Counter()
+    change: defaultdict[int, int] = defaultdict(int)
     for start, end, weight in spans:
         change[start] += weight
         change[end] -= weight

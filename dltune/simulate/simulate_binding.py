@@ -40,7 +40,7 @@ class Work(ctypes.Structure):
 
 
 class Graph(ctypes.Structure):
-    """As engine.cc's CGraph, like those below."""
+    """As engine.cc's CGraph, like those below that do not tell."""
 
     _fields_ = (("tasks", c_int32), *of(INTEGERS, "offsets", "edges", "op"), ("runs", DOUBLES))
 

@@ -8,7 +8,8 @@ from dltune.documents.horovod import Finding, Horovod
 from dltune.horovod.diagnosis import cores, failures, timeline
 from dltune.horovod.diagnosis.ranks import background
 
-# what is looked for, the gravest first
+# what keeps the job from working or the report from telling all, what happens on the cores, what a
+# timeline shows (nothing where there is none): the gravest first
 CHECKS = (
     failures.ended,
     failures.stuck,

@@ -67,7 +67,7 @@ def _mpicc(launcher: Path | None) -> list[str]:
         return shlex.split(chosen)
     # not resolved: a link to mpirun stands in the folder of its own mpicc or of none
     beside = (launcher.parent, launcher.resolve().parent) if launcher else ()
-    for folder in beside or (None,):
+    for folder in beside or (None,):  # None: PATH
         if mpicc := shutil.which("mpicc", path=folder):
             return [mpicc]
     missing = f"{launcher} has no mpicc beside it" if launcher else "there is no mpicc on PATH"

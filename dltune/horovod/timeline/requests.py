@@ -197,9 +197,18 @@ class Requests:
                 batch.bytes += size
         batch.left -= 1
         if not batch.left:
-            when = batch.operation, tuple(batch.tensors), batch.start, now
-            what = batch.bytes, batch.transfer, batch.sent, batch.library
-            self._batches.append(Batch(*when, *what))
+            self._batches.append(
+                Batch(
+                    batch.operation,
+                    tuple(batch.tensors),
+                    batch.start,
+                    now,
+                    batch.bytes,
+                    batch.transfer,
+                    batch.sent,
+                    batch.library,
+                )
+            )
 
     def result(self, path: Path, truncated: bool) -> Recording:
         first = self._first if self._first is not None else 0.0

@@ -80,7 +80,7 @@ def of_job(watch: Watch) -> list[RankSeen]:
     for seen in sorted(watch.ranks.values(), key=lambda one: one.background is None):
         if seen.background is not None or seen.numbered:
             best.setdefault((seen.init or seen.identity).rank, seen)
-    return list(best.values())
+    return [best[number] for number in sorted(best)]
 
 
 def nothing(watch: Watch) -> UsageError:
@@ -118,7 +118,11 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         _use(tid, thread, *_role(seen, tid, thread), seconds)
         for (tid, _), thread in seen.threads.items()
     ]
-    ways: dict[Evidence, object] = {"init": init and init.threads, "stack": seen.stack}
+    evidence: list[Evidence] = []
+    if init and init.threads:
+        evidence.append("init")
+    if seen.stack:
+        evidence.append("stack")
     # what a rank says of its end comes before the end
     failed = watch.failed.get(seen.pid)
     failed_at = failed.at if failed else seen.ended_at or 0.0
@@ -136,7 +140,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         horovod=identity.library.version,
         mpi=identity.mpi if place.controller == "mpi" else None,
         settings=seen.settings,
-        evidence=tuple(way for way, thread in ways.items() if thread),
+        evidence=tuple(evidence),
         background=seen.background if seen.background in {t.tid for t in threads} else None,
         cpu=max(0.0, seen.cpu[1] - seen.cpu[0]) / seconds,
         cpus=tuple(sorted(cpus)),

@@ -115,4 +115,4 @@ class Sleeps:
         """The request lies in the loop's own frame: its return address comes before it."""
         assert off.argument is not None
         words = array.array("Q", off.stack[: off.argument // 8 * 8])
-        return any(True for _ in within(words, self._loop))
+        return next(within(words, self._loop), None) is not None

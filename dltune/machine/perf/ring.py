@@ -142,10 +142,11 @@ class Memory:
             head = self._positions[_HEAD]
         with self._lock:
             tail = self._positions[_TAIL]
-            found = list(records(self._data, tail, head))
-        with self._lock:
-            self._positions[_TAIL] = head
-        return found
+        try:
+            return list(records(self._data, tail, head))
+        finally:  # what is damaged is told once
+            with self._lock:
+                self._positions[_TAIL] = head
 
     def close(self) -> None:
         for view in (self._positions, self._data, self._view):
@@ -230,7 +231,7 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
     tids = threads(pid)
     if not tids:
         raise UsageError(f"there is no process {pid}", remedy="name one that runs")
-    online = cpulist.read(Path("/sys/devices/system/cpu/online"))
+    online = cpulist.parse(Path("/sys/devices/system/cpu/online").read_text())
     try:
         for tid, cpu in itertools.product(sorted(tids), sorted(online)):
             if cpu in rings:

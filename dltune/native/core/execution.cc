@@ -75,9 +75,15 @@ void Grant(int64_t count) {
   g_barrier.notify_all();
 }
 
+// The step alone would not do: who was late may have begun it anew, in this very slot and under
+// other orders.
+bool Entered::Stands() const {
+  return !execution->closed_ && execution->Holds(step) && execution->orders_ == orders;
+}
+
 void Entered::Add(Event event, const Counts* counted) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
-  if (execution->closed_ || !execution->Holds(step)) return;
+  if (!Stands()) return;
   if (counted && counted->complete) {
     event.counts = static_cast<int>(execution->counts_.size());
     execution->counts_.push_back(*counted);
@@ -87,13 +93,13 @@ void Entered::Add(Event event, const Counts* counted) const {
 
 void Entered::AddOutputs(Node* node, std::vector<Output> outputs) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
-  if (execution->closed_ || !execution->Holds(step) || node->outputs_known.exchange(true)) return;
+  if (!Stands() || node->outputs_known.exchange(true)) return;
   execution->outputs_.emplace_back(node->index, std::move(outputs));
 }
 
 void Entered::Spend(int64_t ns) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
-  if (!execution->closed_ && execution->Holds(step)) execution->overhead_ += ns;
+  if (Stands()) execution->overhead_ += ns;
 }
 
 void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool target) {

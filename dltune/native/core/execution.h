@@ -81,6 +81,9 @@ struct Entered {
   void Add(Event event, const Counts* counted = nullptr) const;
   void AddOutputs(Node* node, std::vector<Output> outputs) const;  // once for each node
   void Spend(int64_t ns) const;
+
+ private:
+  bool Stands() const;  // the execution is still the one that was entered; with its lock held
 };
 
 // One run of a graph, all its kernels that share a step id, in a slot that later runs use again.

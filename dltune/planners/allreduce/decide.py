@@ -88,7 +88,7 @@ class Planner:
         waits = self._waiting(start, wanted)
         alone = [*apart, *binned, *waits, *tuned]
         # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
-        states = [start, *waits, *apart, *(self._scp(way) for way in waits if apart)]
+        states = [start, *waits, *apart, *(self._scp(way) for way in waits if "scp" in wanted)]
         if forced:
             needed = set(wanted) & {"scp", *waiting.NAMES}
             states = [state for state in states if set(state.names) == needed]

@@ -143,9 +143,10 @@ class Ranks(Enforcement):
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
-        counted = {c.pid: c for c in (counts.read(self._counts) if self._counts else ())}
+        every = counts.read(self._counts) if self._counts else []
+        by_pid = {one.pid: one for one in reversed(every)}  # the first of several threads
         found = [
-            self._outcome(rank, rank.init, counted.get(rank.pid)) for rank in ranks if rank.init
+            self._outcome(rank, rank.init, by_pid.get(rank.pid)) for rank in ranks if rank.init
         ]
         if not found:
             raise self._why_nothing(exit_code)
@@ -216,10 +217,10 @@ class Ranks(Enforcement):
         rank.exit.code = rank.ending.code
 
     def _outcome(
-        self, rank: _Rank, init: messages.Horovod, counted: counts.Counts | None
+        self, rank: _Rank, init: messages.Horovod, its_counts: counts.Counts | None
     ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
-        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=counted)
+        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=its_counts)
         if rank.input:
             heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
         return outcome(self.section, self._run.machine, self.dropped, heard)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Placement
 from dltune.documents.sections.threads import CANDIDATES, Candidate
-from dltune.model.curve import all_cases
 from dltune.workload.workload import Workload
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op
@@ -22,8 +21,8 @@ def per_instance(workload: Workload, most: int | None = None) -> list[Candidate 
     count is held keep it. `most`: the threads an op may have at most.
     """
     counts: dict[Placement, list[int]] = {"spread": [], "shared": []}
-    for threads, placement in all_cases(workload.machine):
-        if most is None or threads <= most:
+    for threads, placements in workload.offered.items():
+        for placement in placements if most is None or threads <= most else ():
             counts[placement].append(threads)
     found: list[Candidate | None] = []
     for index, curve in enumerate(workload.curves):

@@ -66,7 +66,7 @@ class Plot:
         return tag("line", x1="0", x2="100%", y1=at, y2=at, class_=style) + name
 
     def upright(self, x: float, style: str, length: int | None = None) -> Markup:
-        """A line down the middle of the height, or all of it."""
+        """An upright line: `length` pixels about the middle of the height, or all of it."""
         at, half = percent(self.x.at(x)), (length or self.height) / 2
         middle = self.height / 2
         return tag("line", x1=at, x2=at, y1=middle - half, y2=middle + half, class_=style)

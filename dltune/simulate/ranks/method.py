@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dltune.simulate.ranks.job import Job
@@ -54,11 +53,12 @@ def fused(job: Job) -> tuple[tuple[int, ...], ...]:
     without making a tensor wait for a later one."""
     bins: list[list[int]] = []
     for phase in job.phases:
-        size = math.inf  # of the bin that was begun last, which a phase does not share
+        current: list[int] = []
+        size = 0
         for tensor in phase.tensors:
-            if size + job.tensors[tensor] > job.fusion_threshold:
-                bins.append([])
+            if not current or size + job.tensors[tensor] > job.fusion_threshold:
+                bins.append(current := [])
                 size = 0
-            bins[-1].append(tensor)
+            current.append(tensor)
             size += job.tensors[tensor]
     return tuple(map(tuple, bins))

@@ -6,11 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dltune.simulate.ranks.outcome import DOINGS, Slice
+from dltune.simulate.ranks.outcome import Doing, Slice
 
 # a rank is a process; its background thread is one row, what it works for are two more
 _NAMES = {1: "background thread", 2: "computing", 3: "input pipeline"}
-_ROWS = {doing: {"compute": 2, "input": 3}.get(doing, 1) for doing in DOINGS}
+_ROWS: dict[Doing, int] = {
+    **dict.fromkeys(("sleep", "oversleep", "wait", "transfer"), 1),
+    "compute": 2,
+    "input": 3,
+}
 
 
 def trace(simulations: Mapping[str, Sequence[Slice]]) -> bytes:

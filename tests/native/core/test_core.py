@@ -123,6 +123,14 @@ def test_an_execution_obeys_one_snapshot_while_they_are_switched():
     assert messages[-1]["admission"]["admitted"] > 0
 
 
+def test_a_late_op_is_not_of_the_step_that_was_begun_anew():
+    said, _ = run("late", MEMORY)
+    message = json.loads(said)
+    assert message["version"] == 2
+    assert [threads for _, _, threads, *_ in message["events"]] == [2]
+    assert message["overhead"] == 2
+
+
 def test_a_child_that_is_forked_at_any_time_ends():
     """200 forks while other threads hold the locks of channel and barrier."""
     said, errors = run("forks", MEMORY, 200)
