@@ -39,10 +39,8 @@ void Watch() {
     }
     for (auto& handover : stuck) {
       handover->Open();
-      Send([] {
-        return "{\"type\":\"complaint\",\"text\":\"transfers waited for ten seconds for an earlier "
-               "one; that step went on without an order\"}";
-      });
+      Complain(
+          "transfers waited for ten seconds for an earlier one; that step went on without an order");
     }
   }
 }

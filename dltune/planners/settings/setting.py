@@ -53,8 +53,8 @@ class Setting:
     here (None: it can). Where values are not known by name, `offers` gives those that are worth
     trying and `reads`, which goes with it, what any value does; it raises as `means`. `kind` says
     what it may change in the job's results, `source` where it is known from. `joins`: names of
-    settings with which it interacts, so that they are tried together. `users`: how the user has set it
-    himself, as a sentence, beyond the variables that its means name (None: he has not).
+    settings with which it interacts, so that they are tried together. `users`: how the user has set
+    it himself, as a sentence, beyond the variables that its means name (None: he has not).
     `default`: the value that is in force when nobody sets it, where that is one of the values.
     `untried`: values that cannot be had here, and why. `changes_graph`: a job's step may have
     another graph with it than without, so that what was planned for single ops is not met.

@@ -109,6 +109,11 @@ int64_t Number(const tensorflow::Node& node, const std::string& name) {
   return -1;
 }
 
+std::string Text(const tensorflow::Node& node, const char* attribute) {
+  const AttrValue* value = node.attrs().Find(attribute);
+  return value ? std::string(value->s()) : std::string();
+}
+
 // Where it meets its partner, as JSON: rendezvous, devices of sender and receiver, members of the
 // group; null for a node that has none, or whose group is computed while it runs.
 Json Partner(const tensorflow::Node& node) {
@@ -120,11 +125,7 @@ Json Partner(const tensorflow::Node& node) {
   }
   if (!node.attrs().Find("tensor_name") || !Contains(node.type_string(), {"Send", "Recv"}))
     return Json::Raw("null");
-  auto text = [&](const char* name) {
-    const AttrValue* value = node.attrs().Find(name);
-    return value ? std::string(value->s()) : std::string();
-  };
-  return List({text("tensor_name"), text("send_device"), text("recv_device"), 0});
+  return List({Text(node, "tensor_name"), Text(node, "send_device"), Text(node, "recv_device"), 0});
 }
 
 // The graph's structure without its names, which change between runs of a script.
@@ -153,11 +154,6 @@ std::string Signature(const tensorflow::Graph& graph) {
   char text[17];
   snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
   return text;
-}
-
-std::string Text(const tensorflow::Node& node, const char* attribute) {
-  const AttrValue* value = node.attrs().Find(attribute);
-  return value ? std::string(value->s()) : std::string();
 }
 
 // "/job:worker/task:0" of a device's whole name.
