@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dltune.job import messages
-from dltune.job.launch import Job, Process
+from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders
 
 pytestmark = pytest.mark.tensorflow
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "train_ps.py"
+COORDINATOR = Path(__file__).parents[1] / "jobs" / "coordinator.py"
 WORKER = "/job:worker/task:0"
 STEPS = 5
 
@@ -37,16 +41,21 @@ class Training:
         }
 
 
-def trained(folder: Path, *orders: str) -> Training:
+def heard_of(command: Sequence[str | Path], orders: Sequence[str], stdout: int = 2) -> list[Event]:
     def greet(process: Process) -> list[str]:
         return ["core\t0\t0", "cores", *orders, *Orders(1, discover=True).lines()]
 
-    losses = folder / "losses"
-    options = ["--model", "small", "--steps", str(STEPS), "--losses", str(losses)]
-    command = [sys.executable, str(SCRIPT), *options]
-    with Job(command, greet=greet, stdout=2, stderr=subprocess.DEVNULL) as job:
+    started = [sys.executable, *map(str, command)]
+    with Job(started, greet=greet, stdout=stdout, stderr=subprocess.DEVNULL) as job:
         heard = [event for event in job.events(0.2) if event is not None]
         assert job.exit_code == 0
+    return heard
+
+
+def trained(folder: Path, *orders: str) -> Training:
+    losses = folder / "losses"
+    options = ["--model", "small", "--steps", str(STEPS), "--losses", losses]
+    heard = heard_of([SCRIPT, *options], orders)
     graphs = [
         (event.process, event.message)
         for event in heard
@@ -94,3 +103,55 @@ def test_what_stands_in_no_order_goes_as_ever(plain, tmp_path):
     ordered = trained(tmp_path, f"send\t{WORKER}\tnothing", "send\t/job:worker/task:7\tlayer0")
     assert ordered.losses == plain.losses
     assert ordered.executions
+
+
+def coordinated(folder: Path, *orders: str) -> tuple[list[list[str]], str]:
+    """Of each step the parameters in the order in which they came to the worker; the last loss."""
+    with open(folder / "out", "w+") as out:
+        heard = heard_of([COORDINATOR], orders, out.fileno())
+        out.seek(0)
+        loss = out.read()
+    ((worker, graph),) = [
+        (event.process, event.message)
+        for event in heard
+        if isinstance(event.message, messages.Graph)
+        and event.message.device.startswith("/job:worker")
+        and any(node.type == "_Recv" for node in event.message.nodes)
+    ]
+    parameters = {
+        number: node.partner.rendezvous.split("_", 2)[2]
+        for number, node in enumerate(graph.nodes)
+        if node.type == "_Recv" and node.partner and "ReadVariableOp" in node.partner.rendezvous
+    }
+    steps = [
+        sorted(
+            (end, parameters[node])
+            for node, *_, end, _ in event.message.events
+            if node in parameters
+        )
+        for event in heard
+        if event.process is worker
+        and isinstance(event.message, messages.Execution)
+        and event.message.graph == graph.id
+    ]
+    return [[parameter for _, parameter in step] for step in steps], loss
+
+
+def out_of_order(arrived: Sequence[str], order: Sequence[str]) -> float:
+    """The share of pairs; 0.5 by chance."""
+    pairs = list(itertools.combinations([order.index(one) for one in arrived], 2))
+    return sum(first > second for first, second in pairs) / len(pairs)
+
+
+def test_a_coordinators_server_sends_in_the_planned_order(tmp_path):
+    """Its worker has made the graph of which the server runs a part. What comes at the worker is
+    seen there, where threads of the transport may pass each other."""
+    plain, loss = coordinated(tmp_path)
+    order = sorted(plain[0], reverse=True)
+    assert len(order) == 6
+    steps, ordered_loss = coordinated(
+        tmp_path, "window\t1", *(f"send\t{WORKER}\t{parameter}" for parameter in order)
+    )
+    assert ordered_loss == loss
+    assert all(sorted(step, reverse=True) == order for step in steps)
+    assert statistics.mean(out_of_order(step, order) for step in steps) < 0.2

@@ -40,8 +40,6 @@ struct Node {
   std::string name, type, attributes;
   std::string identity;  // among all graphs: "@SIGNATURE/NAME", which no key begins like
   bool waits = false;  // may wait for another kernel, or is asynchronous: never held up
-  // of a send that is ordered: which of the graph's receivers, and its place among what goes there
-  int receiver = -1, number = -1;
   std::atomic<bool> outputs_known{false};
   std::atomic<Variant*> variants{nullptr};
   std::atomic<const OpOrder*> order{nullptr};  // as `Key::order`, where orders name nodes
@@ -131,7 +129,6 @@ struct Graph {
   int id;
   std::string signature;
   std::vector<std::unique_ptr<Node>> nodes;
-  std::vector<int> sends;  // by receiver, how many are ordered
 
   // The execution with this step id; a new one closes and sends the one before.
   Entered Enter(int64_t step) {

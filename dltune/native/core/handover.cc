@@ -20,7 +20,7 @@ std::mutex g_mu;
 auto& g_ranks = *new std::unordered_map<std::string, std::unordered_map<std::string, int>>;
 int64_t g_window = 1 << 20;
 
-using Place = std::tuple<int, int, int64_t>;  // graph, receiver, step
+using Place = std::tuple<int64_t, int64_t, std::string>;  // graph, step, receiver
 struct Kept {
   std::shared_ptr<Handover> handover;
   uint64_t number;
@@ -137,11 +137,12 @@ void SetWindow(int64_t bytes) {
   g_window = bytes;
 }
 
-std::shared_ptr<Handover> HandoverOf(int graph, int64_t step, int receiver, int count) {
+std::shared_ptr<Handover> HandoverOf(int64_t graph, int64_t step, const std::string& receiver,
+                                     int count) {
   static const bool watched = (std::thread(Watch).detach(), true);
   (void)watched;
   std::lock_guard<std::mutex> lock(g_mu);
-  Kept& kept = g_handovers[{graph, receiver, step}];
+  Kept& kept = g_handovers[{graph, step, receiver}];
   if (kept.handover) return kept.handover;
   const auto handover = std::make_shared<Handover>(count, g_window);
   kept = {handover, g_made++};

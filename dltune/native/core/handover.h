@@ -55,8 +55,9 @@ int RankOf(const std::string& receiver, const std::string& tensor);
 bool HasOrders();
 void SetWindow(int64_t bytes);
 
-// The handover of a graph's step to the receiver of this number; `count` as above. One that has
-// waited for ten seconds without a move is opened, and said to be.
-std::shared_ptr<Handover> HandoverOf(int graph, int64_t step, int receiver, int count);
+// The handover of a graph's step to a receiver; `count` as above. One that has waited for ten
+// seconds without a move is opened, and said to be.
+std::shared_ptr<Handover> HandoverOf(int64_t graph, int64_t step, const std::string& receiver,
+                                     int count);
 
 }  // namespace dltune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <random>
 #include <set>
 
 #include "../../native/core/channel.h"
@@ -18,7 +19,14 @@ namespace {
 
 using namespace tensorflow;
 
-constexpr char kMark[] = "_dltune";  // graph id << 32 | node index
+constexpr char kMark[] = "_dltune";  // graph number << 32 | node index
+
+// Numbers of graphs begin at another one in each process: marks travel with the parts of a graph
+// that other processes run.
+int64_t FirstNumber() {
+  static const int64_t first = std::random_device()() >> 2;
+  return first;
+}
 
 uint64_t Mix(uint64_t h, uint64_t x) {
   h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -189,26 +197,24 @@ std::set<const tensorflow::Node*> Prompt(const tensorflow::Graph& graph) {
 
 // Numbers what this graph sends to other tasks in the planned order. What cannot come promptly is
 // left out: what comes before it would wait for it, and it perhaps for them.
-void NumberSends(const tensorflow::Graph& graph, const std::unordered_map<int, int>& index,
-                 dltune::Graph* mine) {
+void NumberSends(tensorflow::Graph* graph) {
   if (!HasOrders()) return;
-  const std::set<const tensorflow::Node*> prompt = Prompt(graph);
-  std::map<std::string, std::vector<std::pair<int, int>>> ranked;  // rank, index; by receiver
-  for (const tensorflow::Node* node : graph.op_nodes()) {
+  const std::set<const tensorflow::Node*> prompt = Prompt(*graph);
+  // by receiver; equal ranks by the number of their nodes
+  std::map<std::string, std::map<std::pair<int, int>, tensorflow::Node*>> ranked;
+  for (tensorflow::Node* node : graph->op_nodes()) {
     if (node->type_string() != "_Send" || !prompt.count(node)) continue;
     const std::string receiver = TaskOf(Text(*node, "recv_device"));
     if (receiver.empty() || receiver == TaskOf(Text(*node, "send_device"))) continue;
     const int rank = RankOf(receiver, TensorOf(Text(*node, "tensor_name")));
-    if (rank >= 0) ranked[receiver].emplace_back(rank, index.at(node->id()));
+    if (rank >= 0) ranked[receiver][{rank, node->id()}] = node;
   }
   for (auto& [receiver, sends] : ranked) {
-    std::sort(sends.begin(), sends.end());
-    for (size_t number = 0; number < sends.size(); number++) {
-      dltune::Node& node = *mine->nodes[sends[number].second];
-      node.receiver = static_cast<int>(mine->sends.size());
-      node.number = static_cast<int>(number);
+    int64_t place = 0;
+    for (auto& [rank, node] : sends) {
+      node->AddAttr(kPlace, place++);
+      node->AddAttr(kPlaces, static_cast<int64_t>(sends.size()));
     }
-    mine->sends.push_back(static_cast<int>(sends.size()));
   }
 }
 
@@ -229,13 +235,13 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
     index[node->id()] = copy->index;
     mine->nodes.push_back(std::move(copy));
   }
-  NumberSends(*graph, index, mine.get());
   dltune::Graph* kept = AddGraph(std::move(mine));
   if (!kept) return;
+  NumberSends(graph);
   std::vector<Json> nodes;
   for (tensorflow::Node* node : graph->op_nodes()) {
     const int i = index[node->id()];
-    node->AddAttr(kMark, static_cast<int64_t>(kept->id) << 32 | i);
+    node->AddAttr(kMark, (FirstNumber() + kept->id) << 32 | i);
     std::vector<const Edge*> edges;
     for (const Edge* edge : node->in_edges())
       if (edge->src()->IsOp()) edges.push_back(edge);
@@ -293,9 +299,15 @@ Node* NodeOf(const OpKernel& kernel) {
   auto found = attributes.find(kMark);
   if (found == attributes.end()) return nullptr;
   const int64_t mark = found->second.i();
-  Graph* graph = FindGraph(static_cast<int>(mark >> 32));
+  Graph* graph = FindGraph(static_cast<int>((mark >> 32) - FirstNumber()));
   const size_t index = static_cast<size_t>(mark & 0xffffffff);
   return graph && index < graph->nodes.size() ? graph->nodes[index].get() : nullptr;
+}
+
+int64_t GraphOf(const OpKernel& kernel) {
+  const auto& attributes = kernel.def().attr();
+  auto found = attributes.find(kMark);
+  return found == attributes.end() ? -1 : found->second.i() >> 32;
 }
 
 uint64_t HashInputs(OpKernelContext* context) {

@@ -6,9 +6,18 @@
 
 namespace dltune {
 
-// The node of this kernel, by the mark in its definition; null for kernels of unmarked graphs
-// (eager ops). A kernel's address would not do: addresses are used again.
+// The node of this kernel, by the mark in its definition; null for kernels of unmarked graphs (eager
+// ops), and of graphs that another process has marked and then sent here. A kernel's address would
+// not do: addresses are used again.
 Node* NodeOf(const tensorflow::OpKernel& kernel);
+
+// Attributes of a send that goes in a planned order: its place among all that its graph sends to the
+// receiver, and how many these are. They stand in the graph itself, for it may be another process
+// that runs it.
+constexpr char kPlace[] = "_dltune_place", kPlaces[] = "_dltune_places";
+
+// The number of the graph to which a kernel belongs, one of its own in all processes; -1: of none.
+int64_t GraphOf(const tensorflow::OpKernel& kernel);
 
 // A hash of the op's input shapes, and the inputs as text for its key.
 uint64_t HashInputs(tensorflow::OpKernelContext* context);

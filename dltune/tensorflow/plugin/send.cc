@@ -46,19 +46,19 @@ class OrderedSend : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("tensor_name", &tensor));
     sender_ = sender, receiver_ = receiver, tensor_ = tensor;
     incarnation_ = static_cast<uint64_t>(incarnation);
-    node_ = NodeOf(*this);
     if (!context->GetAttr("_hostmem_sendrecv", &in_call_).ok()) in_call_ = false;
+    if (!context->GetAttr(kPlace, &place_).ok() || !context->GetAttr(kPlaces, &places_).ok())
+      place_ = -1;
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     const Tensor& tensor = context->input(0);
-    if (!node_ || node_->number < 0 || InChild()) {
+    if (place_ < 0 || InChild()) {
       context->SetStatus(Give(context, tensor));
       done();
       return;
     }
-    const int count = node_->graph->sends[node_->receiver];
-    auto handover = HandoverOf(node_->graph->id, context->step_id(), node_->receiver, count);
+    auto handover = HandoverOf(GraphOf(*this), context->step_id(), receiver_, places_);
     // strings hold their values elsewhere, so it cannot be seen when they are taken
     const bool lent = !context->is_input_dead() && DataTypeCanUseMemcpy(tensor.dtype()) &&
                       tensor.TotalBytes() > 0;
@@ -68,7 +68,7 @@ class OrderedSend : public AsyncOpKernel {
       token = cancelled->get_cancellation_token();
       if (!cancelled->RegisterCallback(token, [handover] { handover->Open(); })) handover->Open();
     }
-    handover->Arrive(node_->number, lent ? tensor.TotalBytes() : 0, [=, this, &tensor] {
+    handover->Arrive(place_, lent ? tensor.TotalBytes() : 0, [=, this, &tensor] {
       if (cancelled) cancelled->TryDeregisterCallback(token);
       context->SetStatus(
           Give(context, lent ? Tensor(tensor.dtype(), tensor.shape(),
@@ -96,7 +96,7 @@ class OrderedSend : public AsyncOpKernel {
   std::string sender_, receiver_, tensor_;
   uint64_t incarnation_ = 0;
   bool in_call_ = false;
-  Node* node_ = nullptr;
+  int64_t place_ = -1, places_ = 0;
 };
 
 }  // namespace

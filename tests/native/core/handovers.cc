@@ -63,7 +63,7 @@ int main(int, char** arguments) {
   int wrong = 0, kept_back = 0;
   for (int step = 0; step < steps; step++) {
     const bool given_up = step % 4 == 3;
-    auto handover = dltune::HandoverOf(step % 2, step, 0, kTransfers);
+    auto handover = dltune::HandoverOf(step % 2, step, "worker", kTransfers);
     std::vector<int> numbers(kTransfers);
     for (int i = 0; i < kTransfers; i++) numbers[i] = i;
     std::shuffle(numbers.begin(), numbers.end(), random);
