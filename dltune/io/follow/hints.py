@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from dltune.io.report.storage import hint_step, storage
 CHUNK = 8 << 20  # bytes of a whole file that are on their way at a time
 
 
-class Hints:
+class Hints(abc.ABC):
     """Of one file. `asked`: bytes so far."""
 
     def __init__(self, path: Path) -> None:
@@ -31,9 +32,9 @@ class Hints:
         fetch_binding.advise(self.descriptor, offsets, lengths, self._step)
         self.asked += end - start
 
+    @abc.abstractmethod
     def look(self) -> None:
         """Ask for what is to come now, if anything is."""
-        raise NotImplementedError
 
 
 class Ahead(Hints):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import errno
 from typing import Self
 
@@ -11,11 +12,11 @@ from dltune.machine.perf.events import Event
 from dltune.machine.perf.probe import CPU_LEVEL, KERNEL_LEVEL, USER_LEVEL, Refused
 
 
-class Opened:
+class Opened(abc.ABC):
     """What is open until it is closed; as a context, at its end."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self

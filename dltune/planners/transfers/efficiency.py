@@ -31,13 +31,19 @@ def makespan(partition: Partition, order: Sequence[int]) -> int:
 
     The step ends when what is ready from some moment on has been computed: at the latest of these.
     """
+    came, _, ends = schedule(partition, order)
+    total = int(partition.work.sum()) + partition.free
+    return max(total, int(ends.max(initial=0)), int(came.max(initial=0)))
+
+
+def schedule(partition: Partition, order: Sequence[int]) -> tuple[Amounts, Amounts, Amounts]:
+    """In nanoseconds: by receive when it has come; by set of receives, in the order in which all of
+    one have come, when that is, and when all that is ready no sooner could have been computed."""
     came = arrivals(partition, order)
     ready = np.where(partition.needs, came, 0).max(axis=1, initial=0)
-    by_time = np.argsort(ready)
-    left = np.cumsum(partition.work[by_time][::-1])[::-1]  # from that moment on
-    total = int(partition.work.sum()) + partition.free
-    ends = (ready[by_time] + left).max(initial=0)
-    return max(total, int(ends), int(came.max(initial=0)))
+    by_time = np.argsort(ready, kind="stable")
+    left = np.cumsum(partition.work[by_time][::-1])[::-1]
+    return came, ready[by_time], ready[by_time] + left
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dltune.planners.transfers.efficiency import Bounds, arrivals, makespan
+from dltune.planners.transfers.efficiency import Bounds, makespan, schedule
 from dltune.planners.transfers.partition import Partition
 from dltune.planners.transfers.tictac import tac, tic
 
-# Orders that are looked at: at most a second's worth for the 363 receives of ResNet-152
+# orders that are looked at: some two seconds for the 363 receives of ResNet-152
 LOOKS = 5_000
 
 
@@ -66,14 +66,10 @@ class _Search:
 
 def _moves(partition: Partition, order: list[int]) -> Iterator[list[int]]:
     """Orders that may be shorter, by what the worst receive of this one waits for."""
-    came = arrivals(partition, order)
-    ready = np.where(partition.needs, came, 0).max(axis=1, initial=0)
-    by_time = np.argsort(ready, kind="stable")
-    left = np.cumsum(partition.work[by_time][::-1])[::-1]
-    ends = ready[by_time] + left
+    came, ready, ends = schedule(partition, order)
     if not len(ends):
         return
-    worst = int(ready[by_time[int(ends.argmax())]])
+    worst = int(ready[int(ends.argmax())])
     early = [receive for receive in order if came[receive] <= worst]
     late = [receive for receive in order if came[receive] > worst]
     # all that some ops still need, the ops with the most work for their transfers first

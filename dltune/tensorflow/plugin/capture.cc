@@ -23,9 +23,13 @@ constexpr char kMark[] = "_dltune";  // graph number << 32 | node index
 
 // Numbers of graphs begin at another one in each process: marks travel with the parts of a graph
 // that other processes run.
-int64_t FirstNumber() {
-  static const int64_t first = std::random_device()() >> 2;
-  return first;
+const int64_t kFirstNumber = std::random_device()() >> 2;
+
+// -1: it has none.
+int64_t MarkOf(const OpKernel& kernel) {
+  const auto& attributes = kernel.def().attr();
+  auto found = attributes.find(kMark);
+  return found == attributes.end() ? -1 : found->second.i();
 }
 
 uint64_t Mix(uint64_t h, uint64_t x) {
@@ -241,7 +245,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   std::vector<Json> nodes;
   for (tensorflow::Node* node : graph->op_nodes()) {
     const int i = index[node->id()];
-    node->AddAttr(kMark, (FirstNumber() + kept->id) << 32 | i);
+    node->AddAttr(kMark, (kFirstNumber + kept->id) << 32 | i);
     std::vector<const Edge*> edges;
     for (const Edge* edge : node->in_edges())
       if (edge->src()->IsOp()) edges.push_back(edge);
@@ -295,20 +299,14 @@ REGISTER_OPTIMIZATION(OptimizationPassRegistry::POST_PARTITIONING, 1 << 20, Capt
 }  // namespace
 
 Node* NodeOf(const OpKernel& kernel) {
-  const auto& attributes = kernel.def().attr();
-  auto found = attributes.find(kMark);
-  if (found == attributes.end()) return nullptr;
-  const int64_t mark = found->second.i();
-  Graph* graph = FindGraph(static_cast<int>((mark >> 32) - FirstNumber()));
+  const int64_t mark = MarkOf(kernel);
+  if (mark < 0) return nullptr;
+  Graph* graph = FindGraph(static_cast<int>((mark >> 32) - kFirstNumber));
   const size_t index = static_cast<size_t>(mark & 0xffffffff);
   return graph && index < graph->nodes.size() ? graph->nodes[index].get() : nullptr;
 }
 
-int64_t GraphOf(const OpKernel& kernel) {
-  const auto& attributes = kernel.def().attr();
-  auto found = attributes.find(kMark);
-  return found == attributes.end() ? -1 : found->second.i() >> 32;
-}
+int64_t GraphOf(const OpKernel& kernel) { return MarkOf(kernel) >> 32; }
 
 uint64_t HashInputs(OpKernelContext* context) {
   uint64_t h = context->num_inputs();

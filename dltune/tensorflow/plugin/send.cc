@@ -35,17 +35,18 @@ class Lent : public TensorBuffer {
   const std::shared_ptr<Handover> handover_;
 };
 
+const FrameAndIter kOutside(0, 0);  // of any loop, where nearly all sends are
+
 class OrderedSend : public AsyncOpKernel {
  public:
   explicit OrderedSend(OpKernelConstruction* context) : AsyncOpKernel(context) {
-    std::string sender, receiver, tensor;
     int64_t incarnation;
-    OP_REQUIRES_OK(context, context->GetAttr("send_device", &sender));
-    OP_REQUIRES_OK(context, context->GetAttr("recv_device", &receiver));
+    OP_REQUIRES_OK(context, context->GetAttr("send_device", &sender_));
+    OP_REQUIRES_OK(context, context->GetAttr("recv_device", &receiver_));
     OP_REQUIRES_OK(context, context->GetAttr("send_device_incarnation", &incarnation));
-    OP_REQUIRES_OK(context, context->GetAttr("tensor_name", &tensor));
-    sender_ = sender, receiver_ = receiver, tensor_ = tensor;
+    OP_REQUIRES_OK(context, context->GetAttr("tensor_name", &tensor_));
     incarnation_ = static_cast<uint64_t>(incarnation);
+    OP_REQUIRES_OK(context, KeyAt(kOutside, &outside_));
     if (!context->GetAttr("_hostmem_sendrecv", &in_call_).ok()) in_call_ = false;
     if (!context->GetAttr(kPlace, &place_).ok() || !context->GetAttr(kPlaces, &places_).ok())
       place_ = -1;
@@ -58,7 +59,7 @@ class OrderedSend : public AsyncOpKernel {
       done();
       return;
     }
-    auto handover = HandoverOf(GraphOf(*this), context->step_id(), receiver_, places_);
+    auto handover = HandoverOf(graph_, context->step_id(), receiver_, places_);
     // strings hold their values elsewhere, so it cannot be seen when they are taken
     const bool lent = !context->is_input_dead() && DataTypeCanUseMemcpy(tensor.dtype()) &&
                       tensor.TotalBytes() > 0;
@@ -86,17 +87,25 @@ class OrderedSend : public AsyncOpKernel {
     const FrameAndIter turn = in_call_ && context->call_frame()
                                   ? FrameAndIter(reinterpret_cast<uint64_t>(context->call_frame()), 0)
                                   : context->frame_iter();
+    if (turn == kOutside)
+      return context->rendezvous()->Send(outside_, args, tensor, context->is_input_dead());
     Rendezvous::ParsedKey key;
-    absl::Status parsed = Rendezvous::ParseKey(
-        Rendezvous::CreateKey(sender_, incarnation_, receiver_, tensor_, turn), &key);
+    absl::Status parsed = KeyAt(turn, &key);
     if (!parsed.ok()) return parsed;
     return context->rendezvous()->Send(key, args, tensor, context->is_input_dead());
+  }
+
+  absl::Status KeyAt(const FrameAndIter& turn, Rendezvous::ParsedKey* key) const {
+    return Rendezvous::ParseKey(
+        Rendezvous::CreateKey(sender_, incarnation_, receiver_, tensor_, turn), key);
   }
 
   std::string sender_, receiver_, tensor_;
   uint64_t incarnation_ = 0;
   bool in_call_ = false;
   int64_t place_ = -1, places_ = 0;
+  const int64_t graph_ = GraphOf(*this);
+  Rendezvous::ParsedKey outside_;
 };
 
 }  // namespace
