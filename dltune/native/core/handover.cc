@@ -49,8 +49,13 @@ void Watch() {
 
 void Handover::Arrive(int number, int64_t bytes, std::function<void()> hand) {
   {
-    std::lock_guard<std::mutex> lock(mu_);
+    std::unique_lock<std::mutex> lock(mu_);
     came_++;
+    if (number < next_ || waiting_.count(number)) {
+      under_way_ += bytes;
+      lock.unlock();
+      return hand();
+    }
     waiting_.emplace(number, Waiting{bytes, std::move(hand)});
   }
   Pump();
@@ -75,7 +80,7 @@ void Handover::Open() {
 
 bool Handover::whole() {
   std::lock_guard<std::mutex> lock(mu_);
-  return came_ == count_;
+  return came_ >= count_;
 }
 
 bool Handover::stuck() {

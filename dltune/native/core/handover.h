@@ -14,11 +14,12 @@ namespace dltune {
 
 class Handover {
  public:
-  // `count` transfers come, each once. The first is handed over whatever its size.
+  // `count` transfers come. The first is handed over whatever its size.
   Handover(int count, int64_t window) : count_(count), window_(window) {}
 
   // The transfer of this number, from 0 on, is ready; `hand` gives it to the transport, maybe on
-  // another thread and later, after all of lower numbers.
+  // another thread and later, after all of lower numbers. One that comes again, as when a step runs
+  // the body of a loop once more, has had its turn and goes at once.
   void Arrive(int number, int64_t bytes, std::function<void()> hand);
   // The transport has taken so many bytes of what was handed to it.
   void Taken(int64_t bytes);
