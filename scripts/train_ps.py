@@ -5,7 +5,8 @@
 Synthetic data, in-graph replication, synchronous steps. Each task is a process of its own with the
 cluster in TF_CONFIG, as a cluster manager would start it; `--under "dltune run --plan p.json --"`
 puts a command before each. The first worker runs the session, prints the time of each step, and the
-others end with it.
+others end with it. `--rate 200mbit` gives each task a network namespace of its own, which sends no
+faster (root only).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from namespaces import namespaces
 
 CLASSES = 100
 
@@ -44,6 +47,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--inference", action="store_true", help="read the parameters, no update")
     parser.add_argument("--losses", help="write each step's loss to this file")
+    parser.add_argument("--rate", help="of each task's network, as tc reads it [loopback]")
     parser.add_argument("--under", default="", help="a command to start each task with")
     return parser.parse_args()
 
@@ -51,21 +55,28 @@ def parsed() -> argparse.Namespace:
 @contextmanager
 def started(settings: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
     """All tasks; the first worker, with the others ended when the block is left."""
-    ports = [f"127.0.0.1:{port}" for port in free_ports(settings.servers + settings.workers)]
-    cluster = {"ps": ports[: settings.servers], "worker": ports[settings.servers :]}
-    tasks = []
-    for name, addresses in cluster.items():
-        for index in range(len(addresses)):
-            told = json.dumps({"cluster": cluster, "task": {"type": name, "index": index}})
-            command = [*shlex.split(settings.under), sys.executable, *sys.argv]
-            tasks.append(subprocess.Popen(command, env={**os.environ, "TF_CONFIG": told}))
-    try:
-        yield tasks[settings.servers]
-    finally:
-        for task in tasks:
-            task.terminate()
-        for task in tasks:
-            task.wait()
+    count = settings.servers + settings.workers
+    with ExitStack() as stack:
+        hosts, before = ["127.0.0.1"] * count, [()] * count
+        if settings.rate:
+            places = stack.enter_context(namespaces(count, settings.rate))
+            hosts, before = [p.address for p in places], [p.command for p in places]
+        addresses = [f"{h}:{p}" for h, p in zip(hosts, free_ports(count), strict=True)]
+        cluster = {"ps": addresses[: settings.servers], "worker": addresses[settings.servers :]}
+        tasks = []
+        for name, own in cluster.items():
+            for index in range(len(own)):
+                told = json.dumps({"cluster": cluster, "task": {"type": name, "index": index}})
+                under = [*before[len(tasks)], *shlex.split(settings.under)]
+                command = [*under, sys.executable, *sys.argv]
+                tasks.append(subprocess.Popen(command, env={**os.environ, "TF_CONFIG": told}))
+        try:
+            yield tasks[settings.servers]
+        finally:
+            for task in tasks:
+                task.terminate()
+            for task in tasks:
+                task.wait()
 
 
 def branching(parameter: Callable, images):  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Roofline
-from dltune.documents.profile import Op, Ratio, Step, Total, is_clock
+from dltune.documents.profile import Link, Op, Ratio, Step, Total, is_clock
 from dltune.tables import Cell, Key, Table, columns
 
 # thread counts shown of an op's curve
@@ -112,6 +112,16 @@ def parts(step: Step) -> str:
         if part.seconds > 0
     ]
     return "of which " + ", ".join(told)
+
+
+def link(found: Link) -> str:
+    """How tensors came over it, after "tensors from TASK"."""
+    if found.bandwidth is None:
+        return "came together: no link that they wait for"
+    return (
+        f"came at {found.bandwidth / 1e6:.3g} MB/s and {found.each * 1e6:.3g} us each, from "
+        f"{found.delay * 1e3:.3g} ms of a step on (that explains {found.fit:.0%} of when they came)"
+    )
 
 
 def totals(found: Sequence[Total]) -> Table:

@@ -39,6 +39,8 @@ def describe(profile: Profile, top: int) -> None:
         f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
         f"{profile.machine.name}"
     )
+    for link in profile.links:
+        click.echo(f"tensors from {link.sender} {derived.link(link)}")
     if profile.memory:
         live, peak = profile.memory.live / 2**20, profile.memory.peak / 2**20
         click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")

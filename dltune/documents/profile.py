@@ -6,6 +6,7 @@ attributes that change the work); a *node* is one place in a graph that runs an 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -95,6 +96,17 @@ class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receiver: str = ""
     members: int = 0
 
+    @property
+    def tasks(self) -> tuple[str, str] | None:
+        """Sender's and receiver's; None for what stays in one task."""
+        sender, receiver = task(self.sender), task(self.receiver)
+        return (sender, receiver) if sender and receiver and sender != receiver else None
+
+    @property
+    def tensor(self) -> str:
+        """Its name, which the same tensor has in every graph, unlike its edge's number."""
+        return re.sub(r"^edge_\d+_(?=.)", "", self.rendezvous)
+
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One node of an executed graph.
@@ -173,6 +185,25 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = ""
 
 
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tensors came from one task to another in the steps of the measured one, by the
+    framework's own transport: after `delay` seconds of a step one after the other, each in `each`
+    seconds and its bytes over `bandwidth`, in bytes a second.
+
+    `bandwidth` is None when arrivals do not follow the bytes, as when both tasks are on one host.
+    `transfers`: so many were seen. `fit`: the part of their times' variance that this explains
+    (R²).
+    """
+
+    sender: str
+    receiver: str
+    delay: float
+    each: float
+    bandwidth: float | None
+    transfers: int
+    fit: float
+
+
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ran the job's ops, such as "tensorflow"; `git`: its build, `python`: the version of the
     interpreter that it ran in."""
@@ -233,7 +264,12 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`partial` is the reason why the profile is incomplete, None when it is whole. `under`: the
-    settings around the ops that the job ran under, threads and CPUs left out."""
+    settings around the ops that the job ran under, threads and CPUs left out.
+
+    Where the job has several tasks, `steps` are those of one, the measured. `peers`: those of the
+    others that exchange tensors with it, as far as they ran under the same dltune; their ops were
+    not measured on their own. `links`: by which the measured task's tensors came.
+    """
 
     schema: str
     created: str
@@ -250,6 +286,14 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     notes: tuple[str, ...]
     counters: Counters | None = None
     under: SettingsPlan | None = None
+    peers: tuple[Step, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+def task(device: str) -> str:
+    """The task of a device, as "/job:ps/task:0"; empty where the device names none."""
+    named = re.match(r"(/job:[^/]+)(?:/replica:\d+)?(?:/task:(\d+))?(?=/|$)", device)
+    return f"{named[1]}/task:{named[2] or 0}" if named else ""
 
 
 def is_clock(event: str) -> bool:
@@ -278,6 +322,18 @@ def check(profile: Profile) -> list[str]:
     faults += repeated("steps", "signature", (step.signature for step in profile.steps))
     for here, step in each("steps", profile.steps):
         faults += _step_faults(here, step, len(profile.ops))
+    faults += repeated(
+        "peers", "task and signature", (f"{p.device} {p.signature}" for p in profile.peers)
+    )
+    for here, step in each("peers", profile.peers):
+        faults += _step_faults(here, step, len(profile.ops))
+    faults += repeated(
+        "links", "link", (f"{link.sender} to {link.receiver}" for link in profile.links)
+    )
+    for here, link in each("links", profile.links):
+        faults += AMOUNT.of(here, link, "delay", "each", "bandwidth")
+        faults += at_least(0).of(here, link, "transfers")
+        faults += SHARE.of(here, link, "fit")
     faults += at_least(0).of("memory", profile.memory, "live", "peak")
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]

@@ -21,6 +21,7 @@ from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
+from dltune.profile.links import links
 from dltune.profile.python_lines import PythonLines
 from dltune.stats.samples import relative_spread, summary
 
@@ -85,8 +86,10 @@ def assemble(
     partial: str | None,
     notes: Sequence[str],
     under: SettingsPlan | None = None,
+    peers: Sequence[tuple[Record, Own]] = (),
 ) -> doc.Profile:
-    """The profile document."""
+    """The profile document. `peers`: other processes, each with the one graph that it runs in a
+    step."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -109,18 +112,28 @@ def assemble(
         steps.append(_step(record, own, graph, total, index, counts, lines))
     if python and python_matters(steps[0]) and python.why:
         notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
-    by_text = {key.key: key for key in record.keys.values()}
+    others = []
+    for other, theirs in peers:
+        (graph,) = theirs.targets
+        total = sum(map(op_seconds, theirs.executions[graph]))
+        others.append(_step(other, theirs, graph, total, index, Counter(), ()))
+    # the measured process' last, so that it is the one that tells
+    seconds, keys = {}, {}
+    for one, its in (*peers, (record, own)):
+        seconds.update(its.seconds)
+        keys.update({key.key: (one, key) for key in one.keys.values()})
     ops = tuple(
         doc.Op(
             key=text,
-            type=by_text[text].op,
-            inputs=_inputs(by_text[text].inputs),
+            type=key.op,
+            inputs=_inputs(key.inputs),
             count=counts[text],
-            output_bytes=record.output_bytes.get(by_text[text].id, 0),
-            own=statistics.median(own.seconds[text]) if text in own.seconds else None,
+            output_bytes=one.output_bytes.get(key.id, 0),
+            own=statistics.median(seconds[text]) if text in seconds else None,
             times=tuple(sorted(times.get(text, ()), key=lambda t: (t.threads, t.placement))),
         )
         for text in index
+        for one, key in (keys[text],)
     )
     settings = record.settings()
     kept = [e for es in own.executions.values() for e in es]
@@ -152,6 +165,8 @@ def assemble(
         notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,
         under=under,
+        peers=tuple(others),
+        links=links(zip(steps, map(own.executions.__getitem__, own.targets), strict=True)),
     )
 
 

@@ -22,11 +22,14 @@ from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
+from dltune.profile.peers import peers
 from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
+# of a step that receives from other tasks: an op's time is the least of five (TicTac, section 5)
+LEAST_OF_RECEIVER = 5
 HEAVY_SHARE = 0.9
 # a step that has not run for so many times its usual pause (or seconds) is over, or pauses
 GONE, GONE_SECONDS = 20.0, 5.0
@@ -55,6 +58,8 @@ class _Climbing:
     steps: Steps
     own: Own
     version: int
+    receives: bool  # from other tasks
+    peers: list[tuple[Record, Own]] = field(default_factory=list)
     repeats: dict[int, int] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
@@ -211,19 +216,28 @@ class Session:
             raise error
 
     def _start_climb(self, steps: Steps) -> None:
-        own = Own.of(self.sightings.records[steps.pid], steps.targets, WARM_UP)
-        self._climbing = _Climbing(steps, own, self._version)
+        records = self.sightings.records
+        record = records[steps.pid]
+        own = Own.of(record, steps.targets, WARM_UP)
+        receives = any(
+            node.type == "_Recv" for g in steps.targets for node in record.graphs[g].nodes
+        )
+        climbing = self._climbing = _Climbing(steps, own, self._version, receives)
         self._executions = self._discovery.runs
         if not steps.trains:
             self.notes.append(
                 "no graph of the job computes gradients; the one with the most time was measured"
             )
-        records = self.sightings.records
-        if others := sum(1 for pid, it in records.items() if pid != steps.pid and it.runs):
+        others = [it for pid, it in records.items() if pid != steps.pid and it.runs]
+        climbing.peers = [
+            (it, Own.of(it, [graph], WARM_UP)) for it, graph in peers(record, steps.targets, others)
+        ]
+        strangers = len(others) - len({it.process.pid for it, _ in climbing.peers})
+        if strangers:
             self.notes.append(
-                f"{others} more processes of the job ran TensorFlow beside the measured one"
+                f"{strangers} more processes of the job ran TensorFlow beside the measured one"
             )
-        self._order_case(self._climbing)
+        self._order_case(climbing)
         for pid, process in self._processes.items():
             if pid != steps.pid:
                 process.order(Orders(self._version).lines())
@@ -326,7 +340,8 @@ class Session:
         if waited >= max(GONE * climbing.own.longest_wall, GONE_SECONDS):
             climbing.gone |= {graph for graph, n in repeats.items() if n == 0}
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
-        if least < max(LEAST_REPEATS, 2 * len(self._groups)):
+        wanted = LEAST_OF_RECEIVER if climbing.receives else LEAST_REPEATS
+        if least < max(min(wanted, self.cap), 2 * len(self._groups)):
             return False
         heavy = climbing.own.heaviest(HEAVY_SHARE)
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
@@ -401,6 +416,7 @@ class Session:
             partial=None if self._measured else reason,
             notes=self.notes,
             under=self._under,
+            peers=climbing.peers if climbing else (),
         )
         self.keep(self.profile)
 

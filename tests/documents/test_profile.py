@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from dltune.documents import files
-from dltune.documents.profile import Partner, Settings, Tensor, check, load
+from dltune.documents.profile import Link, Partner, Settings, Tensor, check, load, task
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners import plan
@@ -140,3 +140,44 @@ def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:
         "outputs[0].alias must be at least 0 and below 1, the number of inputs, got 1",
         "slots must be 1, one an input, got 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ("/job:ps/replica:0/task:3/device:CPU:0", "/job:ps/task:3"),
+        ("/job:worker/task:12", "/job:worker/task:12"),
+        ("/job:localhost", "/job:localhost/task:0"),
+        ("/device:CPU:0", ""),
+        ("", ""),
+    ],
+)
+def test_the_task_of_a_device(device: str, told: str) -> None:
+    assert task(device) == told
+
+
+def test_a_partner_tells_tensor_and_tasks() -> None:
+    met = Partner("edge_12_edge_3_w", "/job:ps/replica:0/task:1/device:CPU:0", "/job:worker/task:0")
+    assert met.tasks == ("/job:ps/task:1", "/job:worker/task:0")
+    assert met.tensor == "edge_3_w"
+    assert Partner("edge_12_").tensor == "edge_12_"
+    assert Partner("w", "/job:ps/task:1", "/job:ps/task:1/device:GPU:0").tasks is None
+    assert Partner("w", members=2).tasks is None
+
+
+def test_faults_of_peers_and_links(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=1)
+    link = Link("/job:ps/task:0", "/job:worker/task:0", 0.0, 0.0, None, 0, 0.0)
+    wrong = msgspec.structs.replace(link, bandwidth=-1.0, fit=2.0)
+    (step,) = profile.steps
+    peer = msgspec.structs.replace(step, executions=-1)
+    broken = msgspec.structs.replace(profile, peers=(peer, peer), links=(link, wrong))
+    told = "; ".join(check(broken))
+    for part in (
+        "peers must have each task and signature once",
+        "peers[0].executions must be at least 0, got -1",
+        "links must have each link once",
+        "links[1].bandwidth must be finite and not negative, got -1.0",
+        "links[1].fit must be",
+    ):
+        assert part in told

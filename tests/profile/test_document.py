@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from synthetic import machine
 from told import MS, TRAINING, execution, graph, record
@@ -13,7 +15,12 @@ from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
 
 
-def profile(told: Record, own: Own, climb: Climb | None = None) -> Profile:
+def profile(
+    told: Record,
+    own: Own,
+    climb: Climb | None = None,
+    peers: Sequence[tuple[Record, Own]] = (),
+) -> Profile:
     made = assemble(
         told,
         own,
@@ -25,6 +32,7 @@ def profile(told: Record, own: Own, climb: Climb | None = None) -> Profile:
         interval=1,
         partial=None,
         notes=["a note"],
+        peers=peers,
     )
     assert not check(made)
     return made
@@ -100,6 +108,21 @@ def test_steps_share_the_time_and_the_ops():
     assert [step.share for step in found.steps] == pytest.approx([0.75, 0.25])
     assert len(found.ops) == 4
     assert {op.count for op in found.ops} == {2}
+
+
+def test_ops_of_peers_are_there_and_do_not_count():
+    told = record([graph(0, ["Conv2D"])], [execution(0, i * 1000 * MS, [0.01]) for i in range(5)])
+    server = record(
+        [graph(0, ["Conv2D", "MatMul"], "server", device="/job:ps/task:0/device:CPU:0")],
+        [execution(0, i * 1000 * MS, [0.02, 0.03]) for i in range(5)],
+    )
+    found = profile(told, Own.of(told, [0], 1), peers=[(server, Own.of(server, [0], 1))])
+    assert [(step.signature, step.share) for step in found.peers] == [("server", 1.0)]
+    assert [node.op for node in found.peers[0].nodes] == [0, 1]
+    assert [(op.count, op.own) for op in found.ops] == [
+        (1, pytest.approx(0.01)),  # as the measured process ran it
+        (0, pytest.approx(0.03)),
+    ]
 
 
 def test_what_was_measured_is_sorted_and_summed_up():

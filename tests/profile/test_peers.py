@@ -1,0 +1,60 @@
+"""The parts of a step that other processes run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from told import MS, execution, key, plugin
+
+from dltune.job import messages
+from dltune.job.record import Record
+from dltune.profile.peers import peers
+
+SERVER, FIRST, SECOND = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
+
+
+def part(pid: int, *graphs: Iterable[tuple[str, str, str]], runs: int = 3) -> Record:
+    """A process whose graphs meet others so."""
+    made = Record(plugin(pid))
+    made.add(key(0, "_Send"))
+    for number, meetings in enumerate(graphs):
+        nodes = [
+            messages.Node(f"n{i}", "_Send", [], [], True, [], messages.Partner(*meeting))
+            for i, meeting in enumerate(meetings)
+        ]
+        made.add(messages.Graph(number, f"{pid}-{number}", "", "", False, nodes))
+        for run in range(runs):
+            made.add(execution(number, run * MS, [0.001] * len(nodes), keys=[0] * len(nodes)))
+    return made
+
+
+READ, UPDATE = ("edge_1_w", SERVER, FIRST), ("edge_2_g", FIRST, SERVER)
+OTHER = ("edge_9_w", SERVER, SECOND)
+
+
+def test_a_server_and_who_meets_the_measured_one_there_alone():
+    worker = part(1, [READ, UPDATE])
+    server = part(2, [("edge_1_start", SERVER, FIRST)], [READ, UPDATE, OTHER])
+    second, stranger = part(3, [OTHER]), part(4, [("edge_7_x", FIRST, SERVER)])
+    found = [(r.process.pid, g) for r, g in peers(worker, [0], [stranger, second, server])]
+    assert found == [(2, 1), (3, 0)]
+
+
+def test_a_graph_that_shares_more_is_the_part():
+    """A partial fetch sends some of the same tensors."""
+    worker = part(1, [READ, UPDATE])
+    server = part(2, [READ], [READ, UPDATE])
+    assert [(r.process.pid, g) for r, g in peers(worker, [0], [server])] == [(2, 1)]
+
+
+def test_two_steps_have_parts_of_their_own():
+    worker = part(1, [READ], [UPDATE])
+    server = part(2, [UPDATE], [READ])
+    assert [g for _, g in peers(worker, [0, 1], [server])] == [1, 0]
+    both = part(2, [READ, UPDATE])
+    assert [g for _, g in peers(worker, [0, 1], [both])] == [0]
+
+
+def test_a_collective_is_no_meeting():
+    meets = ("all", "", "")
+    assert not list(peers(part(1, [meets]), [0], [part(2, [meets])]))
