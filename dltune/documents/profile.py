@@ -14,7 +14,17 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, at_most, each, index, repeated
+from dltune.documents.faults import (
+    AMOUNT,
+    POSITIVE,
+    SHARE,
+    Bound,
+    at_least,
+    at_most,
+    each,
+    index,
+    repeated,
+)
 from dltune.documents.machine import Machine
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
@@ -99,13 +109,11 @@ class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def tasks(self) -> tuple[str, str] | None:
         """Sender's and receiver's; None for what stays in one task."""
-        sender, receiver = task(self.sender), task(self.receiver)
-        return (sender, receiver) if sender and receiver and sender != receiver else None
+        return tasks(self.sender, self.receiver)
 
     @property
     def tensor(self) -> str:
-        """Its name, which the same tensor has in every graph, unlike its edge's number."""
-        return re.sub(r"^edge_\d+_(?=.)", "", self.rendezvous)
+        return tensor(self.rendezvous)
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -296,6 +304,17 @@ def task(device: str) -> str:
     return f"{named[1]}/task:{named[2] or 0}" if named else ""
 
 
+def tasks(sender: str, receiver: str) -> tuple[str, str] | None:
+    """Of two devices; None when they are of one task, or not told."""
+    both = task(sender), task(receiver)
+    return both if all(both) and both[0] != both[1] else None
+
+
+def tensor(rendezvous: str) -> str:
+    """The tensor's name there, which it has in every graph, unlike its edge's number."""
+    return re.sub(r"^edge_\d+_(?=.)", "", rendezvous)
+
+
 def is_clock(event: str) -> bool:
     """Whether what is counted under this name, with or without a modifier, is seconds."""
     return event.partition(":")[0] in CLOCKS
@@ -331,7 +350,8 @@ def check(profile: Profile) -> list[str]:
         "links", "link", (f"{link.sender} to {link.receiver}" for link in profile.links)
     )
     for here, link in each("links", profile.links):
-        faults += AMOUNT.of(here, link, "delay", "each", "bandwidth")
+        faults += AMOUNT.of(here, link, "delay", "each")
+        faults += POSITIVE.of(here, link, "bandwidth")
         faults += at_least(0).of(here, link, "transfers")
         faults += SHARE.of(here, link, "fit")
     faults += at_least(0).of("memory", profile.memory, "live", "peak")

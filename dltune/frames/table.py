@@ -24,6 +24,8 @@ Row = tuple[Any, ...]
 Entries = Callable[[], Iterator[tuple[Row, Any]]]
 # what is in no list: one row
 DOCUMENT = "document"
+# the way to what stands beside what a document is of: steps of a profiled job's other tasks
+_BESIDE = "peers."
 # what an entry is known by, where that is not its first field
 _KNOWN_BY: Mapping[type, tuple[str, ...]] = {
     OpTime: ("threads", "placement"),
@@ -59,18 +61,22 @@ def named(found: Mapping[str, Table], name: str) -> Table:
 
 
 def ending(found: Mapping[str, Table], name: str) -> list[Table]:
-    """The table whose path this is; else all whose paths end so."""
+    """The table whose path this is; else all whose paths end so, as far as there are any: those of
+    what the document is of."""
     if name in found:
         return [found[name]]
-    return [table for path, table in found.items() if path.endswith(f".{name}")]
+    ending = {path: table for path, table in found.items() if path.endswith(f".{name}")}
+    own = [table for path, table in ending.items() if not path.startswith(_BESIDE)]
+    return own or list(ending.values())
 
 
 def names(paths: Iterable[str]) -> list[str]:
-    """For each path the shortest end of it that names it alone."""
+    """For each path the shortest end of it that names it alone; that of what stands beside what the
+    document is of, whole."""
     every = list(paths)
-    ends = {path: list(_ends(path)) for path in every}
-    shared = [end for path in every for end in ends[path]]
-    return [next((e for e in ends[path] if shared.count(e) == 1), path) for path in every]
+    ends = {path: list(_ends(path)) for path in every if not path.startswith(_BESIDE)}
+    shared = [end for several in ends.values() for end in several]
+    return [next((e for e in ends.get(path, ()) if shared.count(e) == 1), path) for path in every]
 
 
 def _ends(path: str) -> Iterator[str]:

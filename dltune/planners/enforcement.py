@@ -27,7 +27,8 @@ class Run:
 
     `environment`: that in which dltune itself runs. `partial`: what does not fit is left out, and
     told by `say`. `shares`: each rank's part of the cores. `pools`: the framework's own pools of
-    threads in a process, by its part of the machine and its rank (None: they are left alone).
+    threads in a process, by its part of the machine and its rank (gives None: they are left alone;
+    is None: no section has a use for the plugin).
     `changes`: by what of itself the plan has changed the graphs of a process since its profile, in
     a few words (empty: by nothing), by pid.
     """
@@ -39,7 +40,7 @@ class Run:
     partial: bool
     say: Callable[[str], None]
     shares: Shares
-    pools: Callable[[Machine, int | None], Uniform] | None = None
+    pools: Callable[[Machine, int | None], Uniform | None] | None = None
     changes: list[Callable[[int], str]] = field(default_factory=list)
 
     def changed(self, pid: int) -> str:

@@ -177,7 +177,7 @@ def test_faults_of_peers_and_links(tmp_path: Path) -> None:
         "peers must have each task and signature once",
         "peers[0].executions must be at least 0, got -1",
         "links must have each link once",
-        "links[1].bandwidth must be finite and not negative, got -1.0",
+        "links[1].bandwidth must be finite and above 0, got -1.0",
         "links[1].fit must be",
     ):
         assert part in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dltune.documents.profile import load, task
 from dltune.job import messages
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders
@@ -155,3 +157,37 @@ def test_a_coordinators_server_sends_in_the_planned_order(tmp_path):
     assert ordered_loss == loss
     assert all(sorted(step, reverse=True) == order for step in steps)
     assert statistics.mean(out_of_order(step, order) for step in steps) < 0.2
+
+
+def test_profiled_planned_and_run(plain, tmp_path):
+    """By dltune's own commands, all tasks of the job started by one."""
+    dltune = [sys.executable, "-m", "dltune"]
+    train = [sys.executable, SCRIPT, "--model", "small"]
+    measured, planned = tmp_path / "profile.json", tmp_path / "plan.json"
+    quick = ["--counters", "none", "--steps", "5", "-o", measured]
+    endless = ["--", *train, "--steps", "1000000"]
+    subprocess.run([*dltune, "profile", *quick, *endless], check=True, capture_output=True)
+    profile = load(measured)
+    (link,) = profile.links
+    assert (link.sender, link.receiver) == ("/job:ps/task:0", WORKER)
+    assert link.transfers > 0
+    assert [task(step.device) for step in profile.steps] == [WORKER]
+    assert [task(step.device) for step in profile.peers] == ["/job:ps/task:0"]
+    assert min(time.samples for op in profile.ops for time in op.times) >= 1
+    deciding = [*dltune, "plan", "transfers", measured, "-o", planned, "--bandwidth", "1"]
+    subprocess.run(deciding, check=True, capture_output=True)
+    losses, outcome = tmp_path / "losses", tmp_path / "outcome.json"
+    running = [*dltune, "run", "--plan", planned]
+    training = [*train, "--steps", "20", "--losses", losses]
+    subprocess.run([*running, "--json", outcome, "--", *training], check=True, capture_output=True)
+    document = json.loads(outcome.read_text())["sections"]["transfers"]
+    (server,), (worker,) = document["servers"], document["workers"]
+    assert (server["tensors"], server["planned"]) == (5, 5)
+    assert (worker["task"], worker["steps"], worker["recorded"]) == (WORKER, 20, 1)
+    assert worker["efficiency"] <= 1
+    assert losses.read_text().startswith(plain.losses)
+    other = subprocess.run(
+        [*running, "--", *train, "--workers", "2"], capture_output=True, text=True
+    )
+    assert other.returncode == 2
+    assert "it has /job:worker/task:1 besides" in other.stderr

@@ -22,6 +22,7 @@ from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.documents.sections.io import IoPlan
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.documents.sections.threads import Threads
+from dltune.documents.sections.transfers import Transfers
 from dltune.documents.tune import Tune
 from dltune.errors import UsageError
 from dltune.frames.reading import History
@@ -43,7 +44,7 @@ class Sections(msgspec.Struct):
 
 
 # a plan's sections are what their planners make them: below
-SECTIONS = (Threads, IoPlan, AllreducePlan, SettingsPlan)
+SECTIONS = (Threads, Transfers, IoPlan, AllreducePlan, SettingsPlan)
 KINDS = (
     *(Baseline, Bench, Graph, History, Horovod, Io, Machine, Profile, Result, Tune),
     *SECTIONS,
@@ -129,3 +130,12 @@ def test_a_name_that_no_table_has_or_several_have():
     assert none.value.remedy == "name one of: a.x, b.x, y, z"
     with pytest.raises(UsageError, match="several tables end in 'x'"):
         named(found, "x")
+
+
+def test_what_the_document_is_of_goes_before_what_stands_beside_it():
+    paths = ("steps.nodes", "peers.nodes", "peers", "peers.others")
+    found = {path: Table(path, (), lambda: iter(())) for path in paths}
+    assert names(found) == ["nodes", "peers.nodes", "peers", "peers.others"]
+    assert named(found, "nodes").path == "steps.nodes"
+    assert named(found, "peers.nodes").path == "peers.nodes"
+    assert named(found, "others").path == "peers.others"

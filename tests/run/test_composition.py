@@ -16,6 +16,7 @@ from dltune.documents.sections.allreduce import AllreducePlan, RankCores
 from dltune.documents.sections.io import FilePlan, IoPlan
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.documents.sections.threads import OpPlan, Prediction, Threads, Uniform
+from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
 from dltune.errors import UsageError
 from dltune.io.reader.planned import VARIABLE
 from dltune.job import messages
@@ -37,8 +38,16 @@ RANKS = AllreducePlan("", "gloo", 2, 2, CORES, Uniform(1, 2), None, None, None, 
 CHOSEN = (Choice("threads", "2x1"), Choice("onednn", "off"), Choice("batch_norm", "fused"))
 SETTINGS = SettingsPlan(("python",), CHOSEN, "rounding", None, None, (), (), 1.0, None)
 READING = IoPlan("", (FilePlan("/data.mdb", "strided", None, 4096, "ahead"),), ())
-SECTIONS = {"settings": SETTINGS, "allreduce": RANKS, "threads": THREADS, "io": READING}
-SETS = [names for count in range(1, 5) for names in itertools.combinations(SECTIONS, count)]
+SENT = (Transfer("b", "/job:ps/task:0", 8, None), Transfer("a", "/job:ps/task:0", 4, None))
+SENDING = Transfers("tic", (Receiver("/job:worker/task:0", "a", SENT),))
+SECTIONS = {
+    "settings": SETTINGS,
+    "allreduce": RANKS,
+    "threads": THREADS,
+    "transfers": SENDING,
+    "io": READING,
+}
+SETS = [names for count in range(1, 6) for names in itertools.combinations(SECTIONS, count)]
 
 
 def composed(names: Iterable[str], said: list[str] | None = None) -> Composition:
@@ -65,7 +74,7 @@ class Plugin:
 def test_each_section_tells_an_interpreter_its_part(names: tuple[str, ...]) -> None:
     there = composed(names)
     told = there.answer(rank(1))
-    assert told["plugin"] == bool({"settings", "allreduce", "threads"} & set(names))
+    assert told["plugin"] == bool(set(names) - {"io"})
     assert ("horovod" in told) == ("allreduce" in names)
     assert told.get("settings") == ({"batch_norm": "fused"} if "settings" in names else None)
     if "allreduce" in names:  # its cores go before an even share
@@ -76,7 +85,7 @@ def test_each_section_tells_an_interpreter_its_part(names: tuple[str, ...]) -> N
         assert "cpus" not in told
 
 
-@pytest.mark.parametrize("names", [n for n in SETS if n != ("io",)])
+@pytest.mark.parametrize("names", [n for n in SETS if set(n) - {"io", "transfers"}])
 def test_pools_are_those_of_the_section_that_is_nearest_to_a_rank(names: tuple[str, ...]) -> None:
     there = composed(names)
     there.answer(rank(1))
@@ -93,6 +102,20 @@ def test_pools_are_those_of_the_section_that_is_nearest_to_a_rank(names: tuple[s
     assert ("discover\t1" in lines) == ("threads" in names)
 
 
+@pytest.mark.parametrize("names", [n for n in SETS if "transfers" in n])
+def test_every_process_is_told_the_order_of_transfers(names: tuple[str, ...]) -> None:
+    there = composed(names)
+    there.answer(rank(1))
+    lines = there.greet(Plugin())  # type: ignore[arg-type]
+    assert "window\t1048576" in lines
+    sends = [line.split("\t")[1:] for line in lines if line.startswith("send\t")]
+    assert sends == [["/job:worker/task:0", "b"], ["/job:worker/task:0", "a"]]
+    # which steps are recorded is said once, and by threads where there is such a section
+    assert any(line.startswith("alternate\t") for line in lines) == ("threads" not in names)
+    if set(names) <= {"io", "transfers"}:
+        assert not any(line.startswith("uniform\t") for line in lines)
+
+
 @pytest.mark.parametrize("names", SETS)
 def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     there = composed(names)
@@ -101,6 +124,7 @@ def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     assert ("Horovod: for 2 ranks" in text) == ("allreduce" in names)
     assert ("/data.mdb: hints 4096 bytes ahead" in text) == ("io" in names)
     announced = "\n".join(there.announced())
+    assert ("2 tensors in the order tic" in text) == ("transfers" in names)
     assert ("onednn=off" in announced) == ("settings" in names)
     placed = {"allreduce", "threads"} & set(names)
     if "settings" in names:

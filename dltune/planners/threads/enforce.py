@@ -67,6 +67,7 @@ class EnforcedThreads(Enforcement):
     def intent(self) -> Iterator[str | Table]:
         assert self._run.pools is not None
         uniform = self._run.pools(self._run.machine, None)
+        assert uniform is not None  # this section decides it, where none before it does
         return intent(fit(self.section, self._run.machine), uniform, self._run.plan.signatures)
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:

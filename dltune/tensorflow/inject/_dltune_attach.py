@@ -23,8 +23,8 @@ from typing import Any
 import _dltune_horovod
 import _dltune_plugin
 
-# what tells the ranks of a node apart; dltune knows what each means
-_RANK_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_")
+# what tells ranks and a cluster's tasks apart; dltune knows what each means
+_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG")
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]
 # what to do with why it could not run
@@ -42,7 +42,7 @@ def start(path: str) -> None:
             "pid": os.getpid(),
             "argv": list(sys.orig_argv),
             "python": sys.version.split()[0],
-            "environment": {k: v for k, v in os.environ.items() if k.startswith(_RANK_VARIABLES)},
+            "environment": {k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)},
         },
     )
     if cpus := answer.get("cpus"):

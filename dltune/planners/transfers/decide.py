@@ -1,0 +1,136 @@
+"""From a profile to the order in which each worker is sent its parameters."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dltune.documents.profile import Profile, Step, task
+from dltune.documents.sections.transfers import Order, Prediction, Receiver, Transfer, Transfers
+from dltune.errors import UsageError
+from dltune.graph import profiled
+from dltune.planners.transfers.efficiency import Bounds, makespan
+from dltune.planners.transfers.improved import improved
+from dltune.planners.transfers.oracle import op_seconds
+from dltune.planners.transfers.partition import NANOSECONDS, Partition, partition
+from dltune.planners.transfers.receives import Receive, receives, spread
+from dltune.planners.transfers.tictac import tac, tic
+
+ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
+    "improved": improved,
+    "tac": tac,
+    "tic": tic,
+}
+SHUFFLES = 101  # orders by chance, of which the median stands for none
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is planned for. `workers` and `servers`: so many instead of those of the profile;
+    `bandwidth`: bytes a second of each link instead of what was measured."""
+
+    workers: int | None = None
+    servers: int | None = None
+    bandwidth: float | None = None
+
+
+def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
+    """Raises UsageError when the profile has no transfers, or does not tell what an order needs."""
+    receivers = []
+    for step in _workers(profile):
+        received = receives(profile, step, cluster.bandwidth)
+        if received and cluster.servers is not None:
+            received = spread(received, cluster.servers)
+        if received:
+            receivers.append(_receiver(profile, step, received, order))
+    if not receivers:
+        raise UsageError(
+            "the profile has no transfers: none of its steps receives tensors from another task",
+            remedy="profile a worker of a job whose parameters live on servers",
+        )
+    if cluster.workers is not None:
+        receivers = list(_for_all(receivers, cluster.workers))
+    return Transfers(order, tuple(receivers))
+
+
+def _workers(profile: Profile) -> Iterator[Step]:
+    """The measured task's steps, and those of the other tasks of its job."""
+    jobs = {_job(step) for step in profile.steps}
+    return (step for step in (*profile.steps, *profile.peers) if _job(step) in jobs)
+
+
+def _job(step: Step) -> str:
+    return task(step.device).partition("/task:")[0]
+
+
+def _for_all(receivers: Sequence[Receiver], workers: int) -> Iterator[Receiver]:
+    """Of so many workers each runs the graphs of the first."""
+    job, _, _ = receivers[0].task.partition("/task:")
+    for number in range(workers):
+        for one in receivers:
+            if one.task == receivers[0].task:
+                yield msgspec.structs.replace(one, task=f"{job}/task:{number}")
+
+
+def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: Order) -> Receiver:
+    timed = all(one.seconds is not None for one in received)
+    if not timed and order != "tic":
+        raise UsageError(
+            f"tensors came to {task(step.device)} together, so that the profile tells of no "
+            "bandwidth",
+            remedy="name the network's with --bandwidth, or choose --order tic, which needs none",
+        )
+    part = _partition(profile, step, received)
+    chosen = ORDERS[order](part)
+    return Receiver(
+        task(step.device),
+        step.signature,
+        tuple(_transfers([received[place] for place in chosen])),
+        *(_predicted(part, order, chosen) if timed else ()),
+    )
+
+
+def _transfers(received: Sequence[Receive]) -> Iterator[Transfer]:
+    """Each tensor once. What a step waits for without reading it has a receive of no bytes beside
+    that of the tensor itself, and both have their turn together."""
+    whole: dict[str, Receive] = {}
+    for one in received:
+        before = whole.setdefault(one.tensor, one)
+        if one.bytes > before.bytes:
+            whole[one.tensor] = one
+    return (Transfer(one.tensor, one.sender, one.bytes, one.seconds) for one in whole.values())
+
+
+def _partition(profile: Profile, step: Step, received: Sequence[Receive]) -> Partition:
+    """With a channel for each sender."""
+    senders = sorted({one.sender for one in received})
+    ops = op_seconds(profile)
+    seconds = [0.0 if n.op is None else ops[n.op] * n.repeats for n in step.nodes]
+    for one in received:
+        seconds[one.node] = one.seconds or 0.0
+    channel = {one.node: senders.index(one.sender) for one in received}
+    return partition(profiled.graph(step), channel, seconds)
+
+
+def _predicted(
+    part: Partition, order: Order, chosen: Sequence[int]
+) -> tuple[float, float, tuple[Prediction, ...]]:
+    """Bounds and predictions, as in `Receiver`; "none" is the median of orders by chance."""
+    bounds = Bounds.of(part)
+    chance, places = random.Random(len(part)), range(len(part))
+    by_chance = [makespan(part, chance.sample(places, len(part))) for _ in range(SHUFFLES)]
+    lengths = {"none": statistics.median(by_chance)}
+    for name in dict.fromkeys(("tic", "tac", order)):
+        lengths[name] = makespan(part, chosen if name == order else ORDERS[name](part))
+    return (
+        bounds.lower / NANOSECONDS,
+        bounds.upper / NANOSECONDS,
+        tuple(
+            Prediction(name, length / NANOSECONDS, bounds.efficiency(length))
+            for name, length in lengths.items()
+        ),
+    )

@@ -1,0 +1,165 @@
+"""The order of transfers as planned in each process of a job, and what came of it."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dltune.documents.profile import task, tasks, tensor
+from dltune.documents.sections.transfers import Receiver, Transfers
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.job.launch import Event, Job, Process
+from dltune.job.orders import Orders, alternate_line
+from dltune.job.record import NANOSECOND, span
+from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.transfers.cluster import require_planned
+from dltune.planners.transfers.show import Sent, Stepped, TransfersOutcome, intent, sentences
+from dltune.planners.transfers.steps import efficiency, stragglers
+from dltune.stats.samples import relative_spread
+
+# one step in so many is recorded op by op
+RECORD_EVERY = 16
+_PLAIN, _RECORDED = 1, 2
+
+
+@dataclass
+class _Worker:
+    """A graph of the plan in a process of the job. `graphs`: it may be traced several times."""
+
+    pid: int
+    receiver: Receiver
+    graphs: dict[int, messages.Graph] = field(default_factory=dict)
+    starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    efficiencies: list[float] = field(default_factory=list)
+    spans: list[float] = field(default_factory=list)
+
+
+class EnforcedTransfers(Enforcement):
+    """The section on transfers in one job, which may be all tasks of a cluster or one."""
+
+    inside = True
+
+    def __init__(self, section: Transfers, run: Run) -> None:
+        self.section = section
+        self._run = run
+        # sections that order the ops of the same graphs have them recorded too
+        self._records = "threads" not in run.plan.sections
+        self._planned = {
+            receiver.task: {one.tensor for one in receiver.transfers}
+            for receiver in section.receivers
+        }
+        self._workers: dict[tuple[int, str], _Worker] = {}
+        self._sent: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._strange: dict[str, str] = {}  # by task, a graph of its own that is not the plan's
+        if run.pools is None:
+            run.pools = lambda *_: None
+
+    def intent(self) -> Iterator[str]:
+        return intent(self.section)
+
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        """Raises UsageError when the job's cluster is another than planned for."""
+        if not self._run.partial:
+            require_planned(self.section, python.environment)
+        return {}
+
+    def greet(self, process: Process) -> Sequence[str]:
+        """Every process gets all orders: which task it is shows when it sends."""
+        lines = [f"window\t{self.section.window}"]
+        for receiver in self.section.receivers:
+            lines += [f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers]
+        if self._records:
+            graphs = dict.fromkeys(receiver.signature for receiver in self.section.receivers)
+            lines += Orders(_PLAIN, targets=graphs).lines()
+            lines += Orders(_RECORDED, targets=graphs, events=True).lines()
+            turns = [_PLAIN] * (RECORD_EVERY - 1)
+            turns.insert(RECORD_EVERY // 2, _RECORDED)
+            lines.append(alternate_line(turns))
+        return lines
+
+    def hear(self, job: Job, event: Event) -> None:
+        if event.process is None:
+            return
+        if isinstance(event.message, messages.Graph):
+            self._hear_of_graph(event.process.pid, event.message)
+        elif isinstance(event.message, messages.Execution):
+            for (pid, _), worker in self._workers.items():
+                if pid == event.process.pid and event.message.graph in worker.graphs:
+                    _add(worker, event.message)
+
+    def _hear_of_graph(self, pid: int, graph: messages.Graph) -> None:
+        here = task(graph.device)
+        for receiver in self.section.receivers:
+            if (receiver.task, receiver.signature) == (here, graph.signature):
+                worker = _Worker(pid, receiver)
+                worker = self._workers.setdefault((pid, receiver.signature), worker)
+                worker.graphs[graph.id] = graph
+        for node in graph.nodes:
+            if node.partner is None:
+                continue
+            between = tasks(node.partner.sender, node.partner.receiver)
+            if between is None or between[1] not in self._planned:
+                continue
+            name = tensor(node.partner.rendezvous)
+            if node.type == "_Send" and name in self._planned[between[1]]:
+                self._sent[between].add(name)
+            elif node.type == "_Recv" and not self._run.changed(pid):
+                self._strange[here] = graph.signature
+
+    def ended(self, exit_code: int) -> Outcome:
+        """Raises UsageError when no process sent or received what is planned, or one that
+        should receive it ran other graphs."""
+        workers = [_stepped(worker) for worker in self._workers.values() if worker.starts]
+        sent = [
+            Sent(sender, receiver, len(names), len(self._planned[receiver]))
+            for (sender, receiver), names in sorted(self._sent.items())
+        ]
+        if not workers and not sent:
+            raise UsageError(
+                "no process of the job sent or received what the plan orders",
+                remedy="profile the job as it is now and plan again",
+            )
+        known = {worker.receiver.task for worker in self._workers.values()}
+        strange = sorted(set(self._strange) - known)
+        if strange and not self._run.partial:
+            one = strange[0]
+            raise UsageError(
+                f"{one} ran other graphs than the plan's, as {self._strange[one]}: "
+                + "; ".join(map(str, sent)),
+                remedy="profile the job as it is now and plan again, or pass --partial to order "
+                "what still applies",
+            )
+        waits = stragglers([worker.spans for worker in self._workers.values()])
+        outcome = TransfersOutcome(tuple(workers), tuple(sent), waits)
+        return Outcome(outcome, list(sentences(outcome, self.section)))
+
+
+def _add(worker: _Worker, execution: messages.Execution) -> None:
+    worker.starts[execution.graph].append(execution.start)
+    if execution.events:
+        worker.spans.append(span(execution))
+    found = efficiency(execution, worker.graphs[execution.graph], worker.receiver)
+    if found is not None:
+        worker.efficiencies.append(found)
+
+
+def _stepped(worker: _Worker) -> Stepped:
+    walls = [
+        (after - before) * NANOSECOND
+        for starts in worker.starts.values()
+        for before, after in itertools.pairwise(starts)
+    ]
+    return Stepped(
+        task=worker.receiver.task,
+        pid=worker.pid,
+        steps=sum(map(len, worker.starts.values())),
+        median=statistics.median(walls) if walls else None,
+        spread=relative_spread(walls),
+        efficiency=statistics.median(worker.efficiencies) if worker.efficiencies else None,
+        worst=min(worker.efficiencies, default=None),
+        recorded=len(worker.efficiencies),
+    )

@@ -1,0 +1,56 @@
+"""What a worker's step receives from other tasks, and how long each takes to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dltune.documents.profile import Link, Profile, Step
+
+
+@dataclass(frozen=True)
+class Receive:
+    """`node`: of the step. `seconds`: that it travels alone; None: the profile does not tell."""
+
+    node: int
+    tensor: str
+    sender: str
+    bytes: int
+    seconds: float | None
+
+
+def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
+    """In the order of the nodes. `bandwidth`: bytes a second of each link instead of what was
+    measured."""
+    return list(_receives(profile.links, step, bandwidth))
+
+
+def _receives(links: Sequence[Link], step: Step, bandwidth: float | None) -> Iterator[Receive]:
+    for number, node in enumerate(step.nodes):
+        if node.type != "_Recv" or node.partner is None or node.partner.tasks is None:
+            continue
+        sender, _ = node.partner.tasks
+        size = sum(tensor.bytes for tensor in node.outputs)
+        link = _link(links, *node.partner.tasks)
+        rate = bandwidth or (link.bandwidth if link else None)
+        seconds = (link.each if link else 0.0) + size / rate if rate else None
+        yield Receive(number, node.partner.tensor, sender, size, seconds)
+
+
+def _link(links: Sequence[Link], sender: str, receiver: str) -> Link | None:
+    """That of the two; of a worker that was not measured, what its sender has to another."""
+    near = [link for link in links if link.sender == sender]
+    return next((link for link in near if link.receiver == receiver), near[0] if near else None)
+
+
+def spread(received: Sequence[Receive], servers: int) -> list[Receive]:
+    """As if there were so many servers: each tensor on the one that has the fewest bytes when it is
+    placed."""
+    job = received[0].sender.partition("/task:")[0] if received else ""
+    load, place = [0] * servers, dict[str, int]()
+    moved = []
+    for one in received:
+        server = place.setdefault(one.tensor, load.index(min(load)))
+        load[server] += one.bytes
+        moved.append(replace(one, sender=f"{job}/task:{server}"))
+    return moved

@@ -1,0 +1,146 @@
+"""The section on transfers, and what came of it, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dltune.documents.sections.transfers import Receiver, Transfers
+from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.tables import Bar, Key, Table, columns
+
+# how a step goes that has no order
+NAMES = {"none": "none (the middle of 101 by chance)"}
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What came of a run in one worker. `median` of its steps' seconds (None: there was one step),
+    `efficiency`: the median E of the `recorded` steps, `worst`: the least."""
+
+    task: str
+    pid: int
+    steps: int
+    median: float | None
+    spread: float
+    efficiency: float | None
+    worst: float | None
+    recorded: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How many of the `planned` tensors for `receiver` the task `sender` has in its graphs."""
+
+    sender: str
+    receiver: str
+    tensors: int
+    planned: int
+
+    def __str__(self) -> str:
+        planned = counted(self.planned, "planned tensor")
+        return f"{self.sender} sent {self.receiver} {self.tensors} of {planned}"
+
+
+@dataclass(frozen=True)
+class TransfersOutcome:
+    """As far as the tasks ran under this dltune. `waits`: the part of a step that the first of
+    several workers to end it waits for the last."""
+
+    workers: tuple[Stepped, ...]
+    servers: tuple[Sent, ...]
+    waits: float | None
+
+
+def intent(section: Transfers) -> Iterator[str]:
+    """What would be enforced."""
+    for one in section.receivers:
+        senders = sorted({transfer.sender for transfer in one.transfers})
+        yield (
+            f"{', '.join(senders)} to {one.task}: {counted(len(one.transfers), 'tensor')} in the "
+            f"order {section.order}, {section.window / 2**20:g} MiB at once at most"
+        )
+
+
+def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
+    """What came of the section."""
+    for sent in outcome.servers:
+        yield f"{sent} in the order {section.order}"
+    for one in outcome.workers:
+        text = f"{one.task}: {counted(one.steps, 'step')}"
+        if one.median is not None:
+            text += f", median {one.median * 1e3:.1f} ms (spread {one.spread:.0%})"
+        if one.efficiency is not None and one.worst is not None:
+            text += (
+                f", efficiency {one.efficiency:.2f} (the worst {one.worst:.2f}) in "
+                f"{counted(one.recorded, 'recorded step')}"
+            )
+        yield text
+    if outcome.waits is not None:
+        yield f"the first worker to end a step waits {outcome.waits:.0%} of it for the last"
+
+
+def shown(section: Transfers) -> Shown:
+    parts = [
+        Part(f"to{number}", f"Transfers to {one.task}", [*_predicted(section, one), _order(one)])
+        for number, one in enumerate(section.receivers)
+    ]
+    return Shown(parts, [Finding(1, _finding(section))])
+
+
+def choice(section: Transfers) -> str:
+    """In a few words."""
+    tensors = counted(max(len(one.transfers) for one in section.receivers), "tensor")
+    return f"{section.order}, {tensors} to {counted(len(section.receivers), 'task')}"
+
+
+def predictions(section: Transfers) -> Shown:
+    tables = [table for one in section.receivers for table in _predicted(section, one)]
+    return Shown([Part("predictions", "Predicted steps", tables)])
+
+
+def _predicted(section: Transfers, receiver: Receiver) -> Iterator[Table]:
+    """What a step takes in each order, where times are known."""
+    if not receiver.predictions:
+        return
+    none = receiver.predictions[0].seconds
+    rows = [
+        (
+            NAMES.get(found.order, found.order),
+            f"{found.seconds * 1e3:.1f}",
+            f"{found.efficiency:.3f}",
+            Bar(max(0.0, found.efficiency), chosen=found.order == section.order),
+            f"{none / found.seconds:.3f}" if found.seconds else "",
+            "planned" if found.order == section.order else "",
+        )
+        for found in receiver.predictions
+    ]
+    heads = ("order", ">predicted ms", ">efficiency", "", ">speed-up over none", "")
+    yield Table(f"predicted step of {receiver.task}, by order of transfers", columns(*heads), rows)
+
+
+def _order(receiver: Receiver) -> Table:
+    rows = [
+        (
+            str(place),
+            Key(one.tensor),
+            one.sender,
+            f"{one.bytes / 2**20:.3f}",
+            "" if one.seconds is None else f"{one.seconds * 1e3:.3f}",
+        )
+        for place, one in enumerate(receiver.transfers, 1)
+    ]
+    heads = (">place", "tensor", "from", ">MiB", ">ms alone")
+    return Table(f"what {receiver.task} is sent, in order", columns(*heads), rows)
+
+
+def _finding(section: Transfers) -> str:
+    one = section.receivers[0]
+    if not one.predictions:
+        return f"Parameters travel in an order that needs no times ({section.order})."
+    planned = next(found for found in one.predictions if found.order == section.order)
+    gain = one.predictions[0].seconds / planned.seconds if planned.seconds else 1.0
+    return (
+        f"In the order planned, parameters come so that a step of {one.task} is predicted "
+        f"{gain:.2f}x as fast as without one (efficiency {planned.efficiency:.2f})."
+    )

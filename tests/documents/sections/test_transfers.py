@@ -1,0 +1,61 @@
+"""What cannot be in the section on transfers."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.documents.sections.transfers import (
+    Prediction,
+    Receiver,
+    Transfer,
+    Transfers,
+    faults,
+)
+
+WORKER, SERVER = "/job:worker/task:0", "/job:ps/task:0"
+SENT = Transfer("w", SERVER, 4, 1e-3)
+
+
+def test_a_section_that_can_be() -> None:
+    predicted = (Prediction("none", 2.0, 0.0), Prediction("tac", 1.0, 1.0))
+    one = Receiver(WORKER, "a", (SENT, Transfer("v", SERVER, 0, None)), 1.0, 2.0, predicted)
+    other = Receiver("/job:worker/task:1", "a", (SENT,))
+    assert list(faults(Transfers("tac", (one, other)))) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        (Transfers("tic", ()), "transfers.receivers must be at least one, got none"),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (SENT,)),), window=0),
+            "transfers.window must be at least 1, got 0",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (SENT, SENT)),)),
+            f"transfers.receivers[0] ({WORKER}).transfers must have each tensor once, got 'w'",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", ()), Receiver(WORKER, "a", ()))),
+            "transfers.receivers must have each task and graph once, got",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (Transfer("", SERVER, -1, None),)),)),
+            ".transfers[0] ().bytes must be finite and not negative, got -1",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (Transfer("w", "", 1, None),)),)),
+            ".transfers[0] (w).sender must be a name that can be printed, got ''",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (Transfer("w\tv", SERVER, 1, None),)),)),
+            ".tensor must be a name that can be printed, got",
+        ),
+        (
+            Transfers("tic", (Receiver(WORKER, "a", (SENT,), 0.0, -1.0),)),
+            ".upper must be finite and not negative, got -1.0",
+        ),
+    ],
+)
+def test_faults_are_told_with_their_path(section: Transfers, told: str) -> None:
+    assert any(told in fault for fault in faults(section)), list(faults(section))

@@ -1,0 +1,191 @@
+"""What processes of a job tell of their transfers, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+from served import SERVER, WORKER, device
+from told import MS, plugin
+
+from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.job.launch import Event
+from dltune.job.shares import Shares
+from dltune.planners.enforcement import Run
+from dltune.planners.plan import bare
+from dltune.planners.transfers.cluster import require_planned, tasks
+from dltune.planners.transfers.enforce import EnforcedTransfers
+from dltune.planners.transfers.steps import efficiency, stragglers
+
+HERE = synthetic.machine(2)
+SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))
+PLANNED = Receiver(WORKER, "step", SENT)
+
+
+def enforced(section: Transfers, *, partial: bool = False) -> EnforcedTransfers:
+    plan = bare(HERE, signatures=("step",), sections={"transfers": section})
+    run = Run(plan, HERE, ("python",), {}, partial, lambda _: None, Shares(HERE))
+    return EnforcedTransfers(section, run)
+
+
+def graph(
+    here: str, kind: str, tensors: Iterable[str], signature: str = "step", receiver: str = WORKER
+) -> messages.Graph:
+    """`kind`: _Send or _Recv. An op reads what comes."""
+    nodes = [
+        messages.Node(
+            name, kind, [], [], True, [],
+            messages.Partner(f"edge_3_{name}", device(SERVER), device(receiver)),
+        )
+        for name in tensors
+    ]  # fmt: skip
+    nodes.append(messages.Node("op", "MatMul", [], [], False))
+    return messages.Graph(0, signature, "", device(here), False, nodes)
+
+
+def step(start: int, *events: tuple[int, int, int, int]) -> messages.Execution:
+    """Events: node, threads, start and end, in milliseconds."""
+    told = [(node, 0, n, 0, a * MS, b * MS, "1") for node, n, a, b in events]
+    return messages.Execution(0, 0, 2, start * MS, 0, 0, 0, told)
+
+
+def hear(section: EnforcedTransfers, pid: int, *told: messages.Message) -> None:
+    process = SimpleNamespace(pid=pid, hello=plugin(pid))
+    for message in told:
+        section.hear(None, Event(process, message))  # type: ignore[arg-type]
+
+
+# both receives, the second 1 ms after the first, then the op
+RECORDED = ((0, -1, 0, 2), (1, -1, 0, 3), (2, 0, 3, 5))
+
+
+def test_what_server_and_worker_tell():
+    section = enforced(Transfers("tac", (PLANNED,)))
+    hear(section, 1, graph(SERVER, "_Send", ["a", "b", "unplanned"]))
+    hear(section, 2, graph(WORKER, "_Recv", "ab"), step(0), step(10, *RECORDED), step(30))
+    outcome = section.ended(0)
+    (worker,), (server,) = outcome.document.workers, outcome.document.servers
+    assert (worker.steps, worker.recorded) == (3, 1)
+    assert worker.median == pytest.approx(0.015)
+    # 3 ms of transfers and then 2 ms of an op: nothing overlapped
+    assert worker.efficiency == 0.0
+    assert (server.tensors, server.planned) == (2, 2)
+    assert f"{SERVER} sent {WORKER} 2 of 2 planned tensors in the order tac" in outcome.sentences
+    assert "3 steps, median 15.0 ms" in outcome.sentences[1]
+    assert "efficiency 0.00 (the worst 0.00) in 1 recorded step" in outcome.sentences[1]
+
+
+def test_a_server_alone_tells_what_it_sent():
+    """Each task may run under a dltune of its own."""
+    section = enforced(Transfers("tac", (PLANNED,)))
+    hear(section, 1, graph(SERVER, "_Send", ["a"]))
+    assert section.ended(0).sentences == [
+        f"{SERVER} sent {WORKER} 1 of 2 planned tensors in the order tac"
+    ]
+
+
+def test_a_job_of_other_graphs_is_refused():
+    with pytest.raises(UsageError, match="no process of the job sent or received"):
+        enforced(Transfers("tac", (PLANNED,))).ended(0)
+    section = enforced(Transfers("tac", (PLANNED,)))
+    hear(section, 1, graph(SERVER, "_Send", ["a"]))
+    hear(section, 2, graph(WORKER, "_Recv", "ab", "another"))
+    with pytest.raises(UsageError, match="ran other graphs than the plan's, as another"):
+        section.ended(0)
+    section = enforced(Transfers("tac", (PLANNED,)), partial=True)
+    hear(section, 1, graph(SERVER, "_Send", ["a"]))
+    hear(section, 2, graph(WORKER, "_Recv", "ab", "another"))
+    assert section.ended(0).sentences
+
+
+def test_a_worker_that_also_ran_other_graphs_is_the_planned_one():
+    section = enforced(Transfers("tac", (PLANNED,)))
+    told = [graph(WORKER, "_Recv", "ab"), step(0), graph(WORKER, "_Recv", "a", "partial fetch")]
+    hear(section, 2, *told)
+    (worker,) = section.ended(0).document.workers
+    assert (worker.steps, worker.median, worker.efficiency) == (1, None, None)
+
+
+def test_workers_that_wait_for_each_other():
+    other = Receiver("/job:worker/task:1", "other", SENT)
+    section = enforced(Transfers("tac", (PLANNED, other)))
+    hear(section, 1, graph(WORKER, "_Recv", "ab"), step(0, *RECORDED), step(9, *RECORDED))
+    slow = ((0, -1, 0, 2), (1, -1, 0, 3), (2, 0, 3, 10))
+    hear(section, 2, graph(other.task, "_Recv", "ab", "other"), step(0, *slow), step(9, *slow))
+    outcome = section.ended(0)
+    assert outcome.document.waits == 0.5
+    assert outcome.sentences[-1].endswith("waits 50% of it for the last")
+    assert stragglers([[1.0, 2.0]]) is None
+    assert stragglers([[], [1.0]]) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((-1, 0, 2)), st.integers(0, 30), st.integers(0, 9)), max_size=8
+    )
+)
+def test_efficiency_lies_within_its_bounds_where_transfers_take_their_times(ops):
+    """Several ops at a time, too: the bounds are of the time in which any ran."""
+    events = [(2, threads, start, start + length) for threads, start, length in ops]
+    events += [(0, -1, 0, 2), (1, -1, 0, 3)]
+    busy = {ms for _, n, start, end in events if n >= 0 for ms in range(start, end)}
+    found = efficiency(step(0, *events), graph(WORKER, "_Recv", "ab"), PLANNED)
+    assert found is not None
+    length = max(end for *_, end in events)
+    upper, lower = len(busy) + 3, max(len(busy), 3)
+    assert found == pytest.approx((upper - length) / (upper - lower) if busy else 1.0)
+    assert found <= 1.0
+
+
+def test_no_efficiency_without_times_or_events():
+    untimed = Receiver(WORKER, "step", (Transfer("a", SERVER, 4, None),))
+    assert efficiency(step(0, *RECORDED), graph(WORKER, "_Recv", "ab"), untimed) is None
+    assert efficiency(step(0), graph(WORKER, "_Recv", "ab"), PLANNED) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        ({"cluster": {"ps": ["a:1", "a:2"], "chief": ["a:3"]}}, {"ps/0", "ps/1", "chief/0"}),
+        ({"cluster": {"worker": {"4": "a:1"}}}, {"worker/4"}),
+        ({"cluster": {}}, set()),
+        ({"task": {}}, set()),
+        ([1], set()),
+        ({"cluster": 3}, set()),
+    ],
+)
+def test_tasks_of_a_cluster(told, names):
+    found = {name.replace("/job:", "").replace("/task:", "/") for name in tasks(_told(told))}
+    assert found == names
+
+
+def _told(config: object) -> dict[str, str]:
+    return {"TF_CONFIG": json.dumps(config)}
+
+
+def test_a_cluster_that_is_not_told_of_is_not_looked_at():
+    for environment in ({}, {"TF_CONFIG": "no JSON"}):
+        assert not tasks(environment)
+        require_planned(Transfers("tac", (PLANNED,)), environment)
+
+
+def test_another_cluster_is_refused_before_the_job_goes_on():
+    ours = {"ps": ["a:1"], "worker": ["a:2"], "chief": ["a:3"]}
+    section = enforced(Transfers("tac", (PLANNED,)))
+    python = messages.Python(1, ["python"], "3.11", _told({"cluster": ours}))
+    assert section.answer(python) == {}
+    other = _told({"cluster": {"ps": ["a:1"], "worker": ["a:2", "a:4"]}})
+    more = messages.Python(1, ["python"], "3.11", other)
+    with pytest.raises(UsageError, match="it has /job:worker/task:1 besides") as caught:
+        section.answer(more)
+    assert "--workers N" in (caught.value.remedy or "")
+    assert enforced(Transfers("tac", (PLANNED,)), partial=True).answer(more) == {}
+    with pytest.raises(UsageError, match="it has no /job:ps/task:0, /job:worker/task:0"):
+        require_planned(Transfers("tac", (PLANNED,)), _told({"cluster": {"chief": ["a:1"]}}))
