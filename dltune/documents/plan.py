@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`profile` is the SHA-256 of the profile's content, `machine` the fingerprint of the machine
     planned for, `framework` what ran the job (None: nothing in the plan depends on it),
     `signatures` the graphs of the steps it was made for. `sections`: what each planner decided, by
-    the planner's name."""
+    the planner's name. `tasks`: those that run these graphs, where the job has several."""
 
     schema: str
     created: str
@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     framework: Framework | None
     signatures: tuple[str, ...]
     sections: dict[str, Any] = {}
+    tasks: tuple[str, ...] = ()
 
     def of(self, kind: type[S]) -> S | None:
         """The section of that kind; None when the plan has none."""

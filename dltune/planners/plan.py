@@ -15,7 +15,7 @@ from dltune.documents import plan as documents
 from dltune.documents.faults import refuse
 from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.profile import Framework, Profile
+from dltune.documents.profile import Framework, Profile, task
 from dltune.errors import UsageError
 from dltune.planners.registry import composed, planner
 from dltune.visible import visible
@@ -62,6 +62,7 @@ def bare(
     profile: str = "",
     framework: Framework | None = None,
     signatures: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
     sections: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
     """A plan for this machine, made now, of these sections."""
@@ -75,6 +76,7 @@ def bare(
         cores=len(machine.cores),
         framework=framework,
         signatures=signatures,
+        tasks=tasks,
         sections={name: section for name, section in sections.items() if section is not None},
     )
 
@@ -110,6 +112,7 @@ def put(
             profile=files.digest(profile),
             framework=profile.framework,
             signatures=tuple(step.signature for step in profile.steps),
+            tasks=_tasks(profile),
             sections={"settings": profile.under, name: section},
         )
     if existing is None:
@@ -137,8 +140,15 @@ def put(
         profile=made.profile or existing.profile,
         framework=(profile and profile.framework) or existing.framework or framework,
         signatures=made.signatures or existing.signatures,
+        tasks=made.tasks or existing.tasks,
         sections={name: sections[name] for name in composed(sections)},
     )
+
+
+def _tasks(profile: Profile) -> tuple[str, ...]:
+    """Of a job with several; without, the framework calls its only one "localhost"."""
+    names = dict.fromkeys(task(step.device) for step in profile.steps)
+    return tuple(name for name in names if name and not name.startswith("/job:localhost/"))
 
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents import opkey
+from dltune.documents.profile import task
 from dltune.documents.sections.threads import Threads
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
@@ -45,6 +46,7 @@ class _Enforced:
     rank: int | None
     record: Record
     targets: tuple[str, ...] = ()
+    other: str | None = None  # the task that it is, where the plan is for others
     starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     overheads: list[float] = field(default_factory=list)
 
@@ -90,7 +92,7 @@ class EnforcedThreads(Enforcement):
         if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
         self._looked = now
-        if any(mine.targets for mine in self._enforced.values()):
+        if any(mine.targets or mine.other for mine in self._enforced.values()):
             return
         if error := hopeless(self._seen):
             raise error
@@ -111,7 +113,7 @@ class EnforcedThreads(Enforcement):
         if crash := crash_of(self._seen, exit_code):
             raise crash
         outcomes = [o for o in map(self._outcome, self._enforced.values()) if o is not None]
-        if not outcomes:
+        if not outcomes and not any(mine.other for mine in self._enforced.values()):
             raise self._why_nothing(exit_code)
         return Outcome(outcomes, [s for one in outcomes for s in sentences(one, self.section)])
 
@@ -133,7 +135,7 @@ class EnforcedThreads(Enforcement):
             return
         if not mine.record.understands(message):
             return
-        if message.version == _DISCOVER and not mine.targets:
+        if message.version == _DISCOVER and not mine.targets and mine.other is None:
             mine.record.add(message)
             self._look_for_step(mine)
         if mine.record.graphs[message.graph].signature in mine.targets:
@@ -147,6 +149,8 @@ class EnforcedThreads(Enforcement):
             return
         if not mine.record.trains(main) and mine.record.seconds[main] < UNTRAINED_SECONDS:
             return  # preparation and validation may come before the step
+        if self._is_of_another_task(mine, mine.record.graphs[main]):
+            return
         if not self._run.partial and not self._run.changed(mine.process.pid):
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self._run.plan.signatures)}); "
@@ -156,6 +160,20 @@ class EnforcedThreads(Enforcement):
             )
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
+
+    def _is_of_another_task(self, mine: _Enforced, graph: messages.Graph) -> bool:
+        """Whether it runs another part of the step than planned for, as a parameter server does."""
+        here, planned = task(graph.device), self._run.plan.tasks
+        if not planned or not here or here in planned:
+            return False
+        if mine.other is None:
+            mine.other = here
+            mine.process.order(Orders(_PLAIN).lines())
+            self._run.say(
+                f"pid {mine.process.pid} is {here}, and the plan's threads are for "
+                f"{', '.join(planned)}: its ops are left alone"
+            )
+        return True
 
     def _enforce(self, mine: _Enforced, targets: tuple[str, ...]) -> None:
         if mine.targets:
