@@ -77,11 +77,11 @@ def main() -> None:
     command = [sys.executable, str(TRAIN), "--batch", str(settings.batch)]
     command += ["--rate", settings.rate] if settings.rate else []
     command += ["--inference"] if settings.inference else []
-    profile = profiled(command, settings.results / "profile.json")
+    intra, inter = map(int, settings.pools.split("x"))
+    profile = profiled(command, settings.results / "profile.json", intra)
     for link in profile.links:
         print(f"{link.sender}: {link}", file=sys.stderr)
     receivers = planned(profile)
-    intra, inter = map(int, settings.pools.split("x"))
     steps: list[Step] = []
     with open(settings.results / "steps.jsonl", "w") as file:
         for number in range(settings.rounds):
@@ -95,12 +95,17 @@ def main() -> None:
     report(steps, receivers["improved"])
 
 
-def profiled(command: Sequence[str], path: Path) -> Profile:
+def profiled(command: Sequence[str], path: Path, intra: int) -> Profile:
+    """Of a job with so many threads within an op, for the planner."""
+    whole = [*command, "--steps", "1000000"]
     if not path.exists():
         dltune = [sys.executable, "-m", "dltune", "profile", "--counters", "none", "-o", str(path)]
-        endless = ["--steps", "1000000"]
-        subprocess.run([*dltune, "--", *command, *endless], check=True, stdout=2)
-    return documents.load(path)
+        subprocess.run([*dltune, "--", *whole], check=True, stdout=2)
+    found = documents.load(path)
+    if list(found.command) != whole:
+        sys.exit(f"{path} is of another job: {' '.join(found.command)}")
+    settings = msgspec.structs.replace(found.settings, intra=intra)
+    return msgspec.structs.replace(found, settings=settings)
 
 
 def planned(profile: Profile) -> dict[str, Receiver]:
@@ -160,10 +165,10 @@ def arrived(
     return tuple(sorted((name for name in last if name in names), key=last.__getitem__))
 
 
-def turned(came: Sequence[str], names: Sequence[str]) -> float:
+def turned(came: Sequence[str], names: Sequence[str]) -> float | None:
     places = [names.index(name) for name in came if name in names]
     pairs = list(itertools.pairwise(places))
-    return sum(a > b for a, b in pairs) / len(pairs)
+    return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
 
 
 def report(steps: Sequence[Step], receiver: Receiver) -> None:

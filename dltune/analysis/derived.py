@@ -116,11 +116,17 @@ def parts(step: Step) -> str:
 
 def link(found: Link) -> str:
     """How tensors came over it, after "tensors from TASK"."""
-    if found.bandwidth is None:
+    if not found.transfers:
+        return "were not seen to come"
+    each = f"{found.each * 1e6:.0f} us"
+    explained = f"(that explains {found.fit:.0%} of when they came)"
+    if found.bandwidth is None and not found.each:
         return "came together: no link that they wait for"
+    if found.bandwidth is None:
+        return f"came one after the other, {each} each whatever their size {explained}"
+    rate = f"{found.bandwidth / 1e6:,.1f} MB/s"
     return (
-        f"came at {found.bandwidth / 1e6:.3g} MB/s and {found.each * 1e6:.3g} us each, from "
-        f"{found.delay * 1e3:.3g} ms of a step on (that explains {found.fit:.0%} of when they came)"
+        f"came at {rate} and {each} each, from {found.delay * 1e3:.1f} ms of a step on {explained}"
     )
 
 

@@ -34,6 +34,10 @@ SCHEMA = "dltune.profile/2"
 Placement = Literal["spread", "shared"]
 PartName = Literal["ops", "executor", "input", "communication", "python"]
 
+# what TensorFlow calls tasks that hold parameters
+SERVERS = "/job:ps"
+# and the job of a task that is alone
+LOCAL = "/job:localhost"
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 
@@ -140,6 +144,12 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outputs: tuple[Tensor, ...] = ()
     partner: Partner | None = None
     live: int | None = None
+
+    @property
+    def received(self) -> tuple[str, str] | None:
+        """The tasks of what it receives, sender's and receiver's; None where that is nothing from
+        another task."""
+        return self.partner.tasks if self.type == "_Recv" and self.partner else None
 
 
 class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,6 +312,11 @@ def task(device: str) -> str:
     """The task of a device, as "/job:ps/task:0"; empty where the device names none."""
     named = re.match(r"(/job:[^/]+)(?:/replica:\d+)?(?:/task:(\d+))?(?=/|$)", device)
     return f"{named[1]}/task:{named[2] or 0}" if named else ""
+
+
+def job(task: str) -> str:
+    """The part of the cluster that a task belongs to, as "/job:ps"."""
+    return task.partition("/task:")[0]
 
 
 def tasks(sender: str, receiver: str) -> tuple[str, str] | None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dltune.documents.profile import Node, Step
+from dltune.errors import UsageError
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.graph.traversal import cyclic
 from dltune.graph.views import VIEWS
 
 # the node type through which a loop's values flow back
@@ -37,6 +39,15 @@ def graph(step: Step) -> StepGraph:
         control=CSR.of(node.control for node in nodes),
         back=np.array([node.type in BACK for node in nodes], np.bool_),
     )
+
+
+def acyclic(step: Step) -> StepGraph:
+    """The same. Raises UsageError when nodes wait for each other."""
+    made = graph(step)
+    if waiting := cyclic(made):
+        names = ", ".join(made.names[node] for node in waiting[:3])
+        raise UsageError(f"in step {step.name}, {len(waiting)} ops wait for each other: {names}, …")
+    return made
 
 
 @dataclass(frozen=True)

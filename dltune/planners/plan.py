@@ -15,7 +15,7 @@ from dltune.documents import plan as documents
 from dltune.documents.faults import refuse
 from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.profile import Framework, Profile, task
+from dltune.documents.profile import LOCAL, Framework, Profile, job, task
 from dltune.errors import UsageError
 from dltune.planners.registry import composed, planner
 from dltune.visible import visible
@@ -148,7 +148,7 @@ def put(
 def _tasks(profile: Profile) -> tuple[str, ...]:
     """Of a job with several; without, the framework calls its only one "localhost"."""
     names = dict.fromkeys(task(step.device) for step in profile.steps)
-    return tuple(name for name in names if name and not name.startswith("/job:localhost/"))
+    return tuple(name for name in names if job(name) not in ("", LOCAL))
 
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from dltune.documents.profile import SERVERS, job, task
 from dltune.job.record import Record, main_graph, span, step_graphs
 
 # executions of the main step under the job's own settings: the first few warm up
@@ -85,7 +86,8 @@ class Discovery:
         return Steps(pid, tuple(step_graphs(record, LEAST_SHARE)), record.trains(main))
 
     def _busiest(self) -> tuple[int, int] | None:
-        """The process whose main graph trains and takes the most time, and that graph."""
+        """The process whose main graph trains and takes the most time, and that graph; a parameter
+        server only where there is no other."""
         found = [
             (pid, main)
             for pid, record in self._records.items()
@@ -94,9 +96,11 @@ class Discovery:
         ]
         return max(
             found,
-            key=lambda one: (
-                self._records[one[0]].trains(one[1]),
-                self._records[one[0]].seconds[one[1]],
-            ),
+            key=lambda one: self._rank(*one),
             default=None,
         )
+
+    def _rank(self, pid: int, graph: int) -> tuple[bool, bool, float]:
+        record = self._records[pid]
+        serves = job(task(record.graphs[graph].device)) == SERVERS
+        return not serves, record.trains(graph), record.seconds[graph]

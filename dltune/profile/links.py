@@ -28,8 +28,8 @@ def links(steps: Iterable[Observed]) -> tuple[Link, ...]:
     for step, executions in steps:
         sizes: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         for number, node in enumerate(step.nodes):
-            if node.type.endswith("Recv") and node.partner and node.partner.tasks:
-                sizes[node.partner.tasks][number] = sum(t.bytes for t in node.outputs)
+            if node.received:
+                sizes[node.received][number] = sum(t.bytes for t in node.outputs)
         for tasks, execution in itertools.product(sizes, executions):
             arrivals[tasks].append(_Arrivals.of(execution, sizes[tasks]))
     return tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dltune.documents.profile import tasks
 from dltune.job.record import Record
 
 Meeting = tuple[str, str, str]  # rendezvous, sender, receiver
@@ -41,4 +42,8 @@ def _parts(known: set[Meeting], others: Iterable[Record]) -> Iterator[tuple[Reco
 
 def _meetings(record: Record, graph: int) -> set[Meeting]:
     partners = (node.partner for node in record.graphs[graph].nodes)
-    return {(p.rendezvous, p.sender, p.receiver) for p in partners if p is not None and p.sender}
+    return {
+        (p.rendezvous, p.sender, p.receiver)
+        for p in partners
+        if p is not None and tasks(p.sender, p.receiver)
+    }

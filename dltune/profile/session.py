@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile
+from dltune.documents.profile import Profile, tasks
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
@@ -220,7 +220,11 @@ class Session:
         record = records[steps.pid]
         own = Own.of(record, steps.targets, WARM_UP)
         receives = any(
-            node.type == "_Recv" for g in steps.targets for node in record.graphs[g].nodes
+            node.type == "_Recv"
+            and node.partner
+            and tasks(node.partner.sender, node.partner.receiver)
+            for graph in steps.targets
+            for node in record.graphs[graph].nodes
         )
         climbing = self._climbing = _Climbing(steps, own, self._version, receives)
         self._executions = self._discovery.runs

@@ -18,7 +18,6 @@ from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
 from dltune.graph import profiled
 from dltune.graph.step_graph import StepGraph
-from dltune.graph.traversal import cyclic
 from dltune.machine.placement import placements
 from dltune.model.curve import Curve, all_cases
 from dltune.model.prediction import HillClimbing, Model
@@ -269,7 +268,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         ops=profile.ops,
         curves=tuple(curves),
         fixed=tuple(op.own or 0.0 for op in profile.ops),
-        graphs=tuple(map(_graph, profile.steps)),
+        graphs=tuple(map(profiled.acyclic, profile.steps)),
         steps=profile.steps,
         own=profile.settings,
         between=_between(profile.steps),
@@ -310,11 +309,3 @@ def _between(steps: Sequence[Step]) -> float:
 
 def _why(profile: Profile) -> str:
     return f" (it is partial: {profile.partial})" if profile.partial else ""
-
-
-def _graph(step: Step) -> StepGraph:
-    made = profiled.graph(step)
-    if waiting := cyclic(made):
-        names = ", ".join(made.names[node] for node in waiting[:3])
-        raise UsageError(f"in step {step.name}, {len(waiting)} ops wait for each other: {names}, …")
-    return made

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents.profile import load, task
+from dltune.documents.profile import load, task, tensor
 from dltune.job import messages
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders
@@ -37,7 +37,7 @@ class Training:
     def sent(self) -> dict[int, str]:
         """By node, the tensors that go to the worker."""
         return {
-            number: node.partner.rendezvous.split("_", 2)[2]
+            number: tensor(node.partner.rendezvous)
             for number, node in enumerate(self.graph.nodes)
             if node.type == "_Send" and node.partner is not None
         }
@@ -121,7 +121,7 @@ def coordinated(folder: Path, *orders: str) -> tuple[list[list[str]], str]:
         and any(node.type == "_Recv" for node in event.message.nodes)
     ]
     parameters = {
-        number: node.partner.rendezvous.split("_", 2)[2]
+        number: tensor(node.partner.rendezvous)
         for number, node in enumerate(graph.nodes)
         if node.type == "_Recv" and node.partner and "ReadVariableOp" in node.partner.rendezvous
     }
@@ -173,7 +173,7 @@ def test_profiled_planned_and_run(plain, tmp_path):
     assert link.transfers > 0
     assert [task(step.device) for step in profile.steps] == [WORKER]
     assert [task(step.device) for step in profile.peers] == ["/job:ps/task:0"]
-    assert min(time.samples for op in profile.ops for time in op.times) >= 1
+    assert min(time.samples for op in profile.ops for time in op.times) >= 5
     deciding = [*dltune, "plan", "transfers", measured, "-o", planned, "--bandwidth", "1"]
     subprocess.run(deciding, check=True, capture_output=True)
     losses, outcome = tmp_path / "losses", tmp_path / "outcome.json"
@@ -184,7 +184,7 @@ def test_profiled_planned_and_run(plain, tmp_path):
     (server,), (worker,) = document["servers"], document["workers"]
     assert (server["tensors"], server["planned"]) == (5, 5)
     assert (worker["task"], worker["steps"], worker["recorded"]) == (WORKER, 20, 1)
-    assert worker["efficiency"] <= 1
+    assert worker["efficiency"] is not None
     assert losses.read_text().startswith(plain.losses)
     other = subprocess.run(
         [*running, "--", *train, "--workers", "2"], capture_output=True, text=True

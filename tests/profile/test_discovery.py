@@ -71,3 +71,12 @@ def test_what_a_job_that_ended_has_shown_is_salvaged(types):
 def test_times_are_nanoseconds_in_messages():
     assert after(2, 0.5).seconds[0] == pytest.approx(0.5)
     assert after(2, 0.5).executions[0][1].start == 1000 * MS
+
+
+def test_a_parameter_server_is_taken_only_where_there_is_no_worker():
+    """It changes variables by gradients, too, and may take more time for that."""
+    server = after(20, 0.5, device="/job:ps/replica:0/task:0/device:CPU:0")
+    worker = after(20, 0.01, device="/job:worker/replica:0/task:0/device:CPU:0")
+    for records in ({1: server, 2: worker}, {2: worker, 1: server}):
+        assert Discovery(records).find() == Steps(2, (0,), True)
+    assert Discovery({1: server}).find() == Steps(1, (0,), True)

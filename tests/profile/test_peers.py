@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from told import MS, execution, key, plugin
 
 from dltune.job import messages
@@ -55,6 +56,10 @@ def test_two_steps_have_parts_of_their_own():
     assert [g for _, g in peers(worker, [0, 1], [both])] == [0]
 
 
-def test_a_collective_is_no_meeting():
-    meets = ("all", "", "")
+@pytest.mark.parametrize(
+    "meets",
+    [("all", "", ""), ("edge_1_x", "/job:localhost/task:0/device:CPU:0", "/job:localhost/task:0")],
+)
+def test_what_stays_in_a_task_is_no_meeting(meets):
+    """Ranks call what they send themselves by the same names; a collective has no sender."""
     assert not list(peers(part(1, [meets]), [0], [part(2, [meets])]))

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, Bound, at_least, each, repeated
+from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, repeated
 
 Order = Literal["improved", "tac", "tic"]
+SHUFFLES = 101  # orders by chance, of which the median stands for none
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,9 +24,9 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds` of a step from the first transfer on, where transfers come in this order, and its
-    scheduling efficiency (equation 3 of TicTac): 1 for the shortest step that can be, 0 for the
-    longest."""
+    """`seconds` of a step from the first transfer on, where transfers come in this order ("none":
+    the median of orders by chance), and its scheduling efficiency (equation 3 of TicTac): 1 for the
+    shortest step that can be, 0 for the longest."""
 
     order: str
     seconds: float
@@ -35,7 +36,7 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one task receives in each step, in the order planned. `signature`: of its graph.
     `lower`, `upper`: seconds between which a step lies in any order (equations 1 and 2; None
-    without times)."""
+    without times). `predictions`: that of no order first; empty without times."""
 
     task: str
     signature: str
@@ -59,8 +60,7 @@ def faults(section: Transfers) -> Iterator[str]:
     yield from at_least(1).of("transfers", section, "window")
     if not section.receivers:
         yield "transfers.receivers must be at least one, got none"
-    meetings = (f"{one.task} in {one.signature}" for one in section.receivers)
-    yield from repeated("transfers.receivers", "task and graph", meetings)
+    yield from repeated("transfers.receivers", "task", (one.task for one in section.receivers))
     for here, receiver in each("transfers.receivers", section.receivers, "task"):
         yield from _NAME.of(here, receiver, "task")
         yield from AMOUNT.of(here, receiver, "lower", "upper")
@@ -70,6 +70,11 @@ def faults(section: Transfers) -> Iterator[str]:
             yield from _NAME.of(at, transfer, "tensor", "sender")
         for at, found in each(f"{here}.predictions", receiver.predictions, "order"):
             yield from AMOUNT.of(at, found, "seconds")
+            yield from at_most(1).of(at, found, "efficiency")
+        orders = [found.order for found in receiver.predictions]
+        yield from repeated(f"{here}.predictions", "order", orders)
+        if orders and (orders[0] != "none" or section.order not in orders):
+            yield f"{here}.predictions must have none first, and {section.order}, got {orders}"
 
 
 _NAME = Bound("a name that can be printed", lambda name: bool(name) and name.isprintable())

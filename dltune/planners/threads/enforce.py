@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents import opkey
-from dltune.documents.profile import task
+from dltune.documents.profile import LOCAL, job, task
 from dltune.documents.sections.threads import Threads
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
+from dltune.job.diagnosis import crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import REPORT, Orders, alternate_line
+from dltune.job.orders import Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
-from dltune.job.unreported import require_all_reported
+from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.threads.fitted import Fitted, fit
 from dltune.planners.threads.show import ProcessOutcome, intent, sentences
 from dltune.stats.samples import relative_spread
 from dltune.tables import Table
 
-# how often a job is looked after whose step has not been seen
-LOOK_SECONDS = 2.0
 # how much op time a graph that does not train may take before it is taken for the job's step
 UNTRAINED_SECONDS = 60.0
 # one execution in so many is recorded op by op, to compare what was planned with what was met
@@ -60,9 +57,8 @@ class EnforcedThreads(Enforcement):
     def __init__(self, section: Threads, run: Run) -> None:
         self.section = section
         self._run = run
-        self._seen = Sightings()
+        self._attachment = Attachment()
         self._enforced: dict[int, _Enforced] = {}
-        self._looked = time.monotonic()
         if run.pools is None:
             run.pools = lambda machine, _: fit(section, machine).uniform
 
@@ -79,38 +75,24 @@ class EnforcedThreads(Enforcement):
     def greet(self, process: Process) -> Sequence[str]:
         """To tell of its graphs; the rest comes once its step is known."""
         machine, rank = self._run.shares.of(process.pid)
-        record = Record(process.hello)
-        self._seen.records[process.pid] = record
+        record = self._attachment.greet(process)
         fitted = fit(self.section, machine)
         self._enforced[process.pid] = _Enforced(process, fitted, rank, record)
         return Orders(_DISCOVER, discover=True).lines()
 
     def look(self, job: Job) -> None:
-        """Until the section is in force somewhere: make sure that the job does not run without it.
-        Raises DltuneError when it does."""
-        now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
-            return
-        self._looked = now
-        if any(mine.targets or mine.other for mine in self._enforced.values()):
-            return
-        if error := hopeless(self._seen):
-            raise error
-        require_all_reported(job.pid, {python.pid for python in self._seen.pythons})
-        for mine in self._enforced.values():
-            mine.process.order([REPORT])
+        """Raises DltuneError when the job runs without the plan."""
+        if not any(mine.targets or mine.other for mine in self._enforced.values()):
+            self._attachment.look(job)
 
     def hear(self, job: Job, event: Event) -> None:
         """Raises DltuneError when the plan could not be enforced."""
-        self._seen.add(event.message)
+        self._attachment.hear(event)
         if event.process is not None:
             self._hear(self._enforced[event.process.pid], event.message)
-        elif isinstance(event.message, messages.Failed):
-            # the job would run plain: that must not pass for a run with the plan
-            raise why_no_step(self._seen, None)
 
     def ended(self, exit_code: int) -> Outcome:
-        if crash := crash_of(self._seen, exit_code):
+        if crash := crash_of(self._attachment.seen, exit_code):
             raise crash
         outcomes = [o for o in map(self._outcome, self._enforced.values()) if o is not None]
         if not outcomes and not any(mine.other for mine in self._enforced.values()):
@@ -118,8 +100,8 @@ class EnforcedThreads(Enforcement):
         return Outcome(outcomes, [s for one in outcomes for s in sentences(one, self.section)])
 
     def _why_nothing(self, exit_code: int) -> DltuneError:
-        error = why_no_step(self._seen, exit_code)
-        if exit_code == 0 and any(r.graphs for r in self._seen.records.values()):
+        error = why_no_step(self._attachment.seen, exit_code)
+        if exit_code == 0 and any(r.graphs for r in self._attachment.seen.records.values()):
             return UsageError(
                 f"the job ended before a step of the plan had run: {error}",
                 remedy="profile the job as it is now and plan again",
@@ -164,7 +146,7 @@ class EnforcedThreads(Enforcement):
     def _is_of_another_task(self, mine: _Enforced, graph: messages.Graph) -> bool:
         """Whether it runs another part of the step than planned for, as a parameter server does."""
         here, planned = task(graph.device), self._run.plan.tasks
-        if not planned or not here or here in planned:
+        if self._run.partial or not planned or here in planned or job(here) in ("", LOCAL):
             return False
         if mine.other is None:
             mine.other = here

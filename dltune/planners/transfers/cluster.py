@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from dltune.documents.profile import job
 from dltune.documents.sections.transfers import Transfers
 from dltune.errors import UsageError
 
@@ -16,8 +17,8 @@ def tasks(environment: Mapping[str, str]) -> frozenset[str]:
     try:
         cluster = json.loads(environment.get(VARIABLE, "null"))["cluster"]
         return frozenset(
-            f"/job:{job}/task:{number}"
-            for job, addresses in cluster.items()
+            f"/job:{name}/task:{number}"
+            for name, addresses in cluster.items()
             for number in (addresses if isinstance(addresses, dict) else range(len(addresses)))
         )
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -25,15 +26,13 @@ def tasks(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
-    """Raises UsageError when the cluster has other senders or receivers than the plan."""
+    """Raises UsageError when the cluster lacks a task of the plan, or has other receivers."""
     there = tasks(environment)
-    planned = {receiver.task for receiver in section.receivers} | {
-        transfer.sender for receiver in section.receivers for transfer in receiver.transfers
-    }
-    jobs = {_job(one) for one in planned}
-    other = {one for one in there if _job(one) in jobs} ^ planned
-    if there and other:
-        missing, more = sorted(other & planned), sorted(other - planned)
+    receivers = {receiver.task for receiver in section.receivers}
+    senders = {t.sender for receiver in section.receivers for t in receiver.transfers}
+    missing = sorted((receivers | senders) - there)
+    more = sorted(one for one in there - receivers if job(one) in set(map(job, receivers)))
+    if there and (missing or more):
         told = [f"has no {', '.join(missing)}"] if missing else []
         told += [f"has {', '.join(more)} besides"] if more else []
         raise UsageError(
@@ -42,7 +41,3 @@ def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
             remedy="plan for it (dltune plan transfers --workers N --ps N), or pass --partial to "
             "order what still applies",
         )
-
-
-def _job(task: str) -> str:
-    return task.partition("/task:")[0]

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dltune.documents.profile import Profile, Step, task
-from dltune.documents.sections.transfers import Order, Prediction, Receiver, Transfer, Transfers
+from dltune.documents.profile import SERVERS, Profile, Step, job
+from dltune.documents.sections.transfers import (
+    SHUFFLES,
+    Order,
+    Prediction,
+    Receiver,
+    Transfer,
+    Transfers,
+)
 from dltune.errors import UsageError
 from dltune.graph import profiled
 from dltune.planners.transfers.efficiency import Bounds, makespan
@@ -25,7 +32,6 @@ ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
     "tac": tac,
     "tic": tic,
 }
-SHUFFLES = 101  # orders by chance, of which the median stands for none
 
 
 @dataclass(frozen=True)
@@ -39,55 +45,42 @@ class Cluster:
 
 
 def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
-    """Raises UsageError when the profile has no transfers, or does not tell what an order needs."""
-    receivers = []
-    for step in _workers(profile):
+    """Of several graphs of one task, for the one with the most time. Raises UsageError when the
+    profile has no transfers from servers, or does not tell what an order needs."""
+    receivers: dict[str, Receiver] = {}
+    for step in (*profile.steps, *profile.peers):
         received = receives(profile, step, cluster.bandwidth)
-        if received and cluster.servers is not None:
+        if not received or job(received[0].receiver) == SERVERS:
+            continue
+        if cluster.servers is not None:
             received = spread(received, cluster.servers)
-        if received:
-            receivers.append(_receiver(profile, step, received, order))
+        if received[0].receiver not in receivers:
+            receivers[received[0].receiver] = _receiver(profile, step, received, order)
     if not receivers:
         raise UsageError(
-            "the profile has no transfers: none of its steps receives tensors from another task",
+            "the profile has no transfers: none of its steps receives tensors from a server",
             remedy="profile a worker of a job whose parameters live on servers",
         )
-    if cluster.workers is not None:
-        receivers = list(_for_all(receivers, cluster.workers))
-    return Transfers(order, tuple(receivers))
-
-
-def _workers(profile: Profile) -> Iterator[Step]:
-    """The measured task's steps, and those of the other tasks of its job."""
-    jobs = {_job(step) for step in profile.steps}
-    return (step for step in (*profile.steps, *profile.peers) if _job(step) in jobs)
-
-
-def _job(step: Step) -> str:
-    return task(step.device).partition("/task:")[0]
-
-
-def _for_all(receivers: Sequence[Receiver], workers: int) -> Iterator[Receiver]:
-    """Of so many workers each runs the graphs of the first."""
-    job, _, _ = receivers[0].task.partition("/task:")
-    for number in range(workers):
-        for one in receivers:
-            if one.task == receivers[0].task:
-                yield msgspec.structs.replace(one, task=f"{job}/task:{number}")
+    first = next(iter(receivers.values()))
+    if cluster.workers is None:
+        return Transfers(order, tuple(receivers.values()))
+    names = (f"{job(first.task)}/task:{number}" for number in range(cluster.workers))
+    return Transfers(order, tuple(msgspec.structs.replace(first, task=name) for name in names))
 
 
 def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: Order) -> Receiver:
+    task = received[0].receiver
     timed = all(one.seconds is not None for one in received)
     if not timed and order != "tic":
         raise UsageError(
-            f"tensors came to {task(step.device)} together, so that the profile tells of no "
-            "bandwidth",
+            f"the profile tells of no bandwidth to {task}: tensors came together, or whatever "
+            "their size",
             remedy="name the network's with --bandwidth, or choose --order tic, which needs none",
         )
     part = _partition(profile, step, received)
     chosen = ORDERS[order](part)
     return Receiver(
-        task(step.device),
+        task,
         step.signature,
         tuple(_transfers([received[place] for place in chosen])),
         *(_predicted(part, order, chosen) if timed else ()),
@@ -106,14 +99,14 @@ def _transfers(received: Sequence[Receive]) -> Iterator[Transfer]:
 
 
 def _partition(profile: Profile, step: Step, received: Sequence[Receive]) -> Partition:
-    """With a channel for each sender."""
+    """With a channel for each sender. Raises UsageError when ops wait for each other."""
     senders = sorted({one.sender for one in received})
     ops = op_seconds(profile)
     seconds = [0.0 if n.op is None else ops[n.op] * n.repeats for n in step.nodes]
     for one in received:
         seconds[one.node] = one.seconds or 0.0
     channel = {one.node: senders.index(one.sender) for one in received}
-    return partition(profiled.graph(step), channel, seconds)
+    return partition(profiled.acyclic(step), channel, seconds)
 
 
 def _predicted(

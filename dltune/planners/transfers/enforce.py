@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 from dltune.documents.profile import task, tasks, tensor
 from dltune.documents.sections.transfers import Receiver, Transfers
-from dltune.errors import UsageError
+from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
+from dltune.job.diagnosis import crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders, alternate_line
 from dltune.job.record import NANOSECOND, span
+from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.shown import counted
 from dltune.planners.transfers.cluster import require_planned
 from dltune.planners.transfers.show import Sent, Stepped, TransfersOutcome, intent, sentences
 from dltune.planners.transfers.steps import efficiency, stragglers
@@ -52,9 +55,11 @@ class EnforcedTransfers(Enforcement):
             receiver.task: {one.tensor for one in receiver.transfers}
             for receiver in section.receivers
         }
-        self._workers: dict[tuple[int, str], _Worker] = {}
+        self._attachment = Attachment()
+        self._workers: dict[int, _Worker] = {}  # by pid
         self._sent: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._strange: dict[str, str] = {}  # by task, a graph of its own that is not the plan's
+        # by task, of graphs that are not the plan's: a signature, and planned tensors there
+        self._strange: dict[str, tuple[str, set[str]]] = {}
         if run.pools is None:
             run.pools = lambda *_: None
 
@@ -69,6 +74,7 @@ class EnforcedTransfers(Enforcement):
 
     def greet(self, process: Process) -> Sequence[str]:
         """Every process gets all orders: which task it is shows when it sends."""
+        self._attachment.greet(process)
         lines = [f"window\t{self.section.window}"]
         for receiver in self.section.receivers:
             lines += [f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers]
@@ -81,22 +87,31 @@ class EnforcedTransfers(Enforcement):
             lines.append(alternate_line(turns))
         return lines
 
+    def look(self, job: Job) -> None:
+        """Raises DltuneError when the job runs without the plan."""
+        if not (self._workers or self._sent or self._strange):
+            self._attachment.look(job)
+
     def hear(self, job: Job, event: Event) -> None:
+        """Raises DltuneError when the plan could not be enforced."""
+        self._attachment.hear(event)
         if event.process is None:
             return
-        if isinstance(event.message, messages.Graph):
-            self._hear_of_graph(event.process.pid, event.message)
-        elif isinstance(event.message, messages.Execution):
-            for (pid, _), worker in self._workers.items():
-                if pid == event.process.pid and event.message.graph in worker.graphs:
-                    _add(worker, event.message)
+        pid = event.process.pid
+        if isinstance(event.message, messages.Execution):
+            worker = self._workers.get(pid)
+            if worker and event.message.graph in worker.graphs:
+                _add(worker, event.message)
+        else:
+            self._attachment.seen.records[pid].add(event.message)
+            if isinstance(event.message, messages.Graph):
+                self._hear_of_graph(pid, event.message)
 
     def _hear_of_graph(self, pid: int, graph: messages.Graph) -> None:
         here = task(graph.device)
         for receiver in self.section.receivers:
             if (receiver.task, receiver.signature) == (here, graph.signature):
-                worker = _Worker(pid, receiver)
-                worker = self._workers.setdefault((pid, receiver.signature), worker)
+                worker = self._workers.setdefault(pid, _Worker(pid, receiver))
                 worker.graphs[graph.id] = graph
         for node in graph.nodes:
             if node.partner is None:
@@ -105,37 +120,55 @@ class EnforcedTransfers(Enforcement):
             if between is None or between[1] not in self._planned:
                 continue
             name = tensor(node.partner.rendezvous)
-            if node.type == "_Send" and name in self._planned[between[1]]:
-                self._sent[between].add(name)
-            elif node.type == "_Recv" and not self._run.changed(pid):
-                self._strange[here] = graph.signature
+            if name in self._planned[between[1]]:
+                if node.type == "_Send":
+                    self._sent[between].add(name)
+                elif not self._run.changed(pid):
+                    self._strange.setdefault(between[1], (graph.signature, set()))[1].add(name)
 
     def ended(self, exit_code: int) -> Outcome:
-        """Raises UsageError when no process sent or received what is planned, or one that
-        should receive it ran other graphs."""
-        workers = [_stepped(worker) for worker in self._workers.values() if worker.starts]
+        """Raises DltuneError when no process sent or received what is planned, or one that should
+        receive it ran other graphs."""
+        seen = self._attachment.seen
+        if crash := crash_of(seen, exit_code):
+            raise crash
+        known = {worker.receiver.task for worker in self._workers.values()}
+        strange = [
+            f"{one} ran other graphs than the plan's, as {signature}, which receive {len(names)} "
+            f"of {counted(len(self._planned[one]), 'planned tensor')}"
+            for one, (signature, names) in sorted(self._strange.items())
+            if one not in known
+        ]
+        if not (known or strange or self._sent):
+            raise self._why_nothing(exit_code)
+        if strange and not self._run.partial:
+            raise UsageError(
+                "; ".join(strange),
+                remedy="profile the job as it is now and plan again, or pass --partial to order "
+                "what still applies",
+            )
+        workers = [worker for worker in self._workers.values() if worker.starts]
         sent = [
             Sent(sender, receiver, len(names), len(self._planned[receiver]))
             for (sender, receiver), names in sorted(self._sent.items())
         ]
-        if not workers and not sent:
-            raise UsageError(
+        complaints = (text for record in seen.records.values() for text in record.complaints)
+        outcome = TransfersOutcome(
+            tuple(map(_stepped, workers)),
+            tuple(sent),
+            stragglers([worker.spans for worker in workers]),
+            (*strange, *dict.fromkeys(complaints)),
+        )
+        return Outcome(outcome, list(sentences(outcome, self.section)))
+
+    def _why_nothing(self, exit_code: int) -> DltuneError:
+        seen = self._attachment.seen
+        if exit_code == 0 and any(record.graphs for record in seen.records.values()):
+            return UsageError(
                 "no process of the job sent or received what the plan orders",
                 remedy="profile the job as it is now and plan again",
             )
-        known = {worker.receiver.task for worker in self._workers.values()}
-        strange = sorted(set(self._strange) - known)
-        if strange and not self._run.partial:
-            one = strange[0]
-            raise UsageError(
-                f"{one} ran other graphs than the plan's, as {self._strange[one]}: "
-                + "; ".join(map(str, sent)),
-                remedy="profile the job as it is now and plan again, or pass --partial to order "
-                "what still applies",
-            )
-        waits = stragglers([worker.spans for worker in self._workers.values()])
-        outcome = TransfersOutcome(tuple(workers), tuple(sent), waits)
-        return Outcome(outcome, list(sentences(outcome, self.section)))
+        return why_no_step(seen, exit_code)
 
 
 def _add(worker: _Worker, execution: messages.Execution) -> None:

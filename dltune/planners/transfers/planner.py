@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +13,7 @@ import msgspec
 from dltune.documents.plan import Plan
 from dltune.documents.sections import transfers
 from dltune.documents.sections.transfers import Order, Transfers
+from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Shown
@@ -25,7 +27,7 @@ class TransfersPlanner(Planner[Transfers]):
     name = "transfers"
     summary = "The order in which servers send workers their parameters, from a worker's profile."
     section = Transfers
-    after = ("threads",)
+    after = ("settings", "allreduce", "threads")
 
     def faults(self, section: Transfers, plan: Plan) -> Iterator[str]:
         return transfers.faults(section)
@@ -52,7 +54,7 @@ class TransfersPlanner(Planner[Transfers]):
             ),
             click.Option(
                 ["--bandwidth"],
-                type=click.FloatRange(min=0, min_open=True),
+                type=click.FloatRange(1e-3, 1e6),
                 metavar="GBIT/S",
                 help="Of the link from each server to each worker.  [as measured]",
             ),
@@ -91,6 +93,8 @@ def _decide(
     from dltune.planners.transfers import show
     from dltune.planners.transfers.decide import Cluster, decide
 
+    if bandwidth is not None and math.isnan(bandwidth):
+        raise UsageError("--bandwidth nan is no number of Gbit/s")
     found = documents.load(profile)
     cluster = Cluster(workers, servers, bandwidth * GIGABIT if bandwidth else None)
     section = decide(found, order, cluster)

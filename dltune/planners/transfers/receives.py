@@ -1,11 +1,11 @@
-"""What a worker's step receives from other tasks, and how long each takes to come."""
+"""What a worker's step receives from servers, and how long each takes to come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dltune.documents.profile import Link, Profile, Step
+from dltune.documents.profile import Link, Profile, Step, job
 
 
 @dataclass(frozen=True)
@@ -15,26 +15,29 @@ class Receive:
     node: int
     tensor: str
     sender: str
+    receiver: str
     bytes: int
     seconds: float | None
 
 
 def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
     """In the order of the nodes. `bandwidth`: bytes a second of each link instead of what was
-    measured."""
+    measured. What workers send each other is left out: they first compute it."""
     return list(_receives(profile.links, step, bandwidth))
 
 
 def _receives(links: Sequence[Link], step: Step, bandwidth: float | None) -> Iterator[Receive]:
     for number, node in enumerate(step.nodes):
-        if node.type != "_Recv" or node.partner is None or node.partner.tasks is None:
+        if node.received is None or node.partner is None:
             continue
-        sender, _ = node.partner.tasks
+        sender, receiver = node.received
+        if job(sender) == job(receiver):
+            continue
         size = sum(tensor.bytes for tensor in node.outputs)
-        link = _link(links, *node.partner.tasks)
+        link = _link(links, sender, receiver)
         rate = bandwidth or (link.bandwidth if link else None)
         seconds = (link.each if link else 0.0) + size / rate if rate else None
-        yield Receive(number, node.partner.tensor, sender, size, seconds)
+        yield Receive(number, node.partner.tensor, sender, receiver, size, seconds)
 
 
 def _link(links: Sequence[Link], sender: str, receiver: str) -> Link | None:
@@ -45,12 +48,11 @@ def _link(links: Sequence[Link], sender: str, receiver: str) -> Link | None:
 
 def spread(received: Sequence[Receive], servers: int) -> list[Receive]:
     """As if there were so many servers: each tensor on the one that has the fewest bytes when it is
-    placed."""
-    job = received[0].sender.partition("/task:")[0] if received else ""
+    placed, in the order of the nodes."""
     load, place = [0] * servers, dict[str, int]()
     moved = []
     for one in received:
         server = place.setdefault(one.tensor, load.index(min(load)))
         load[server] += one.bytes
-        moved.append(replace(one, sender=f"{job}/task:{server}"))
+        moved.append(replace(one, sender=f"{job(one.sender)}/task:{server}"))
     return moved

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dltune.documents.sections.transfers import Receiver, Transfers
+from dltune.documents.sections.transfers import SHUFFLES, Receiver, Transfers
 from dltune.planners.shown import Finding, Part, Shown, counted
 from dltune.tables import Bar, Key, Table, columns
 
 # how a step goes that has no order
-NAMES = {"none": "none (the middle of 101 by chance)"}
+NAMES = {"none": f"none (the middle of {SHUFFLES} by chance)"}
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class TransfersOutcome:
-    """As far as the tasks ran under this dltune. `waits`: the part of a step that the first of
-    several workers to end it waits for the last."""
+    """As far as the tasks ran under this dltune. `waits`: by what part the fastest of
+    several workers ends a step sooner than the slowest, for which it waits where they train in
+    step. `left`: what was not ordered, and why, sentences."""
 
     workers: tuple[Stepped, ...]
     servers: tuple[Sent, ...]
     waits: float | None
+    left: tuple[str, ...] = ()
 
 
 def intent(section: Transfers) -> Iterator[str]:
@@ -76,8 +78,9 @@ def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
                 f"{counted(one.recorded, 'recorded step')}"
             )
         yield text
+    yield from outcome.left
     if outcome.waits is not None:
-        yield f"the first worker to end a step waits {outcome.waits:.0%} of it for the last"
+        yield f"the fastest worker took {outcome.waits:.0%} less time for a step than the slowest"
 
 
 def shown(section: Transfers) -> Shown:

@@ -17,15 +17,15 @@ def efficiency(
     execution: messages.Execution, graph: messages.Graph, receiver: Receiver
 ) -> float | None:
     """E of one step (TicTac, equation 3), with the bounds of its own op times: computing is the
-    time in which at least one op ran, so that these are bounds with several ops at a time, too.
-    None where the plan has no times for transfers, or nothing was recorded."""
-    travel = {one.tensor: (one.sender, one.seconds) for one in receiver.transfers}
+    time in which at least one op ran, so that these are bounds with several ops at a time, too,
+    where transfers take the times that the plan has for them. None where it has none, or nothing
+    was recorded."""
+    partners = (node.partner for node in graph.nodes if node.type == "_Recv")
+    received = {tensor(partner.rendezvous) for partner in partners if partner is not None}
     loads: Counter[str] = Counter()
-    for node in graph.nodes:
-        if node.type == "_Recv" and node.partner is not None:
-            sender, seconds = travel.get(tensor(node.partner.rendezvous), ("", None))
-            if seconds is not None:
-                loads[sender] += round(seconds / NANOSECOND)
+    for one in receiver.transfers:
+        if one.seconds is not None and one.tensor in received:
+            loads[one.sender] += round(one.seconds / NANOSECOND)
     if not loads or not execution.events:
         return None
     computing = _union((e[4], e[5]) for e in execution.events if e[2] >= 0)
@@ -35,7 +35,7 @@ def efficiency(
 
 
 def stragglers(spans: Sequence[Sequence[float]]) -> float | None:
-    """The part of a step that the first of several workers to end it waits for the last (TicTac,
+    """By what part the fastest of several workers ends a step sooner than the slowest (TicTac,
     section 6.3), the median of their steps; None with fewer than two workers. `spans`: by worker,
     seconds of its steps."""
     steps = [*zip(*spans, strict=False)] if len(spans) > 1 else []

@@ -36,8 +36,8 @@ def test_a_section_that_can_be() -> None:
             f"transfers.receivers[0] ({WORKER}).transfers must have each tensor once, got 'w'",
         ),
         (
-            Transfers("tic", (Receiver(WORKER, "a", ()), Receiver(WORKER, "a", ()))),
-            "transfers.receivers must have each task and graph once, got",
+            Transfers("tic", (Receiver(WORKER, "a", ()), Receiver(WORKER, "b", ()))),
+            "transfers.receivers must have each task once, got",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (Transfer("", SERVER, -1, None),)),)),
@@ -50,6 +50,18 @@ def test_a_section_that_can_be() -> None:
         (
             Transfers("tic", (Receiver(WORKER, "a", (Transfer("w\tv", SERVER, 1, None),)),)),
             ".tensor must be a name that can be printed, got",
+        ),
+        (
+            Transfers(
+                "tic", (Receiver(WORKER, "a", (), 0.0, 1.0, (Prediction("tac", 1.0, 0.0),)),)
+            ),
+            ".predictions must have none first, and tic, got ['tac']",
+        ),
+        (
+            Transfers(
+                "tic", (Receiver(WORKER, "a", (), 0.0, 1.0, (Prediction("tic", 1.0, 2.0),)),)
+            ),
+            ".efficiency must be at most 1, got 2.0",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (SENT,), 0.0, -1.0),)),

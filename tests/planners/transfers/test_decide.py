@@ -93,8 +93,34 @@ def test_other_workers_have_orders_of_their_own_and_servers_none():
         (WORKER, ["first", "second"]),
         (second, ["tower1/w"]),
     ]
+    assert len(section.receivers) == 2
     # no link of its own was seen: that of its sender's other one stands for it
     assert section.receivers[1].transfers[0].seconds == 1.0
+
+
+def test_what_workers_send_each_other_is_left_out():
+    """The second tower's loss, for the first one's mean: it is computed before it comes."""
+    nodes = [
+        receive("tower1/loss", 4, sender="/job:worker/task:1"),
+        receive("w", MIB),
+        synthetic.node("Op1", 1, [0, 1]),
+    ]
+    (receiver,) = decide(profile(nodes, 1.0), "tac", Cluster(servers=2)).receivers
+    assert [(one.tensor, one.sender) for one in receiver.transfers] == [("w", SERVER)]
+
+
+def test_of_several_graphs_of_a_task_the_heaviest_is_planned():
+    made = profile(first_figure(), 1.0, 1.0)
+    (step,) = made.steps
+    other = msgspec.structs.replace(step, signature="other", nodes=(receive("third", MIB),))
+    section = decide(msgspec.structs.replace(made, steps=(step, other)), "tac", Cluster())
+    assert [one.signature for one in section.receivers] == [step.signature]
+
+
+def test_ops_that_wait_for_each_other_are_refused():
+    nodes = [receive("w", MIB), synthetic.node("Op1", 1, [0, 2]), synthetic.node("Op2", 1, [1])]
+    with pytest.raises(UsageError, match="ops wait for each other"):
+        decide(profile(nodes, 1.0), "tac", Cluster())
 
 
 def test_a_profile_without_transfers_is_refused():

@@ -11,10 +11,10 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 from served import SERVER, WORKER, device
-from told import MS, plugin
+from told import MS, PYTHON_TOLD, plugin
 
 from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
-from dltune.errors import UsageError
+from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.shares import Shares
@@ -58,6 +58,7 @@ def step(start: int, *events: tuple[int, int, int, int]) -> messages.Execution:
 
 def hear(section: EnforcedTransfers, pid: int, *told: messages.Message) -> None:
     process = SimpleNamespace(pid=pid, hello=plugin(pid))
+    section.greet(process)  # type: ignore[arg-type]
     for message in told:
         section.hear(None, Event(process, message))  # type: ignore[arg-type]
 
@@ -92,17 +93,44 @@ def test_a_server_alone_tells_what_it_sent():
 
 
 def test_a_job_of_other_graphs_is_refused():
-    with pytest.raises(UsageError, match="no process of the job sent or received"):
-        enforced(Transfers("tac", (PLANNED,))).ended(0)
+    other = graph(WORKER, "_Recv", ["a", "c"], "another")
     section = enforced(Transfers("tac", (PLANNED,)))
     hear(section, 1, graph(SERVER, "_Send", ["a"]))
-    hear(section, 2, graph(WORKER, "_Recv", "ab", "another"))
-    with pytest.raises(UsageError, match="ran other graphs than the plan's, as another"):
+    hear(section, 2, other)
+    told = "ran other graphs than the plan's, as another, which receive 1 of 2 planned tensors"
+    with pytest.raises(UsageError, match=told):
         section.ended(0)
-    section = enforced(Transfers("tac", (PLANNED,)), partial=True)
-    hear(section, 1, graph(SERVER, "_Send", ["a"]))
-    hear(section, 2, graph(WORKER, "_Recv", "ab", "another"))
-    assert section.ended(0).sentences
+    for others in ([graph(SERVER, "_Send", ["a"])], []):
+        section = enforced(Transfers("tac", (PLANNED,)), partial=True)
+        hear(section, 1, *others)
+        hear(section, 2, other)
+        assert any(told in sentence for sentence in section.ended(0).sentences)
+
+
+def test_a_job_without_the_plans_tensors_is_refused():
+    section = enforced(Transfers("tac", (PLANNED,)))
+    hear(section, 1, graph(SERVER, "_Send", ["c"]))
+    with pytest.raises(UsageError, match="no process of the job sent or received"):
+        section.ended(0)
+
+
+def test_why_a_job_was_not_reached_at_all_is_told():
+    """It fails as the job did."""
+    section = enforced(Transfers("tac", (PLANNED,)))
+    with pytest.raises(DltuneError, match="no Python of the job reported in") as caught:
+        section.ended(7)
+    assert caught.value.exit_code == 7
+    failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
+    section.hear(None, PYTHON_TOLD)  # type: ignore[arg-type]
+    with pytest.raises(DltuneError, match="no compiler"):
+        section.hear(None, failed)  # type: ignore[arg-type]
+
+
+def test_a_complaint_of_the_plugin_stands_in_the_outcome():
+    section = enforced(Transfers("tac", (PLANNED,)))
+    complaint = messages.Complaint("that step went on without an order")
+    hear(section, 1, graph(SERVER, "_Send", ["a"]), complaint, complaint)
+    assert section.ended(0).sentences[1:] == ["that step went on without an order"]
 
 
 def test_a_worker_that_also_ran_other_graphs_is_the_planned_one():
@@ -121,7 +149,7 @@ def test_workers_that_wait_for_each_other():
     hear(section, 2, graph(other.task, "_Recv", "ab", "other"), step(0, *slow), step(9, *slow))
     outcome = section.ended(0)
     assert outcome.document.waits == 0.5
-    assert outcome.sentences[-1].endswith("waits 50% of it for the last")
+    assert outcome.sentences[-1].startswith("the fastest worker took 50% less time for a step")
     assert stragglers([[1.0, 2.0]]) is None
     assert stragglers([[], [1.0]]) is None
 
@@ -142,6 +170,14 @@ def test_efficiency_lies_within_its_bounds_where_transfers_take_their_times(ops)
     upper, lower = len(busy) + 3, max(len(busy), 3)
     assert found == pytest.approx((upper - length) / (upper - lower) if busy else 1.0)
     assert found <= 1.0
+
+
+def test_a_tensor_that_is_waited_for_besides_is_counted_once():
+    twice = messages.Graph(
+        0, "step", "", device(WORKER), False, graph(WORKER, "_Recv", "aab").nodes
+    )
+    ran = step(0, (0, -1, 0, 2), (1, -1, 0, 2), (2, -1, 0, 3), (3, 0, 3, 5))
+    assert efficiency(ran, twice, PLANNED) == 0.0
 
 
 def test_no_efficiency_without_times_or_events():
@@ -187,5 +223,8 @@ def test_another_cluster_is_refused_before_the_job_goes_on():
         section.answer(more)
     assert "--workers N" in (caught.value.remedy or "")
     assert enforced(Transfers("tac", (PLANNED,)), partial=True).answer(more) == {}
+    # a server that holds nothing for this worker
+    idle = {"cluster": {"ps": ["a:1", "a:2"], "worker": ["a:3"]}}
+    require_planned(Transfers("tac", (PLANNED,)), _told(idle))
     with pytest.raises(UsageError, match="it has no /job:ps/task:0, /job:worker/task:0"):
         require_planned(Transfers("tac", (PLANNED,)), _told({"cluster": {"chief": ["a:1"]}}))
