@@ -102,13 +102,15 @@ class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a send, a receive or a collective meets its like.
 
     `rendezvous`: what it is called there. `sender` and `receiver`: devices, empty for a collective
-    of `members`.
+    of `members`. `answer`: of a receive from another task, that this sends it only when something
+    has come to it, as far as its part of the step was told.
     """
 
     rendezvous: str
     sender: str = ""
     receiver: str = ""
     members: int = 0
+    answer: bool = False
 
     @property
     def tasks(self) -> tuple[str, str] | None:

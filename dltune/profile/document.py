@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-
-import msgspec
 
 from dltune import __version__
 from dltune.documents import files
@@ -22,6 +20,7 @@ from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
 from dltune.profile.links import links
+from dltune.profile.peers import Meeting
 from dltune.profile.python_lines import PythonLines
 from dltune.stats.samples import relative_spread, summary
 
@@ -87,9 +86,10 @@ def assemble(
     notes: Sequence[str],
     under: SettingsPlan | None = None,
     peers: Sequence[tuple[Record, Own]] = (),
+    answers: Collection[Meeting] = (),
 ) -> doc.Profile:
     """The profile document. `peers`: other processes, each with the one graph that it runs in a
-    step."""
+    step. `answers`: what tasks send each other only when something has come to them."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -109,14 +109,14 @@ def assemble(
     total = sum(sum(map(op_seconds, es)) for es in own.executions.values())
     for graph in own.targets:
         lines = python.lines() if python and graph == own.targets[0] else ()
-        steps.append(_step(record, own, graph, total, index, counts, lines))
+        steps.append(_step(record, own, graph, total, index, counts, lines, answers))
     if python and python_matters(steps[0]) and python.why:
         notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
     others = []
     for other, theirs in peers:
         (graph,) = theirs.targets
         total = sum(map(op_seconds, theirs.executions[graph]))
-        others.append(_step(other, theirs, graph, total, index, Counter(), ()))
+        others.append(_step(other, theirs, graph, total, index, Counter(), (), answers))
     # the measured process' last, so that it is the one that tells
     seconds, keys = {}, {}
     for one, its in (*peers, (record, own)):
@@ -178,6 +178,7 @@ def _step(
     index: dict[str, int],
     counts: Counter[str],
     lines: tuple[doc.Line, ...],
+    answers: Collection[Meeting],
 ) -> doc.Step:
     told = record.graphs[graph]
     bytes_of = {k.key: record.output_bytes.get(k.id, 0) for k in record.keys.values()}
@@ -218,7 +219,7 @@ def _step(
                 end=max(event[5] for event in mine) * NANOSECOND if mine else None,
                 slots=tuple(node.slots) if any(node.slots) else (),
                 outputs=outputs,
-                partner=msgspec.convert(node.partner, doc.Partner | None, from_attributes=True),
+                partner=_partner(node, answers),
                 live=sampled.levels[ran[number][-1]] if mine and sampled.levels else None,
             )
         )
@@ -234,6 +235,14 @@ def _step(
         lines=lines,
         device=told.device,
     )
+
+
+def _partner(node: messages.Node, answers: Collection[Meeting]) -> doc.Partner | None:
+    met = node.partner
+    if met is None:
+        return None
+    answer = node.type == "_Recv" and (met.rendezvous, met.sender, met.receiver) in answers
+    return doc.Partner(met.rendezvous, met.sender, met.receiver, met.members, answer)
 
 
 def python_matters(step: doc.Step) -> bool:

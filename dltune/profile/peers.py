@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dltune.documents.profile import tasks
+from dltune.job import messages
 from dltune.job.record import Record
 
 Meeting = tuple[str, str, str]  # rendezvous, sender, receiver
@@ -41,9 +42,35 @@ def _parts(known: set[Meeting], others: Iterable[Record]) -> Iterator[tuple[Reco
 
 
 def _meetings(record: Record, graph: int) -> set[Meeting]:
-    partners = (node.partner for node in record.graphs[graph].nodes)
-    return {
-        (p.rendezvous, p.sender, p.receiver)
-        for p in partners
-        if p is not None and tasks(p.sender, p.receiver)
-    }
+    return {met for node in record.graphs[graph].nodes if (met := _meeting(node))}
+
+
+def answers(graphs: Iterable[messages.Graph]) -> set[Meeting]:
+    """What is sent to another task only after something has come from one, as when a server tells
+    that it has applied a gradient; not the parameters that it sends at once."""
+    return {meeting for graph in graphs for meeting in _answers(graph)}
+
+
+def _answers(graph: messages.Graph) -> Iterator[Meeting]:
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        for before in (*node.inputs, *node.control):
+            readers.setdefault(before, []).append(number)
+    meetings = {number: _meeting(node) for number, node in enumerate(graph.nodes)}
+    reached = {n for n, node in enumerate(graph.nodes) if node.type == "_Recv" and meetings[n]}
+    waiting = list(reached)
+    while waiting:
+        fresh = set(readers.get(waiting.pop(), ())) - reached
+        reached |= fresh
+        waiting += fresh
+    for number in reached:
+        meeting = meetings[number]
+        if meeting and graph.nodes[number].type == "_Send":
+            yield meeting
+
+
+def _meeting(node: messages.Node) -> Meeting | None:
+    """With a node of another task."""
+    met = node.partner
+    between = met and tasks(met.sender, met.receiver)
+    return (met.rendezvous, met.sender, met.receiver) if met and between else None

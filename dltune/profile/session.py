@@ -22,7 +22,7 @@ from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
-from dltune.profile.peers import peers
+from dltune.profile.peers import answers, peers
 from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
 
@@ -421,6 +421,9 @@ class Session:
             notes=self.notes,
             under=self._under,
             peers=climbing.peers if climbing else (),
+            answers=answers(
+                graph for one in self.sightings.records.values() for graph in one.graphs.values()
+            ),
         )
         self.keep(self.profile)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 from synthetic import machine
@@ -13,6 +13,7 @@ from dltune.job import messages
 from dltune.job.record import Record
 from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
+from dltune.profile.peers import Meeting
 
 
 def profile(
@@ -20,6 +21,7 @@ def profile(
     own: Own,
     climb: Climb | None = None,
     peers: Sequence[tuple[Record, Own]] = (),
+    answers: Collection[Meeting] = (),
 ) -> Profile:
     made = assemble(
         told,
@@ -33,6 +35,7 @@ def profile(
         partial=None,
         notes=["a note"],
         peers=peers,
+        answers=answers,
     )
     assert not check(made)
     return made
@@ -123,6 +126,22 @@ def test_ops_of_peers_are_there_and_do_not_count():
         (1, pytest.approx(0.01)),  # as the measured process ran it
         (0, pytest.approx(0.03)),
     ]
+
+
+def test_a_receive_tells_whether_it_is_an_answer():
+    meets = ("edge_1_x", "/job:ps/task:0", "/job:worker/task:0")
+    nodes = [
+        messages.Node(kind, kind, [], [], True, [], messages.Partner(*meets))
+        for kind in ("_Recv", "_Send")
+    ]
+    told = record(
+        [messages.Graph(0, "s", "", "", False, nodes)],
+        [execution(0, i * 1000 * MS, [0.01, 0.01]) for i in range(5)],
+    )
+    for answers, found in (((), [False, False]), ((meets,), [True, False])):
+        made = profile(told, Own.of(told, [0], 1), answers=answers)
+        partners = [node.partner for node in made.steps[0].nodes]
+        assert [partner.answer for partner in partners if partner] == found
 
 
 def test_what_was_measured_is_sorted_and_summed_up():

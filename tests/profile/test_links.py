@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def arrived(order: Sequence[int], sizes: Sequence[int], delay: float, each: floa
 
 
 @given(
-    st.lists(st.integers(0, 256).map(lambda n: n * 4096), min_size=3, max_size=30, unique=True),
+    st.lists(st.integers(1, 256).map(lambda n: n * 4096), min_size=3, max_size=30, unique=True),
     st.floats(0, 0.1),
     st.floats(1e-5, 1e-3),
     st.floats(1e6, 1e9),
@@ -88,6 +89,31 @@ def test_what_comes_together_tells_of_no_bandwidth():
     (link,) = links([(step, [messages.Execution(0, 0, 1, 0, 0, 0, 0, events)] * 3)])
     assert (link.bandwidth, link.each, link.fit) == (None, 0.0, 0.0)
     assert link.delay == pytest.approx(0.003)
+
+
+def test_tensors_of_one_size_tell_of_a_bandwidth():
+    """How many had come explains as much as their bytes; with some noise either may be better."""
+    chance = random.Random(2)
+    steps = []
+    for _ in range(5):
+        ran = arrived(range(6), [4 << 20] * 6, 0.01, 0.0, 1e9)
+        late = [(*e[:5], e[5] + chance.randrange(2 * MS), e[6]) for e in ran.events]
+        steps.append(messages.Execution(0, 0, 1, 0, 0, 0, 0, late))
+    (link,) = links([(receiving([4 << 20] * 6, [0] * 6), steps)])
+    assert link.bandwidth == pytest.approx(1e9, rel=0.1)
+
+
+def test_what_waits_for_something_else_tells_nothing():
+    """An answer, and what has no bytes, come late."""
+    sizes = [1 << 20, 1 << 20, 1 << 20, 0, 1 << 20]
+    nodes = list(receiving(sizes, [0] * 5).nodes)
+    replace = msgspec.structs.replace
+    nodes[4] = replace(nodes[4], partner=replace(nodes[4].partner, answer=True))
+    ran = arrived(range(3), sizes, 0.01, 0.0, 1e8)
+    ran.events.extend((node, 0, -1, 0, 0, 900 * MS, "0") for node in (3, 4))
+    (link,) = links([(Step("s", "", 1, 1.0, ONCE, ONCE, tuple(nodes)), [ran] * 3)])
+    assert link.bandwidth == pytest.approx(1e8, rel=1e-6)
+    assert link.transfers == 9
 
 
 def test_a_receive_that_never_came():

@@ -9,7 +9,7 @@ from told import MS, execution, key, plugin
 
 from dltune.job import messages
 from dltune.job.record import Record
-from dltune.profile.peers import peers
+from dltune.profile.peers import answers, peers
 
 SERVER, FIRST, SECOND = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
 
@@ -63,3 +63,24 @@ def test_two_steps_have_parts_of_their_own():
 def test_what_stays_in_a_task_is_no_meeting(meets):
     """Ranks call what they send themselves by the same names; a collective has no sender."""
     assert not list(peers(part(1, [meets]), [0], [part(2, [meets])]))
+
+
+def test_an_answer_waits_for_what_has_come():
+    """The parameter does not, and what comes from the same task does not count."""
+
+    def node(kind: str, meets: tuple[str, str, str] | None, *inputs: int) -> messages.Node:
+        met = messages.Partner(*meets) if meets else None
+        return messages.Node(kind, kind, list(inputs), [], False, [], met)
+
+    done, inside = ("edge_3_done", SERVER, FIRST), ("edge_4_x", SERVER, f"{SERVER}/device:CPU:1")
+    nodes = [
+        node("ReadVariableOp", None),
+        node("_Send", READ, 0),
+        node("_Recv", UPDATE),
+        node("AssignSub", None),
+        node("_Send", done, 3),
+        node("_Recv", inside),
+        node("_Send", ("edge_5_next", SERVER, FIRST), 5),
+    ]
+    nodes[3].control.append(2)
+    assert answers([messages.Graph(0, "s", "", "", False, nodes)]) == {done}

@@ -22,13 +22,14 @@ class Receive:
 
 def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
     """In the order of the nodes. `bandwidth`: bytes a second of each link instead of what was
-    measured. What workers send each other is left out: they first compute it."""
+    measured. What workers send each other is left out, and what a server sends only when something
+    has come to it: there is no order in which they could come at once."""
     return list(_receives(profile.links, step, bandwidth))
 
 
 def _receives(links: Sequence[Link], step: Step, bandwidth: float | None) -> Iterator[Receive]:
     for number, node in enumerate(step.nodes):
-        if node.received is None or node.partner is None:
+        if node.received is None or node.partner is None or node.partner.answer:
             continue
         sender, receiver = node.received
         if job(sender) == job(receiver):

@@ -109,6 +109,15 @@ def test_what_workers_send_each_other_is_left_out():
     assert [(one.tensor, one.sender) for one in receiver.transfers] == [("w", SERVER)]
 
 
+def test_what_a_server_sends_when_something_has_come_is_left_out():
+    done = receive("done", 4)
+    assert done.partner is not None
+    answer = msgspec.structs.replace(done.partner, answer=True)
+    nodes = [receive("w", MIB), msgspec.structs.replace(done, partner=answer)]
+    (receiver,) = decide(profile(nodes), "tac", Cluster()).receivers
+    assert tensors(receiver) == ["w"]
+
+
 def test_of_several_graphs_of_a_task_the_heaviest_is_planned():
     made = profile(first_figure(), 1.0, 1.0)
     (step,) = made.steps
