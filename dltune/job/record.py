@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dltune.job import messages
@@ -124,6 +126,12 @@ def _structure(node: messages.Node) -> tuple[object, ...]:
 def op_seconds(execution: messages.Execution) -> float:
     """Time in the execution's synchronous kernels, summed over its threads."""
     return sum(e[5] - e[4] for e in execution.events if e[2] >= 0) * NANOSECOND
+
+
+def pauses(starts: Iterable[Sequence[int]]) -> list[float]:
+    """Seconds from the start of each execution to that of the next of its graph. `starts`: by
+    graph, in nanoseconds."""
+    return [(b - a) * NANOSECOND for each in starts for a, b in itertools.pairwise(each)]
 
 
 def span(execution: messages.Execution) -> float:

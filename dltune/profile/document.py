@@ -7,7 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from dltune import __version__
 from dltune.documents import files
@@ -15,7 +15,7 @@ from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
-from dltune.job.record import NANOSECOND, Record, op_seconds, span
+from dltune.job.record import NANOSECOND, Record, op_seconds, pauses, span
 from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
@@ -50,9 +50,7 @@ class Own:
             warming = max(warm_up - (record.runs[graph] - len(every)), 0)
             kept = every[min(warming, len(every) - 1) :]
             executions[graph] = kept
-            starts = [e.start for e in kept]
-            pauses = [(after - before) * NANOSECOND for before, after in pairwise(starts)]
-            walls[graph] = pauses or [span(e) for e in kept]
+            walls[graph] = pauses([[e.start for e in kept]]) or [span(e) for e in kept]
             for execution in kept:
                 for _, key, _, _, start, end, _ in execution.events:
                     seconds[record.keys[key].key].append((end - start) * NANOSECOND)

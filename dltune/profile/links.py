@@ -33,9 +33,10 @@ def links(steps: Iterable[Observed]) -> tuple[Link, ...]:
     for step, executions in steps:
         sizes: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         for number, node in enumerate(step.nodes):
-            size = sum(tensor.bytes for tensor in node.outputs)
-            if node.received and size and not (node.partner and node.partner.answer):
-                sizes[node.received][number] = size
+            between = node.received
+            size = sum(tensor.bytes for tensor in node.outputs) if between else 0
+            if between and size and not (node.partner and node.partner.answer):
+                sizes[between][number] = size
         for tasks, execution in itertools.product(sizes, executions):
             arrivals[tasks].append(_Arrivals.of(execution, sizes[tasks]))
     return tuple(

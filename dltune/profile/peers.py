@@ -52,20 +52,21 @@ def answers(graphs: Iterable[messages.Graph]) -> set[Meeting]:
 
 
 def _answers(graph: messages.Graph) -> Iterator[Meeting]:
+    reached = {n for n, node in enumerate(graph.nodes) if node.type == "_Recv" and _meeting(node)}
+    if not reached:  # of a job with one task, every graph
+        return
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(graph.nodes):
         for before in (*node.inputs, *node.control):
             readers.setdefault(before, []).append(number)
-    meetings = {number: _meeting(node) for number, node in enumerate(graph.nodes)}
-    reached = {n for n, node in enumerate(graph.nodes) if node.type == "_Recv" and meetings[n]}
     waiting = list(reached)
     while waiting:
         fresh = set(readers.get(waiting.pop(), ())) - reached
         reached |= fresh
         waiting += fresh
     for number in reached:
-        meeting = meetings[number]
-        if meeting and graph.nodes[number].type == "_Send":
+        node = graph.nodes[number]
+        if node.type == "_Send" and (meeting := _meeting(node)):
             yield meeting
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from dltune.job import messages
 from dltune.job.diagnosis import crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders, alternate_line
-from dltune.job.record import NANOSECOND, Record, main_graph, step_graphs
+from dltune.job.record import NANOSECOND, Record, main_graph, pauses, step_graphs
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.threads.fitted import Fitted, fit
@@ -179,12 +178,8 @@ class EnforcedThreads(Enforcement):
         self._run.say(f"{who}: the plan is enforced from here on{other}")
 
     def _outcome(self, mine: _Enforced) -> ProcessOutcome | None:
-        walls = [
-            (b - a) * NANOSECOND
-            for starts in mine.starts.values()
-            for a, b in itertools.pairwise(starts)
-        ]
-        if not walls:
+        found = pauses(mine.starts.values())
+        if not found:
             return None
         planned = [op.key for op in mine.fitted.section.ops]
         ran = {key.key for key in mine.record.keys.values()}
@@ -192,13 +187,13 @@ class EnforcedThreads(Enforcement):
             ran.update(opkey.of_node(graph.signature, node.name) for node in graph.nodes)
         device = mine.record.settings()
         report = mine.record.report
-        median = statistics.median(walls)
+        median = statistics.median(found)
         return ProcessOutcome(
             pid=mine.process.pid,
             rank=mine.rank,
             steps=sum(map(len, mine.starts.values())),
             median=median,
-            spread=relative_spread(walls),
+            spread=relative_spread(found),
             met=tuple(key for key in planned if key in ran and key not in mine.fitted.dropped),
             unmet=tuple(key for key in planned if key not in ran or key in mine.fitted.dropped),
             overhead=statistics.median(mine.overheads) / median if mine.overheads else None,

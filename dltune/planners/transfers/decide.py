@@ -50,12 +50,14 @@ def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
     receivers: dict[str, Receiver] = {}
     for step in (*profile.steps, *profile.peers):
         received = receives(profile, step, cluster.bandwidth)
-        if not received or job(received[0].receiver) == SERVERS:
+        if not received:
+            continue
+        task = received[0].receiver
+        if job(task) == SERVERS or task in receivers:
             continue
         if cluster.servers is not None:
             received = spread(received, cluster.servers)
-        if received[0].receiver not in receivers:
-            receivers[received[0].receiver] = _receiver(profile, step, received, order)
+        receivers[task] = _receiver(profile, step, received, order)
     if not receivers:
         raise UsageError(
             "the profile has no transfers: none of its steps receives tensors from a server",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from dltune.job import messages
 from dltune.job.diagnosis import crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders, alternate_line
-from dltune.job.record import NANOSECOND, span
+from dltune.job.record import pauses, span
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.shown import counted
@@ -181,17 +180,13 @@ def _add(worker: _Worker, execution: messages.Execution) -> None:
 
 
 def _stepped(worker: _Worker) -> Stepped:
-    walls = [
-        (after - before) * NANOSECOND
-        for starts in worker.starts.values()
-        for before, after in itertools.pairwise(starts)
-    ]
+    found = pauses(worker.starts.values())
     return Stepped(
         task=worker.receiver.task,
         pid=worker.pid,
         steps=sum(map(len, worker.starts.values())),
-        median=statistics.median(walls) if walls else None,
-        spread=relative_spread(walls),
+        median=statistics.median(found) if found else None,
+        spread=relative_spread(found),
         efficiency=statistics.median(worker.efficiencies) if worker.efficiencies else None,
         worst=min(worker.efficiencies, default=None),
         recorded=len(worker.efficiencies),
