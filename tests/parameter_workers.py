@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import StepGraph, Tensors
-from dltune.planners.transfers.partition import Partition, partition
+from dltune.overlap.partition import Partition, partition
 
 
 @dataclass(frozen=True)

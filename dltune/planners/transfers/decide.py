@@ -20,12 +20,12 @@ from dltune.documents.sections.transfers import (
 )
 from dltune.errors import UsageError
 from dltune.graph import profiled
-from dltune.planners.transfers.efficiency import Bounds, makespan
-from dltune.planners.transfers.improved import improved
+from dltune.overlap.efficiency import Bounds, makespan
+from dltune.overlap.improved import improved
+from dltune.overlap.partition import NANOSECONDS, Partition, partition
+from dltune.overlap.tictac import tac, tic
 from dltune.planners.transfers.oracle import op_seconds
-from dltune.planners.transfers.partition import NANOSECONDS, Partition, partition
 from dltune.planners.transfers.receives import Receive, receives, spread
-from dltune.planners.transfers.tictac import tac, tic
 
 ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
     "improved": improved,

@@ -10,7 +10,7 @@ from dltune.documents.profile import tensor
 from dltune.documents.sections.transfers import Receiver
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
-from dltune.planners.transfers.efficiency import Bounds
+from dltune.overlap.efficiency import Bounds
 
 
 def efficiency(

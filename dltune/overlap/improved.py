@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dltune.planners.transfers.efficiency import Bounds, makespan, schedule
-from dltune.planners.transfers.partition import Partition
-from dltune.planners.transfers.tictac import tac, tic
+from dltune.overlap.efficiency import Bounds, makespan, schedule
+from dltune.overlap.partition import Partition
+from dltune.overlap.tictac import tac, tic
 
 # orders that are looked at: some two seconds for the 363 receives of ResNet-152
 LOOKS = 5_000

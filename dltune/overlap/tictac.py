@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dltune.planners.transfers.partition import Partition
-from dltune.planners.transfers.properties import Outstanding
+from dltune.overlap.partition import Partition
+from dltune.overlap.properties import Outstanding
 
 
 def tic(partition: Partition) -> list[int]:

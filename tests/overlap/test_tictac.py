@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from parameter_workers import Worker, printed_properties, printed_tac, printed_tic, workers
 
 from dltune.graph.csr import CSR
-from dltune.planners.transfers.efficiency import Bounds, makespan
-from dltune.planners.transfers.improved import improved
-from dltune.planners.transfers.optimal import optimal
-from dltune.planners.transfers.partition import partition
-from dltune.planners.transfers.properties import NEVER, Outstanding
-from dltune.planners.transfers.tictac import tac, tic
+from dltune.overlap.efficiency import Bounds, makespan
+from dltune.overlap.improved import improved
+from dltune.overlap.optimal import optimal
+from dltune.overlap.partition import partition
+from dltune.overlap.properties import NEVER, Outstanding
+from dltune.overlap.tictac import tac, tic
 from dltune.simulate.engine import CoreSet, Graph, Link
 from dltune.simulate.work import FifoWork
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dltune.graph.csr import Amounts, Flags, Integers, Numbers
-from dltune.planners.transfers.partition import Partition
+from dltune.overlap.partition import Partition
 
 NEVER = np.iinfo(np.int64).max  # M+ of a receive with which no op needs another
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dltune.graph.csr import Amounts
-from dltune.planners.transfers.partition import Partition
+from dltune.overlap.partition import Partition
 
 
 def arrivals(partition: Partition, order: Sequence[int]) -> Amounts:
