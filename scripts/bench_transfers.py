@@ -3,9 +3,10 @@
     sudo python scripts/bench_transfers.py results --rate 200mbit --rounds 5 --steps 40
 
 Profiles `train_ps.py` in network namespaces, then runs it in rounds, each with one job an order:
-none, TicTac's TIC and TAC, dltune's, a random one and TAC's reversed. Every step is recorded op by
-op. Prints step times, their ratio to no order in the same round, the efficiency E by each step's
-own op times, and how well E explains step times (TicTac, section 3.2).
+none, TicTac's TIC and TAC, dltune's, a random one and TAC's reversed, and one each that only
+computes or only receives. Every step is recorded op by op. Prints step times, their ratio to no
+order in the same round, the efficiency E by each step's own times and by what the round's steps
+took that only computed or only received, and how well E explains step times (TicTac, section 3.2).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 import numpy as np
@@ -27,14 +29,14 @@ import numpy as np
 from dltune.documents import profile as documents
 from dltune.documents.profile import Profile, tensor
 from dltune.documents.sections.threads import Uniform
-from dltune.documents.sections.transfers import Receiver
+from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import Orders, machine_lines
-from dltune.job.record import span
+from dltune.job.record import NANOSECOND, span
 from dltune.machine import topology
 from dltune.planners.transfers.decide import Cluster, decide
-from dltune.planners.transfers.steps import efficiency
+from dltune.planners.transfers.steps import bounds
 from dltune.stats.samples import quantiles
 
 TRAIN = Path(__file__).with_name("train_ps.py")
@@ -42,18 +44,23 @@ WARM_UP = 3
 # small ones may come together in one message, whose order nobody sees
 LARGE = 16 << 10
 ORDERS = ("none", "tic", "tac", "improved", "random", "reverse")
+PARTS = ("computing", "transfers")
 
 
 @dataclass(frozen=True)
 class Step:
-    """`seconds` from its first op to its last, `efficiency` by its own op times, `arrivals`: its
-    tensors as they came, `turned`: the share of neighbours among the large ones that came in the
-    other order than planned (None: there was none)."""
+    """`wall`: seconds by the session's own clock, `seconds` from its first op to its last,
+    `efficiency` by its own times, between `upper` and `lower` seconds, `arrivals`: its tensors as
+    they came, `turned`: the share of neighbours among the large ones that came in the other order
+    than planned (None: there was none)."""
 
     order: str
     round: int
+    wall: float
     seconds: float
     efficiency: float
+    upper: float
+    lower: float
     arrivals: tuple[str, ...]
     turned: float | None
 
@@ -68,6 +75,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--pools", default="2x1", help="TensorFlow's, intra-op x inter-op")
     parser.add_argument("--inference", action="store_true")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--window", type=int, help="KiB [as planned]")
     return parser.parse_args()
 
 
@@ -81,18 +89,27 @@ def main() -> None:
     profile = profiled(command, settings.results / "profile.json", intra)
     for link in profile.links:
         print(f"{link.sender}: {link}", file=sys.stderr)
-    receivers = planned(profile)
+    sections = planned(profile, settings.window)
     steps: list[Step] = []
+    parts: dict[tuple[str, int], float] = {}
     with open(settings.results / "steps.jsonl", "w") as file:
-        for number in range(settings.rounds):
-            for order in settings.orders.split(","):
-                told = ran([*command, "--steps", str(settings.steps)], receivers[order],
-                           Uniform(intra, inter), order == "none")  # fmt: skip
-                for step in itertools.islice(told, WARM_UP, None):
-                    steps.append(Step(order, number, *step))
-                    file.write(json.dumps(asdict(steps[-1])) + "\n")
-                print(f"round {number} {order}", file=sys.stderr)
-    report(steps, receivers["improved"])
+        for number, name in itertools.product(
+            range(settings.rounds), (*settings.orders.split(","), *PARTS)
+        ):
+            print(f"round {number} {name}", file=sys.stderr)
+            whole = [*command, "--steps", str(settings.steps)]
+            if name in PARTS:
+                walls, _ = ran([*whole, "--only", name], (), Uniform(intra, inter), None)
+                parts[name, number] = statistics.median(walls[WARM_UP:])
+                continue
+            receiver = sections[name].receivers[0]
+            lines = () if name == "none" else ordering(sections[name])
+            walls, told = ran(whole, lines, Uniform(intra, inter), receiver)
+            for wall, one in itertools.islice(zip(walls, told, strict=False), WARM_UP, None):
+                steps.append(Step(name, number, wall, *one))
+                file.write(json.dumps(asdict(steps[-1])) + "\n")
+    print(f"window {sections['tac'].window >> 10} KiB", file=sys.stderr)
+    report(steps, parts, sections["improved"].receivers[0])
 
 
 def profiled(command: Sequence[str], path: Path, intra: int) -> Profile:
@@ -108,48 +125,82 @@ def profiled(command: Sequence[str], path: Path, intra: int) -> Profile:
     return msgspec.structs.replace(found, settings=settings)
 
 
-def planned(profile: Profile) -> dict[str, Receiver]:
-    """By order, what the worker receives."""
-    found = {name: decide(profile, name, Cluster()).receivers[0] for name in ORDERS[1:4]}
-    shuffled = list(found["tac"].transfers)
-    random.Random(1).shuffle(shuffled)
+def planned(profile: Profile, window: int | None) -> dict[str, Transfers]:
+    """By order, what is sent."""
     replace = msgspec.structs.replace
+    found = {name: decide(profile, name, Cluster()) for name in ORDERS[1:4]}
+    if window:
+        found = {name: replace(one, window=window << 10) for name, one in found.items()}
+    (receiver,) = found["tac"].receivers
+    shuffled = random.Random(1).sample(receiver.transfers, len(receiver.transfers))
+
+    def other(transfers: Sequence[Transfer]) -> Transfers:
+        return replace(found["tac"], receivers=(replace(receiver, transfers=tuple(transfers)),))
+
     return {
         **found,
         "none": found["tac"],
-        "random": replace(found["tac"], transfers=tuple(shuffled)),
-        "reverse": replace(found["tac"], transfers=found["tac"].transfers[::-1]),
+        "random": other(shuffled),
+        "reverse": other(receiver.transfers[::-1]),
     }
 
 
-Told = tuple[float, float, tuple[str, ...], float | None]
+def ordering(section: Transfers) -> list[str]:
+    """What the plugin is told."""
+    (receiver,) = section.receivers
+    sends = (f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers)
+    return [f"window\t{section.window}", *sends]
+
+
+Told = tuple[float, float, float, float, tuple[str, ...], float | None]
 
 
 def ran(
-    command: Sequence[str], receiver: Receiver, pools: Uniform, unordered: bool
-) -> Iterator[Told]:
-    """One job: of each step seconds, E, arrivals and the share that was turned."""
-    names = [transfer.tensor for transfer in receiver.transfers]
-    large = [transfer.tensor for transfer in receiver.transfers if transfer.bytes >= LARGE]
-    lines = [] if unordered else ["window\t1048576"]
-    lines += [] if unordered else [f"send\t{receiver.task}\t{name}" for name in names]
-    lines += Orders(1, targets=[receiver.signature], events=True).lines()
+    command: Sequence[str], ordered: Sequence[str], pools: Uniform, receiver: Receiver | None
+) -> tuple[list[float], list[Told]]:
+    """One job: by step its seconds by the session's clock; and, of the receiver's graph, seconds,
+    E, arrivals and the share that was turned."""
+    lines = list(ordered)
+    if receiver:
+        lines += Orders(1, targets=[receiver.signature], events=True).lines()
 
     def greet(_: Process) -> list[str]:
         return [*machine_lines(topology.local(), pools), *lines]
 
+    told: list[Told] = []
     graph: messages.Graph | None = None
-    with Job(command, greet=greet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+    with (
+        TemporaryFile("w+") as out,
+        Job(command, greet=greet, stdout=out.fileno(), stderr=subprocess.DEVNULL) as job,
+    ):
         for event in job.events(1.0):
             message = event.message if event else None
+            if not receiver:
+                continue
             if isinstance(message, messages.Graph) and message.signature == receiver.signature:
                 graph = message
             elif isinstance(message, messages.Execution) and graph:
-                found = efficiency(message, graph, receiver)
-                if found is not None:
-                    came = arrived(message, graph, names)
-                    yield span(message), found, came, None if unordered else turned(came, large)
+                told += step(message, graph, receiver, bool(ordered))
         assert job.exit_code == 0, job.exit_code
+        out.seek(0)
+        return [float(line.split()[2]) for line in out if line.startswith("step ")], told
+
+
+def step(
+    execution: messages.Execution, graph: messages.Graph, receiver: Receiver, ordered: bool
+) -> Iterator[Told]:
+    found = bounds(execution, graph, receiver)
+    if found:
+        came = arrived(execution, graph, [one.tensor for one in receiver.transfers])
+        large = [one.tensor for one in receiver.transfers if one.bytes >= LARGE]
+        yield (
+            span(execution),
+            found.efficiency(span(execution) / NANOSECOND),
+            found.upper * NANOSECOND,
+            found.lower * NANOSECOND,
+            came,
+            turned(came, large) if ordered else None,
+        )
 
 
 def arrived(
@@ -171,11 +222,17 @@ def turned(came: Sequence[str], names: Sequence[str]) -> float | None:
     return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
 
 
-def report(steps: Sequence[Step], receiver: Receiver) -> None:
+def report(
+    steps: Sequence[Step], parts: Mapping[tuple[str, int], float], receiver: Receiver
+) -> None:
     predicted = {one.order: one for one in receiver.predictions}
     print(f"S = {speedup(receiver):.2f}; predicted {predicted}", file=sys.stderr)
-    print("| order | steps | median ms | over none | E | best / worst 5 % | orders | turned |")
-    print("|---|---|---|---|---|---|---|---|")
+    middle = {name: statistics.median(s for (n, _), s in parts.items() if n == name) * 1e3
+              for name in PARTS}  # fmt: skip
+    print(f"only computing {middle[PARTS[0]]:.1f} ms, only transfers {middle[PARTS[1]]:.1f} ms\n")
+    print("| order | steps | median ms | over none | E, own times | E, of the round "
+          "| best / worst 5 % | orders | turned |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|")
     for order in dict.fromkeys(step.order for step in steps):
         mine = [step for step in steps if step.order == order]
         seconds = [step.seconds for step in mine]
@@ -185,13 +242,22 @@ def report(steps: Sequence[Step], receiver: Receiver) -> None:
         print(
             f"| {order} | {len(mine)} | {statistics.median(seconds) * 1e3:.1f} "
             f"| {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) "
-            f"| {statistics.median(s.efficiency for s in mine):.3f} | {low / high:.3f} "
+            f"| {statistics.median(s.efficiency for s in mine):.3f} "
+            f"| {statistics.median(of_rounds(mine, parts)):.3f} | {low / high:.3f} "
             f"| {len({s.arrivals for s in mine})} "
             f"| {f'{statistics.mean(turns):.1%}' if turns else ''} |"
         )
     print(f"\nR² of step time on E: {explained(steps):.3f} over all steps; by order "
           + ", ".join(f"{order} {explained([s for s in steps if s.order == order]):.3f}"
                       for order in dict.fromkeys(s.order for s in steps)))  # fmt: skip
+
+
+def of_rounds(steps: Sequence[Step], parts: Mapping[tuple[str, int], float]) -> Iterator[float]:
+    """E by step, with the bounds of its round: what steps took that only computed, and only
+    received."""
+    for one in steps:
+        both = [parts[name, one.round] for name in PARTS]
+        yield (sum(both) - one.wall) / min(both)
 
 
 def speedup(receiver: Receiver) -> float:

@@ -12,6 +12,7 @@ faster (root only).
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shlex
@@ -47,6 +48,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--inference", action="store_true", help="read the parameters, no update")
+    parser.add_argument(
+        "--only",
+        choices=("computing", "transfers"),
+        help="a part of the step, for its bounds: parameters stay on the worker, or nothing is "
+        "computed",
+    )
     parser.add_argument("--losses", help="write each step's loss to this file")
     parser.add_argument("--rate", help="of each task's network, as tc reads it [loopback]")
     parser.add_argument("--under", default="", help="a command to start each task with")
@@ -123,31 +130,40 @@ def train(settings: argparse.Namespace, cluster: dict[str, list[str]], target: s
     variables: dict[str, tf.Variable] = {}
     load = [0] * len(cluster["ps"])
 
-    def parameter(name: str, shape: tuple[int, ...]) -> tf.Variable:
+    def parameter(mine: dict[str, tf.Variable], worker: int, name: str, shape: tuple[int, ...]):  # type: ignore[no-untyped-def]
+        server = load.index(min(load))
+        place = f"/job:ps/task:{server}"
+        if settings.only == "computing":
+            name, place = f"{name}/{worker}", f"/job:worker/task:{worker}"
         if name not in variables:
-            server = load.index(min(load))
             load[server] += int(tf.TensorShape(shape).num_elements() or 0)
-            with tf.device(f"/job:ps/task:{server}"):
+            with tf.device(place):
                 start = v1.truncated_normal_initializer(stddev=0.05, seed=len(variables))
                 variables[name] = v1.get_variable(name, shape, initializer=start)
-        return variables[name]
+        return mine.setdefault(name, variables[name])
 
-    losses, gradients = [], []
+    losses = []
+    gradients: dict[str, list[tf.Tensor]] = {}
     for worker in range(len(cluster["worker"])):
         with tf.device(f"/job:worker/task:{worker}"), v1.name_scope(f"tower{worker}"):
             images = v1.random_normal((settings.batch, side, side, 3), seed=worker)
             labels = v1.random_uniform((settings.batch,), 0, CLASSES, tf.int32, seed=worker)
-            logits = model(parameter, images)
-            loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+            mine: dict[str, tf.Variable] = {}
+            logits = model(functools.partial(parameter, mine, worker), images)
+            if settings.only == "transfers":
+                sent = [tf.identity(variable) for variable in mine.values()]
+                loss = tf.add_n([tf.reshape(value, [-1])[0] for value in sent])
+            else:
+                loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+                sent = [] if settings.inference else v1.gradients(loss, list(mine.values()))
             losses.append(loss)
-            if not settings.inference:
-                gradients.append(v1.gradients(loss, list(variables.values())))
+            for name, gradient in zip(mine, sent, strict=False):
+                gradients.setdefault(name, []).append(gradient)
     loss = tf.add_n(losses) / len(losses)
     updates = []
-    for number, variable in enumerate(variables.values() if gradients else ()):
-        with tf.device(variable.device):
-            mean = tf.add_n([one[number] for one in gradients]) / len(gradients)
-            updates.append(v1.assign_sub(variable, 0.01 * mean))
+    for name, each in () if settings.inference else gradients.items():
+        with tf.device(variables[name].device):
+            updates.append(v1.assign_sub(variables[name], 0.01 * tf.add_n(each) / len(each)))
     step = tf.group(*updates)
     values = []
     with v1.Session(target) as session:

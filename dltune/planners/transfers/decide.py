@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,11 @@ ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
     "tac": tac,
     "tic": tic,
 }
+
+# seconds for which a link has enough to do with what was handed to its transport: with more, the
+# transport sends in an order of its own, with less, the link waits for the next to be handed over
+AHEAD = 0.5e-3
+WINDOWS = 64 << 10, 1 << 20  # bytes, the least and the most
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,19 @@ def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
             remedy="profile a worker of a job whose parameters live on servers",
         )
     first = next(iter(receivers.values()))
-    if cluster.workers is None:
-        return Transfers(order, tuple(receivers.values()))
-    names = (f"{job(first.task)}/task:{number}" for number in range(cluster.workers))
-    return Transfers(order, tuple(msgspec.structs.replace(first, task=name) for name in names))
+    each = tuple(receivers.values())
+    if cluster.workers is not None:
+        names = (f"{job(first.task)}/task:{number}" for number in range(cluster.workers))
+        each = tuple(msgspec.structs.replace(first, task=name) for name in names)
+    return Transfers(order, each, _window(profile, cluster))
+
+
+def _window(profile: Profile, cluster: Cluster) -> int:
+    """What the slowest link takes in AHEAD."""
+    measured = (link.bandwidth for link in profile.links if link.bandwidth is not None)
+    bandwidth = cluster.bandwidth or min(measured, default=math.inf)
+    least, most = WINDOWS
+    return round(min(most, max(least, bandwidth * AHEAD)))
 
 
 def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: Order) -> Receiver:

@@ -60,7 +60,7 @@ def intent(section: Transfers) -> Iterator[str]:
         senders = sorted({transfer.sender for transfer in one.transfers})
         yield (
             f"{', '.join(senders)} to {one.task}: {counted(len(one.transfers), 'tensor')} in the "
-            f"order {section.order}, {section.window / 2**20:g} MiB at once at most"
+            f"order {section.order}, {section.window >> 10} KiB at once at most"
         )
 
 

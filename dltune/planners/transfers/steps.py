@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dltune.documents.profile import tensor
 from dltune.documents.sections.transfers import Receiver
 from dltune.job import messages
-from dltune.job.record import NANOSECOND
+from dltune.job.record import NANOSECOND, span
 from dltune.overlap.efficiency import Bounds
 
 
 def efficiency(
     execution: messages.Execution, graph: messages.Graph, receiver: Receiver
 ) -> float | None:
-    """E of one step (TicTac, equation 3), with the bounds of its own op times: computing is the
-    time in which at least one op ran, so that these are bounds with several ops at a time, too,
-    where transfers take the times that the plan has for them. None where it has none, or nothing
-    was recorded."""
-    partners = (node.partner for node in graph.nodes if node.type == "_Recv")
-    received = {tensor(partner.rendezvous) for partner in partners if partner is not None}
-    loads: Counter[str] = Counter()
-    for one in receiver.transfers:
-        if one.seconds is not None and one.tensor in received:
-            loads[one.sender] += round(one.seconds / NANOSECOND)
-    if not loads or not execution.events:
+    """E of one step (TicTac, equation 3). None where nothing was recorded, or nothing planned
+    came."""
+    found = bounds(execution, graph, receiver)
+    return found.efficiency(span(execution) / NANOSECOND) if found else None
+
+
+def bounds(
+    execution: messages.Execution, graph: messages.Graph, receiver: Receiver
+) -> Bounds | None:
+    """By the step's own times. Computing is the time in which at least one op ran, so that these
+    are bounds with several ops at a time, too. A sender's transfers take from the step's begin,
+    when all are asked for, until the last has come."""
+    senders = {one.tensor: one.sender for one in receiver.transfers}
+    loads: dict[str, int] = {}
+    for event in execution.events:
+        node = graph.nodes[event[0]]
+        if node.type == "_Recv" and node.partner is not None:
+            sender = senders.get(tensor(node.partner.rendezvous))
+            if sender is not None:
+                loads[sender] = max(loads.get(sender, 0), event[5])
+    if not loads:
         return None
     computing = _union((e[4], e[5]) for e in execution.events if e[2] >= 0)
-    bounds = Bounds(computing + loads.total(), max(computing, *loads.values()))
-    began, ended = min(e[4] for e in execution.events), max(e[5] for e in execution.events)
-    return bounds.efficiency(ended - began)
+    return Bounds(computing + sum(loads.values()), max(computing, *loads.values()))
 
 
 def stragglers(spans: Sequence[Sequence[float]]) -> float | None:

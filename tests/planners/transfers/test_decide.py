@@ -45,6 +45,15 @@ def test_a_tensor_that_is_waited_for_and_read_has_one_turn():
     assert [(t.tensor, t.bytes, t.seconds) for t in receiver.transfers] == [("w", MIB, 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "window"), [(None, MIB), (25e6, 64 << 10), (400e6, 200_000), (10e9, MIB)]
+)
+def test_no_more_is_handed_over_than_half_a_millisecond_of_the_link(bandwidth, window):
+    made = profile(first_figure(), 1.0, 1.0, bandwidth=bandwidth)
+    assert decide(made, "tic", Cluster()).window == window
+    assert decide(made, "tic", Cluster(bandwidth=400e6)).window == 200_000
+
+
 def test_without_a_bandwidth_only_tic_goes():
     made = profile(first_figure(), 1.0, 1.0, bandwidth=None)
     for order in ("improved", "tac"):

@@ -159,7 +159,7 @@ def test_workers_that_wait_for_each_other():
         st.tuples(st.sampled_from((-1, 0, 2)), st.integers(0, 30), st.integers(0, 9)), max_size=8
     )
 )
-def test_efficiency_lies_within_its_bounds_where_transfers_take_their_times(ops):
+def test_efficiency_is_what_overlaps_of_the_shorter_of_computing_and_transfers(ops):
     """Several ops at a time, too: the bounds are of the time in which any ran."""
     events = [(2, threads, start, start + length) for threads, start, length in ops]
     events += [(0, -1, 0, 2), (1, -1, 0, 3)]
@@ -172,6 +172,14 @@ def test_efficiency_lies_within_its_bounds_where_transfers_take_their_times(ops)
     assert found <= 1.0
 
 
+def test_servers_send_side_by_side():
+    """Each from the step's begin, until its last has come."""
+    two = Receiver(WORKER, "step", (SENT[0], Transfer("a", "/job:ps/task:1", 4, None)))
+    ran = step(0, (0, -1, 0, 4), (1, -1, 0, 6), (2, 2, 6, 8))
+    # 2 ms of computing; b comes in 6 ms, a in 4 beside it: 12 ms one after the other, 6 at least
+    assert efficiency(ran, graph(WORKER, "_Recv", "ab"), two) == pytest.approx((12 - 8) / (12 - 6))
+
+
 def test_a_tensor_that_is_waited_for_besides_is_counted_once():
     twice = messages.Graph(
         0, "step", "", device(WORKER), False, graph(WORKER, "_Recv", "aab").nodes
@@ -180,10 +188,9 @@ def test_a_tensor_that_is_waited_for_besides_is_counted_once():
     assert efficiency(ran, twice, PLANNED) == 0.0
 
 
-def test_no_efficiency_without_times_or_events():
-    untimed = Receiver(WORKER, "step", (Transfer("a", SERVER, 4, None),))
-    assert efficiency(step(0, *RECORDED), graph(WORKER, "_Recv", "ab"), untimed) is None
+def test_no_efficiency_where_nothing_planned_came():
     assert efficiency(step(0), graph(WORKER, "_Recv", "ab"), PLANNED) is None
+    assert efficiency(step(0, *RECORDED), graph(WORKER, "_Recv", "cd"), PLANNED) is None
 
 
 @pytest.mark.parametrize(
