@@ -18,7 +18,7 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -49,15 +49,17 @@ PARTS = ("computing", "transfers")
 
 @dataclass(frozen=True)
 class Step:
-    """`wall`: seconds by the session's own clock, `seconds` from its first op to its last,
+    """`wall`: seconds by the session's own clock, `seconds` from the first op to the last, of the
+    slowest worker; `waits`: the part of these for which the fastest waits. Of the first worker:
     `efficiency` by its own times, between `upper` and `lower` seconds, `arrivals`: its tensors as
-    they came, `turned`: the share of neighbours among the large ones that came in the other order
-    than planned (None: there was none)."""
+    they came, `turned`: the share of neighbours among the large ones of one server that came in the
+    other order than planned (None: there was none)."""
 
     order: str
     round: int
     wall: float
     seconds: float
+    waits: float
     efficiency: float
     upper: float
     lower: float
@@ -75,6 +77,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--pools", default="2x1", help="TensorFlow's, intra-op x inter-op")
     parser.add_argument("--inference", action="store_true")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--servers", type=int, default=1)
+    parser.add_argument("--cores", type=float, help="CPU time of so many for each task [all]")
     parser.add_argument("--window", type=int, help="KiB [as planned]")
     return parser.parse_args()
 
@@ -83,7 +88,9 @@ def main() -> None:
     settings = parsed()
     settings.results.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(TRAIN), "--batch", str(settings.batch)]
+    command += ["--workers", str(settings.workers), "--servers", str(settings.servers)]
     command += ["--rate", settings.rate] if settings.rate else []
+    command += ["--cores", str(settings.cores)] if settings.cores else []
     command += ["--inference"] if settings.inference else []
     intra, inter = map(int, settings.pools.split("x"))
     profile = profiled(command, settings.results / "profile.json", intra)
@@ -99,14 +106,16 @@ def main() -> None:
             print(f"round {number} {name}", file=sys.stderr)
             whole = [*command, "--steps", str(settings.steps)]
             if name in PARTS:
-                walls, _ = ran([*whole, "--only", name], (), Uniform(intra, inter), None)
+                walls, _ = ran([*whole, "--only", name], (), Uniform(intra, inter), ())
                 parts[name, number] = statistics.median(walls[WARM_UP:])
                 continue
-            receiver = sections[name].receivers[0]
             lines = () if name == "none" else ordering(sections[name])
-            walls, told = ran(whole, lines, Uniform(intra, inter), receiver)
-            for wall, one in itertools.islice(zip(walls, told, strict=False), WARM_UP, None):
-                steps.append(Step(name, number, wall, *one))
+            receivers = sections[name].receivers
+            walls, told = ran(whole, lines, Uniform(intra, inter), receivers)
+            for wall, each in itertools.islice(zip(walls, told, strict=False), WARM_UP, None):
+                spans = [one[0] for one in each]
+                waits = 1 - min(spans) / max(spans)
+                steps.append(Step(name, number, wall, max(spans), waits, *each[0][1:]))
                 file.write(json.dumps(asdict(steps[-1])) + "\n")
     print(f"window {sections['tac'].window >> 10} KiB", file=sys.stderr)
     report(steps, parts, sections["improved"].receivers[0])
@@ -131,24 +140,28 @@ def planned(profile: Profile, window: int | None) -> dict[str, Transfers]:
     found = {name: decide(profile, name, Cluster()) for name in ORDERS[1:4]}
     if window:
         found = {name: replace(one, window=window << 10) for name, one in found.items()}
-    (receiver,) = found["tac"].receivers
-    shuffled = random.Random(1).sample(receiver.transfers, len(receiver.transfers))
 
-    def other(transfers: Sequence[Transfer]) -> Transfers:
-        return replace(found["tac"], receivers=(replace(receiver, transfers=tuple(transfers)),))
+    def other(changed: Callable[[tuple[Transfer, ...]], Sequence[Transfer]]) -> Transfers:
+        receivers = (
+            replace(one, transfers=tuple(changed(one.transfers))) for one in found["tac"].receivers
+        )
+        return replace(found["tac"], receivers=tuple(receivers))
 
     return {
         **found,
         "none": found["tac"],
-        "random": other(shuffled),
-        "reverse": other(receiver.transfers[::-1]),
+        "random": other(lambda all_: random.Random(1).sample(all_, len(all_))),
+        "reverse": other(lambda all_: all_[::-1]),
     }
 
 
 def ordering(section: Transfers) -> list[str]:
     """What the plugin is told."""
-    (receiver,) = section.receivers
-    sends = (f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers)
+    sends = (
+        f"send\t{receiver.task}\t{one.tensor}"
+        for receiver in section.receivers
+        for one in receiver.transfers
+    )
     return [f"window\t{section.window}", *sends]
 
 
@@ -156,34 +169,39 @@ Told = tuple[float, float, float, float, tuple[str, ...], float | None]
 
 
 def ran(
-    command: Sequence[str], ordered: Sequence[str], pools: Uniform, receiver: Receiver | None
-) -> tuple[list[float], list[Told]]:
-    """One job: by step its seconds by the session's clock; and, of the receiver's graph, seconds,
-    E, arrivals and the share that was turned."""
+    command: Sequence[str], ordered: Sequence[str], pools: Uniform, receivers: Sequence[Receiver]
+) -> tuple[list[float], list[tuple[Told, ...]]]:
+    """One job: by step its seconds by the session's clock; and of each receiver's graph seconds, E,
+    its bounds, arrivals and the share that was turned."""
     lines = list(ordered)
-    if receiver:
-        lines += Orders(1, targets=[receiver.signature], events=True).lines()
+    graphs = {receiver.signature: receiver for receiver in receivers}
+    if graphs:
+        lines += Orders(1, targets=list(graphs), events=True).lines()
 
     def greet(_: Process) -> list[str]:
         return [*machine_lines(topology.local(), pools), *lines]
 
-    told: list[Told] = []
-    graph: messages.Graph | None = None
+    told: dict[str, list[Told]] = {signature: [] for signature in graphs}
+    known: dict[tuple[int, int], messages.Graph] = {}
     with (
         TemporaryFile("w+") as out,
         Job(command, greet=greet, stdout=out.fileno(), stderr=subprocess.DEVNULL) as job,
     ):
         for event in job.events(1.0):
-            message = event.message if event else None
-            if not receiver:
+            if event is None or event.process is None:
                 continue
-            if isinstance(message, messages.Graph) and message.signature == receiver.signature:
-                graph = message
-            elif isinstance(message, messages.Execution) and graph:
-                told += step(message, graph, receiver, bool(ordered))
+            message, pid = event.message, event.process.pid
+            if isinstance(message, messages.Graph) and message.signature in graphs:
+                known[pid, message.id] = message
+            elif isinstance(message, messages.Execution) and (pid, message.graph) in known:
+                graph = known[pid, message.graph]
+                told[graph.signature] += step(
+                    message, graph, graphs[graph.signature], bool(ordered)
+                )
         assert job.exit_code == 0, job.exit_code
         out.seek(0)
-        return [float(line.split()[2]) for line in out if line.startswith("step ")], told
+        walls = [float(line.split()[2]) for line in out if line.startswith("step ")]
+        return walls, list(zip(*told.values(), strict=False))
 
 
 def step(
@@ -192,7 +210,10 @@ def step(
     found = bounds(execution, graph, receiver)
     if found:
         came = arrived(execution, graph, [one.tensor for one in receiver.transfers])
-        large = [one.tensor for one in receiver.transfers if one.bytes >= LARGE]
+        server = receiver.transfers[0].sender
+        large = [
+            one.tensor for one in receiver.transfers if one.sender == server and one.bytes >= LARGE
+        ]
         yield (
             span(execution),
             found.efficiency(span(execution) / NANOSECOND),
@@ -231,8 +252,8 @@ def report(
               for name in PARTS}  # fmt: skip
     print(f"only computing {middle[PARTS[0]]:.1f} ms, only transfers {middle[PARTS[1]]:.1f} ms\n")
     print("| order | steps | median ms | over none | E, own times | E, of the round "
-          "| best / worst 5 % | orders | turned |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+          "| best / worst 5 % | fastest waits | orders | turned |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for order in dict.fromkeys(step.order for step in steps):
         mine = [step for step in steps if step.order == order]
         seconds = [step.seconds for step in mine]
@@ -244,7 +265,7 @@ def report(
             f"| {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) "
             f"| {statistics.median(s.efficiency for s in mine):.3f} "
             f"| {statistics.median(of_rounds(mine, parts)):.3f} | {low / high:.3f} "
-            f"| {len({s.arrivals for s in mine})} "
+            f"| {statistics.median(s.waits for s in mine):.1%} | {len({s.arrivals for s in mine})} "
             f"| {f'{statistics.mean(turns):.1%}' if turns else ''} |"
         )
     print(f"\nR² of step time on E: {explained(steps):.3f} over all steps; by order "

@@ -6,7 +6,7 @@ Synthetic data, in-graph replication, synchronous steps. Each task is a process 
 cluster in TF_CONFIG, as a cluster manager would start it; `--under "dltune run --plan p.json --"`
 puts a command before each. The first worker runs the session, prints the time of each step, and the
 others end with it. `--rate 200mbit` gives each task a network namespace of its own, which sends no
-faster (root only).
+faster, `--cores 0.5` a share of the cores (both root only).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from core_quotas import core_quotas
 from namespaces import namespaces
 
 CLASSES = 100
@@ -56,6 +57,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--losses", help="write each step's loss to this file")
     parser.add_argument("--rate", help="of each task's network, as tc reads it [loopback]")
+    parser.add_argument("--cores", type=float, help="CPU time of so many for each task [all]")
     parser.add_argument("--under", default="", help="a command to start each task with")
     return parser.parse_args()
 
@@ -65,17 +67,20 @@ def started(settings: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
     """All tasks; the first worker, with the others ended when the block is left."""
     count = settings.servers + settings.workers
     with ExitStack() as stack:
-        hosts, before = ["127.0.0.1"] * count, [()] * count
+        hosts, networks, shares = ["127.0.0.1"] * count, [()] * count, [()] * count
         if settings.rate:
             places = stack.enter_context(namespaces(count, settings.rate))
-            hosts, before = [p.address for p in places], [p.command for p in places]
+            hosts, networks = [p.address for p in places], [p.command for p in places]
+        if settings.cores:
+            shares = stack.enter_context(core_quotas(count, settings.cores))
         addresses = [f"{h}:{p}" for h, p in zip(hosts, free_ports(count), strict=True)]
         cluster = {"ps": addresses[: settings.servers], "worker": addresses[settings.servers :]}
         tasks = []
         for name, own in cluster.items():
             for index in range(len(own)):
                 told = json.dumps({"cluster": cluster, "task": {"type": name, "index": index}})
-                under = [*before[len(tasks)], *shlex.split(settings.under)]
+                number = len(tasks)
+                under = [*shares[number], *networks[number], *shlex.split(settings.under)]
                 command = [*under, sys.executable, *sys.argv]
                 tasks.append(subprocess.Popen(command, env={**os.environ, "TF_CONFIG": told}))
         try:
