@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,6 +54,11 @@ class EnforcedTransfers(Enforcement):
             receiver.task: {one.tensor for one in receiver.transfers}
             for receiver in section.receivers
         }
+        self._from = Counter(
+            (one.sender, receiver.task)
+            for receiver in section.receivers
+            for one in receiver.transfers
+        )
         self._attachment = Attachment()
         self._workers: dict[int, _Worker] = {}  # by pid
         self._sent: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -148,8 +153,8 @@ class EnforcedTransfers(Enforcement):
             )
         workers = [worker for worker in self._workers.values() if worker.starts]
         sent = [
-            Sent(sender, receiver, len(names), len(self._planned[receiver]))
-            for (sender, receiver), names in sorted(self._sent.items())
+            Sent(*between, len(names), max(self._from[between], len(names)))
+            for between, names in sorted(self._sent.items())
         ]
         complaints = (text for record in seen.records.values() for text in record.complaints)
         outcome = TransfersOutcome(

@@ -30,7 +30,8 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Sent:
-    """How many of the `planned` tensors for `receiver` the task `sender` has in its graphs."""
+    """How many of the tensors that are `planned` to come from `sender`, or of more that are planned
+    from elsewhere, it has in its graphs for `receiver`."""
 
     sender: str
     receiver: str

@@ -141,6 +141,15 @@ def test_a_worker_that_also_ran_other_graphs_is_the_planned_one():
     assert (worker.steps, worker.median, worker.efficiency) == (1, None, None)
 
 
+@pytest.mark.parametrize(("sends", "told"), [("a", (1, 2)), ("abc", (3, 3))])
+def test_each_server_is_held_to_what_is_planned_from_it(sends, told):
+    both = Receiver(WORKER, "step", (*SENT, Transfer("c", "/job:ps/task:1", 4, None)))
+    section = enforced(Transfers("tac", (both,)))
+    hear(section, 1, graph(SERVER, "_Send", sends))
+    (server,) = section.ended(0).document.servers
+    assert (server.tensors, server.planned) == told
+
+
 def test_workers_that_wait_for_each_other():
     other = Receiver("/job:worker/task:1", "other", SENT)
     section = enforced(Transfers("tac", (PLANNED, other)))
