@@ -51,14 +51,14 @@ class EnforcedTransfers(Enforcement):
         # sections that order the ops of the same graphs have them recorded too
         self._records = "threads" not in run.plan.sections
         self._planned = {
-            receiver.task: {one.tensor for one in receiver.transfers}
+            receiver.task: {one.tensor: one.sender for one in receiver.transfers}
             for receiver in section.receivers
         }
         self._from = Counter(
-            (one.sender, receiver.task)
-            for receiver in section.receivers
-            for one in receiver.transfers
+            (sender, task) for task, tensors in self._planned.items() for sender in tensors.values()
         )
+        # (receiver, the sender planned, the one that there is)
+        self._moved: set[tuple[str, str, str]] = set()
         self._attachment = Attachment()
         self._workers: dict[int, _Worker] = {}  # by pid
         self._sent: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -124,7 +124,10 @@ class EnforcedTransfers(Enforcement):
             if between is None or between[1] not in self._planned:
                 continue
             name = tensor(node.partner.rendezvous)
-            if name in self._planned[between[1]]:
+            planned = self._planned[between[1]].get(name)
+            if planned is not None:
+                if planned != between[0]:
+                    self._moved.add((between[1], planned, between[0]))
                 if node.type == "_Send":
                     self._sent[between].add(name)
                 elif not self._run.changed(pid):
@@ -142,6 +145,10 @@ class EnforcedTransfers(Enforcement):
             f"of {counted(len(self._planned[one]), 'planned tensor')}"
             for one, (signature, names) in sorted(self._strange.items())
             if one not in known
+        ]
+        strange += [
+            f"{sender} sends {receiver} what is planned to come from {planned}"
+            for receiver, planned, sender in sorted(self._moved)
         ]
         if not (known or strange or self._sent):
             raise self._why_nothing(exit_code)

@@ -141,13 +141,28 @@ def test_a_worker_that_also_ran_other_graphs_is_the_planned_one():
     assert (worker.steps, worker.median, worker.efficiency) == (1, None, None)
 
 
-@pytest.mark.parametrize(("sends", "told"), [("a", (1, 2)), ("abc", (3, 3))])
-def test_each_server_is_held_to_what_is_planned_from_it(sends, told):
+def test_each_server_is_held_to_what_is_planned_from_it():
     both = Receiver(WORKER, "step", (*SENT, Transfer("c", "/job:ps/task:1", 4, None)))
     section = enforced(Transfers("tac", (both,)))
-    hear(section, 1, graph(SERVER, "_Send", sends))
+    hear(section, 1, graph(SERVER, "_Send", "a"))
     (server,) = section.ended(0).document.servers
-    assert (server.tensors, server.planned) == told
+    assert (server.tensors, server.planned) == (1, 2)
+
+
+def test_a_server_that_sends_what_another_should():
+    """As when the job has fewer servers than planned for, and no TF_CONFIG tells so in time."""
+    both = Receiver(WORKER, "step", (*SENT, Transfer("c", "/job:ps/task:1", 4, None)))
+    why = f"{SERVER} sends {WORKER} what is planned to come from /job:ps/task:1"
+    for here, kind in ((SERVER, "_Send"), (WORKER, "_Recv")):
+        section = enforced(Transfers("tac", (both,)))
+        hear(section, 1, graph(here, kind, "abc"))
+        with pytest.raises(UsageError, match=why):
+            section.ended(0)
+    section = enforced(Transfers("tac", (both,)), partial=True)
+    hear(section, 1, graph(SERVER, "_Send", "abc"))
+    outcome = section.ended(0).document
+    assert outcome.left == (why,)
+    assert [(one.tensors, one.planned) for one in outcome.servers] == [(3, 3)]
 
 
 def test_workers_that_wait_for_each_other():
