@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "fifo.h"
 #include "link.h"
+#include "network.h"
 #include "resources.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -70,6 +71,15 @@ struct CResources {
   std::int32_t core_sets, link_count;
 };
 
+// Core sets come first among the resources, then channels.
+struct CCluster {
+  const std::int32_t* where;           // per task: its resource
+  const double *seconds, *priority;    // per task, of those on channels
+  const FifoAbout* cores;
+  NetworkAbout network;
+  std::int32_t core_sets;
+};
+
 // Unless `held` is null: each task's cores as a bit set of `words`, and whether it ran on a second
 // hardware thread.
 struct CPlaces {
@@ -88,6 +98,8 @@ DLTUNE_MIRRORED(Fifo, FifoAbout)
 DLTUNE_MIRRORED(Corun, CCorun)
 DLTUNE_MIRRORED(Link, LinkAbout)
 DLTUNE_MIRRORED(Resources, CResources)
+DLTUNE_MIRRORED(Network, NetworkAbout)
+DLTUNE_MIRRORED(Cluster, CCluster)
 DLTUNE_MIRRORED(Timeline, Timeline)
 DLTUNE_MIRRORED(Places, CPlaces)
 
@@ -105,6 +117,19 @@ EXPORT void dltune_resources(const CGraph* graph, const CResources* about, Timel
   for (int i = 0; i < about->link_count; ++i)
     each.push_back(&links.emplace_back(about->links[i], about->bytes, about->priority));
   Resources policy(about->where, each);
+  run(*graph, policy, out);
+}
+
+EXPORT void dltune_cluster(const CGraph* graph, const CCluster* about, Timeline* out) {
+  std::deque<Fifo> cores;
+  std::vector<Policy*> each;
+  for (int i = 0; i < about->core_sets; ++i)
+    each.push_back(&cores.emplace_back(about->cores[i], graph->op, graph->runs));
+  Network network(about->network, about->where, about->core_sets, about->seconds, about->priority);
+  each.push_back(&network);
+  std::vector<std::int32_t> where(about->where, about->where + graph->tasks);
+  for (std::int32_t& one : where) one = std::min(one, about->core_sets);
+  Resources policy(where.data(), each);
   run(*graph, policy, out);
 }
 

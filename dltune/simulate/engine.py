@@ -78,6 +78,24 @@ class Link:
         return binding.Link(self.bandwidth, self.latency, self.channels, self.by_priority)
 
 
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Hosts that send each other over links of their own, one out and one in each. By channel, the
+    hosts that are its `sender` and its `receiver`.
+
+    A channel has one transfer under way, of those that wait the one with the lowest priority
+    number; channels under way at once share the links max-min fairly.
+    """
+
+    sender: Integers
+    receiver: Integers
+
+    def native(self) -> binding.Network:
+        ends = (end.ctypes.data_as(binding.INTEGERS) for end in (self.sender, self.receiver))
+        hosts = 1 + max(self.sender.max(initial=-1), self.receiver.max(initial=-1))
+        return binding.Network(*ends, len(self.sender), hosts)
+
+
 class Graph:
     """A DAG of tasks.
 
@@ -123,6 +141,31 @@ class Graph:
             len(links),
         )
         return self._replay("dltune_resources", about)
+
+    def across(
+        self,
+        core_sets: Sequence[CoreSet],
+        network: Network,
+        where: Integers,
+        seconds: Numbers,
+        priority: Numbers,
+    ) -> Timeline:
+        """On several hosts and the network between them.
+
+        `where[t]`: which of `core_sets` task t runs on, or, counted from their number on, which of
+        the network's channels it travels over; then it has no op but `seconds[t]`, which it takes
+        where it shares no link, and `priority[t]`. Raises ValueError when the graph has a cycle.
+        """
+        cores = (binding.Fifo * max(1, len(core_sets)))(*(one.native() for one in core_sets))
+        about = binding.Cluster(
+            where.ctypes.data_as(binding.INTEGERS),
+            seconds.ctypes.data_as(binding.DOUBLES),
+            priority.ctypes.data_as(binding.DOUBLES),
+            cores,
+            network.native(),
+            len(core_sets),
+        )
+        return self._replay("dltune_cluster", about)
 
     def corun(
         self,

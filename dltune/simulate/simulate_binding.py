@@ -86,6 +86,22 @@ class Resources(ctypes.Structure):
     )
 
 
+class Network(ctypes.Structure):
+    """As in network.h."""
+
+    _fields_ = (*of(INTEGERS, "sender", "receiver"), *of(c_int32, "channels", "hosts"))
+
+
+class Cluster(ctypes.Structure):
+    _fields_ = (
+        ("where", INTEGERS),
+        *of(DOUBLES, "seconds", "priority"),
+        ("cores", POINTER(Fifo)),
+        ("network", Network),
+        ("core_sets", c_int32),
+    )
+
+
 class Timeline(ctypes.Structure):
     _fields_ = (
         *of(DOUBLES, "start", "end"),
@@ -109,8 +125,22 @@ def load() -> ctypes.CDLL:
         {
             "dltune_fifo": (None, graph, POINTER(Fifo), timeline),
             "dltune_resources": (None, graph, POINTER(Resources), timeline),
+            "dltune_cluster": (None, graph, POINTER(Cluster), timeline),
             "dltune_corun": (None, graph, cores, POINTER(Corun), POINTER(Places), timeline),
         },
-        *(Work, FifoOp, Graph, Cores, Fifo, Corun, Link, Resources, Timeline, Places),
+        *(
+            Work,
+            FifoOp,
+            Graph,
+            Cores,
+            Fifo,
+            Corun,
+            Link,
+            Resources,
+            Network,
+            Cluster,
+            Timeline,
+            Places,
+        ),
         remedy="profiles can be taken without it; planning needs a C++17 compiler",
     )

@@ -25,7 +25,7 @@ from dltune.overlap.efficiency import Bounds, makespan
 from dltune.overlap.improved import improved
 from dltune.overlap.partition import NANOSECONDS, Partition, partition
 from dltune.overlap.tictac import tac, tic
-from dltune.planners.transfers.oracle import op_seconds
+from dltune.planners.transfers.oracle import node_seconds
 from dltune.planners.transfers.receives import Receive, receives, spread
 
 ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
@@ -53,27 +53,20 @@ class Cluster:
 def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
     """Of several graphs of one task, for the one with the most time. Raises UsageError when the
     profile has no transfers from servers, or does not tell what an order needs."""
-    receivers: dict[str, Receiver] = {}
-    for step in (*profile.steps, *profile.peers):
-        received = receives(profile, step, cluster.bandwidth)
-        if not received:
-            continue
-        task = received[0].receiver
-        if job(task) == SERVERS or task in receivers:
-            continue
+    receivers = []
+    for step, received in workers(profile, cluster.bandwidth):
         if cluster.servers is not None:
             received = spread(received, cluster.servers)
-        receivers[task] = _receiver(profile, step, received, order)
+        receivers.append(_receiver(profile, step, received, order))
     if not receivers:
         raise UsageError(
             "the profile has no transfers: none of its steps receives tensors from a server",
             remedy="profile a worker of a job whose parameters live on servers",
         )
-    first = next(iter(receivers.values()))
-    each = tuple(receivers.values())
+    each = tuple(receivers)
     if cluster.workers is not None:
-        names = (f"{job(first.task)}/task:{number}" for number in range(cluster.workers))
-        each = tuple(msgspec.structs.replace(first, task=name) for name in names)
+        names = (f"{job(each[0].task)}/task:{number}" for number in range(cluster.workers))
+        each = tuple(msgspec.structs.replace(each[0], task=name) for name in names)
     return Transfers(order, each, _window(profile, cluster))
 
 
@@ -83,6 +76,19 @@ def _window(profile: Profile, cluster: Cluster) -> int:
     bandwidth = cluster.bandwidth or min(measured, default=math.inf)
     least, most = WINDOWS
     return round(min(most, max(least, bandwidth * AHEAD)))
+
+
+def workers(
+    profile: Profile, bandwidth: float | None = None
+) -> Iterator[tuple[Step, list[Receive]]]:
+    """The step of each task that receives from servers, and what it receives."""
+    tasks = {SERVERS}
+    for step in (*profile.steps, *profile.peers):
+        received = receives(profile, step, bandwidth)
+        task = received[0].receiver if received else SERVERS
+        if job(task) not in tasks and task not in tasks:
+            tasks.add(task)
+            yield step, received
 
 
 def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: Order) -> Receiver:
@@ -118,8 +124,7 @@ def _transfers(received: Sequence[Receive]) -> Iterator[Transfer]:
 def _partition(profile: Profile, step: Step, received: Sequence[Receive]) -> Partition:
     """With a channel for each sender. Raises UsageError when ops wait for each other."""
     senders = sorted({one.sender for one in received})
-    ops = op_seconds(profile)
-    seconds = [0.0 if n.op is None else ops[n.op] * n.repeats for n in step.nodes]
+    seconds = node_seconds(profile, step)
     for one in received:
         seconds[one.node] = one.seconds or 0.0
     channel = {one.node: senders.index(one.sender) for one in received}

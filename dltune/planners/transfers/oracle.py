@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import Op, Profile
+from dltune.documents.profile import Op, Profile, Step
 
 
 def op_seconds(profile: Profile) -> list[float]:
@@ -10,6 +10,12 @@ def op_seconds(profile: Profile) -> list[float]:
     gave an op, or the next fewer that were measured. 0 for one that waits for something else: it
     takes no computing."""
     return [_least(op, profile.settings.intra) for op in profile.ops]
+
+
+def node_seconds(profile: Profile, step: Step) -> list[float]:
+    """By node, of all its runs in a step."""
+    ops = op_seconds(profile)
+    return [0.0 if node.op is None else ops[node.op] * node.repeats for node in step.nodes]
 
 
 def _least(op: Op, threads: int) -> float:

@@ -58,6 +58,11 @@ class TransfersPlanner(Planner[Transfers]):
                 metavar="GBIT/S",
                 help="Of the link from each server to each worker.  [as measured]",
             ),
+            click.Option(
+                ["--simulate"],
+                is_flag=True,
+                help="Tell what the order would bring on other clusters and networks.",
+            ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Transfers]:
@@ -88,6 +93,7 @@ def _decide(
     workers: int | None,
     servers: int | None,
     bandwidth: float | None,
+    simulate: bool,
 ) -> Decision[Transfers]:
     from dltune.documents import profile as documents
     from dltune.planners.transfers import show
@@ -112,11 +118,17 @@ def _decide(
             f"in any order a step of {first.task} takes between {first.lower * 1e3:.1f} and "
             f"{first.upper * 1e3:.1f} ms from the first transfer on, one op at a time"
         )
+    simulated = None
+    if simulate:
+        from dltune.planners.transfers.simulated import simulated as on_clusters
+
+        simulated = on_clusters(found, order, cluster)
     return Decision(
         section,
         found.machine,
         found,
         choice=show.choice(section),
         remarks=remarks,
-        shown=show.predictions(section),
+        shown=show.predictions(section, simulated),
+        summary={**msgspec.to_builtins(section), "simulated": simulated} if simulated else None,
     )

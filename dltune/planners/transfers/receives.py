@@ -1,4 +1,4 @@
-"""What a worker's step receives from servers, and how long each takes to come."""
+"""What a worker's step receives from servers, how long each takes to come; what it sends them."""
 
 from __future__ import annotations
 
@@ -47,13 +47,32 @@ def _link(links: Sequence[Link], sender: str, receiver: str) -> Link | None:
     return next((link for link in near if link.receiver == receiver), near[0] if near else None)
 
 
+def sends(step: Step) -> list[Receive]:
+    """What servers receive of a worker's step, by the nodes that send it: gradients, in the order
+    of the nodes."""
+    found = []
+    for number, node in enumerate(step.nodes):
+        tasks = node.partner.tasks if node.type == "_Send" and node.partner else None
+        if node.partner is None or tasks is None or job(tasks[0]) == job(tasks[1]):
+            continue
+        given = step.nodes[node.inputs[0]]
+        slot = node.slots[0] if node.slots else 0
+        size = given.outputs[slot].bytes if given.outputs else given.output_bytes
+        found.append(Receive(number, node.partner.tensor, *tasks, size, None))
+    return found
+
+
 def spread(received: Sequence[Receive], servers: int) -> list[Receive]:
-    """As if there were so many servers: each tensor on the one that has the fewest bytes when it is
-    placed, in the order of the nodes."""
+    """As if there were so many servers."""
+    placed = zip(received, servers_of(received, servers), strict=True)
+    return [replace(one, sender=f"{job(one.sender)}/task:{server}") for one, server in placed]
+
+
+def servers_of(tensors: Sequence[Receive], servers: int) -> list[int]:
+    """Of so many servers, that of each tensor: the one with the fewest bytes when it is placed, in
+    the order of the nodes."""
     load, place = [0] * servers, dict[str, int]()
-    moved = []
-    for one in received:
+    for one in tensors:
         server = place.setdefault(one.tensor, load.index(min(load)))
         load[server] += one.bytes
-        moved.append(replace(one, sender=f"{job(one.sender)}/task:{server}"))
-    return moved
+    return [place[one.tensor] for one in tensors]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dltune.documents.sections.transfers import SHUFFLES, Receiver, Transfers
+from dltune.documents.sections.transfers import SHUFFLES, Order, Receiver, Transfers
 from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.planners.transfers.planner import GIGABIT
 from dltune.tables import Bar, Key, Table, columns
+
+if TYPE_CHECKING:
+    from dltune.planners.transfers.simulated import Simulated
 
 # how a step goes that has no order
 NAMES = {"none": f"none (the middle of {SHUFFLES} by chance)"}
@@ -98,9 +103,39 @@ def choice(section: Transfers) -> str:
     return f"{section.order}, {tensors} to {counted(len(section.receivers), 'task')}"
 
 
-def predictions(section: Transfers) -> Shown:
+def predictions(section: Transfers, simulated: Simulated | None) -> Shown:
     tables = [table for one in section.receivers for table in _predicted(section, one)]
+    tables += _simulated(section.order, simulated) if simulated else []
     return Shown([Part("predictions", "Predicted steps", tables)])
+
+
+def _simulated(order: Order, simulated: Simulated) -> Iterator[Table]:
+    link = f"{simulated.bandwidth / GIGABIT:.3g} Gbit/s"
+    yield Table(
+        f"simulated steps of other clusters, each task with a link of {link} each way",
+        columns(">workers", ">servers", ">none ms", f">{order} ms", ">gain", ">waits"),
+        [
+            (
+                str(case.workers),
+                str(case.servers),
+                f"{case.none * 1e3:.1f}",
+                f"{case.ordered * 1e3:.1f}",
+                f"{case.gain:+.1%}",
+                f"{case.waiting:.0%}",
+            )
+            for case in simulated.sizes
+        ],
+    )
+    first = simulated.networks[0]
+    rates: dict[float, dict[float, str]] = {}
+    for case in simulated.networks:
+        rates.setdefault(case.bandwidth, {})[case.batch] = f"{case.gain:+.1%}"
+    yield Table(
+        f"gain of {order} with {counted(first.workers, 'worker')} and "
+        f"{counted(first.servers, 'server')}, by network and batch size",
+        columns(">Gbit/s", *(f">batch x{batch:g}" for batch in rates[first.bandwidth])),
+        [(f"{rate / GIGABIT:g}", *gains.values()) for rate, gains in rates.items()],
+    )
 
 
 def _predicted(section: Transfers, receiver: Receiver) -> Iterator[Table]:

@@ -1,0 +1,1 @@
+"""Published networks as layers, by code."""

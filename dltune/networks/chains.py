@@ -1,0 +1,51 @@
+"""AlexNet and VGG: chains of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dltune.networks.building import CLASSES, Building
+from dltune.networks.layer import Network
+
+
+def alexnet_v2() -> Network:
+    """Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014; without
+    local response normalisation."""
+    net = Building.on(224)
+    x = net.conv(0, "conv1", 64, 11, 4, "VALID")
+    x = net.max_pool(x, "pool1", 3)
+    x = net.conv(x, "conv2", 192, 5)
+    x = net.max_pool(x, "pool2", 3)
+    x = net.conv(x, "conv3", 384, 3)
+    x = net.conv(x, "conv4", 384, 3)
+    x = net.conv(x, "conv5", 256, 3)
+    x = net.max_pool(x, "pool5", 3)
+    return _classified(net, x)
+
+
+def vgg(repeats: Sequence[int]) -> Network:
+    """Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition",
+    2014: so many convolutions in each of five blocks."""
+    net = Building.on(224)
+    x = 0
+    for block, (count, channels) in enumerate(zip(repeats, (64, 128, 256, 512, 512), strict=True)):
+        for number in range(count):
+            x = net.conv(x, f"conv{block + 1}_{number + 1}", channels, 3)
+        x = net.max_pool(x, f"pool{block + 1}", 2)
+    return _classified(net, x)
+
+
+def vgg_16() -> Network:
+    return vgg((2, 2, 3, 3, 3))
+
+
+def vgg_19() -> Network:
+    return vgg((2, 2, 4, 4, 4))
+
+
+def _classified(net: Building, x: int) -> Network:
+    """Fully connected layers, as convolutions over all that is left."""
+    x = net.conv(x, "fc6", 4096, net.layers[x].shape[0], padding="VALID")
+    x = net.conv(net.dropout(x, "dropout6"), "fc7", 4096, 1)
+    x = net.conv(net.dropout(x, "dropout7"), "fc8", CLASSES, 1, relu=False)
+    return net.network(x)
