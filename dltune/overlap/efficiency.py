@@ -7,7 +7,7 @@ becomes ready later than they do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +62,17 @@ class Bounds:
         computing = int(partition.work.sum()) + partition.free
         load = partition.load()
         return cls(computing + int(load.sum()), max(computing, int(load.max(initial=0))))
+
+    @classmethod
+    def run(cls, ops: Iterable[tuple[int, int]], loads: Collection[int]) -> Bounds:
+        """Of a step that was run, by when each op began and ended and how long each channel's
+        transfers took. Computing is the time in which at least one op ran, so that these are bounds
+        with several ops at a time, too."""
+        computing, until = 0, 0
+        for start, end in sorted(ops):
+            computing += max(0, end - max(start, until))
+            until = max(until, end)
+        return cls(computing + sum(loads), max(computing, *loads))
 
     def efficiency(self, makespan: float) -> float:
         """E: 1 for a step as short as can be, 0 for the longest (equation 3). 1 where no order

@@ -58,7 +58,8 @@ class Workload:
     """What the strategies plan for.
 
     `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve
-    but a fixed time, in which it holds no core (it waits, for data or for another op).
+    but a fixed time, in which it holds no core (it waits, for data or for another op); a tensor
+    from another task has an op of its own, which takes as long as it took to come.
     `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
     each op; `scale`: the factor by which all ops are slower in the job than one by one, which is in
     the curves already (`calibration` finds both). `spinning`: even an op that gains nothing from
@@ -263,7 +264,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
     curves = [Curve.measured(op.times) if op.times else None for op in profile.ops]
     if model is not None:
         curves = predicted(model, profile, curves)
-    return Workload(
+    made = Workload(
         machine=profile.machine,
         ops=profile.ops,
         curves=tuple(curves),
@@ -275,6 +276,16 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         crowding=CROWDING,
         model=model or HillClimbing.of(profile.ops),
     )
+    # all receives are one op, but each tensor waits for those before it on its link
+    came = {
+        opkey.of_node(step.signature, node.name): node.end - node.start
+        for step in profile.steps
+        for node in step.nodes
+        if node.received and node.start is not None and node.end is not None
+    }
+    made = made.apart(came)
+    fixed = (came.get(op.key, t) for op, t in zip(made.ops, made.fixed, strict=True))
+    return dataclasses.replace(made, fixed=tuple(fixed))
 
 
 def predicted(model: Model, profile: Profile, curves: Sequence[Curve | None]) -> list[Curve | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +20,7 @@ from dltune.documents.sections.transfers import (
 )
 from dltune.errors import UsageError
 from dltune.graph import profiled
+from dltune.graph.step_graph import StepGraph
 from dltune.overlap.efficiency import Bounds, makespan
 from dltune.overlap.improved import improved
 from dltune.overlap.partition import NANOSECONDS, Partition, partition
@@ -100,45 +100,51 @@ def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: 
             "their size",
             remedy="name the network's with --bandwidth, or choose --order tic, which needs none",
         )
-    part = _partition(profile, step, received)
+    part = partition(*weighed(profile, step, received))
     chosen = ORDERS[order](part)
     return Receiver(
         task,
         step.signature,
-        tuple(_transfers([received[place] for place in chosen])),
+        tuple(
+            Transfer(one.tensor, one.sender, one.bytes, one.seconds)
+            for one in (received[place] for place in chosen)
+        ),
         *(_predicted(part, order, chosen) if timed else ()),
     )
 
 
-def _transfers(received: Sequence[Receive]) -> Iterator[Transfer]:
-    """Each tensor once. What a step waits for without reading it has a receive of no bytes beside
-    that of the tensor itself, and both have their turn together."""
-    whole: dict[str, Receive] = {}
-    for one in received:
-        before = whole.setdefault(one.tensor, one)
-        if one.bytes > before.bytes:
-            whole[one.tensor] = one
-    return (Transfer(one.tensor, one.sender, one.bytes, one.seconds) for one in whole.values())
-
-
-def _partition(profile: Profile, step: Step, received: Sequence[Receive]) -> Partition:
-    """With a channel for each sender. Raises UsageError when ops wait for each other."""
+def weighed(
+    profile: Profile, step: Step, received: Sequence[Receive]
+) -> tuple[StepGraph, Mapping[int, int], Sequence[float]]:
+    """What a `partition` is made of, with a channel for each sender. Raises UsageError when ops
+    wait for each other."""
     senders = sorted({one.sender for one in received})
     seconds = node_seconds(profile, step)
     for one in received:
         seconds[one.node] = one.seconds or 0.0
     channel = {one.node: senders.index(one.sender) for one in received}
-    return partition(profiled.acyclic(step), channel, seconds)
+    nodes = list(step.nodes)
+    for one in received:  # one transfer, whatever waits for it
+        for node in one.beside:
+            control = (*nodes[node].control, one.node)
+            nodes[node] = msgspec.structs.replace(nodes[node], control=control)
+    whole = msgspec.structs.replace(step, nodes=tuple(nodes))
+    return profiled.acyclic(whole), channel, seconds
+
+
+def by_chance(part: Partition) -> list[int]:
+    """Of orders by chance the one of median length, which stands for none."""
+    chance, places = random.Random(len(part)), range(len(part))
+    orders = [chance.sample(places, len(part)) for _ in range(SHUFFLES)]
+    return sorted(orders, key=lambda order: makespan(part, order))[SHUFFLES // 2]
 
 
 def _predicted(
     part: Partition, order: Order, chosen: Sequence[int]
 ) -> tuple[float, float, tuple[Prediction, ...]]:
-    """Bounds and predictions, as in `Receiver`; "none" is the median of orders by chance."""
+    """Bounds and predictions, as in `Receiver`."""
     bounds = Bounds.of(part)
-    chance, places = random.Random(len(part)), range(len(part))
-    by_chance = [makespan(part, chance.sample(places, len(part))) for _ in range(SHUFFLES)]
-    lengths = {"none": statistics.median(by_chance)}
+    lengths = {"none": makespan(part, by_chance(part))}
     for name in dict.fromkeys(("tic", "tac", order)):
         lengths[name] = makespan(part, chosen if name == order else ORDERS[name](part))
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,8 @@ from dltune.documents.profile import Link, Profile, Step, job
 
 @dataclass(frozen=True)
 class Receive:
-    """`node`: of the step. `seconds`: that it travels alone; None: the profile does not tell."""
+    """`node`: of the step. `beside`: nodes with which it waits for the tensor without reading it;
+    they receive no bytes. `seconds`: that it travels alone; None: the profile does not tell."""
 
     node: int
     tensor: str
@@ -18,13 +20,24 @@ class Receive:
     receiver: str
     bytes: int
     seconds: float | None
+    beside: tuple[int, ...] = ()
 
 
 def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
-    """In the order of the nodes. `bandwidth`: bytes a second of each link instead of what was
-    measured. What workers send each other is left out, and what a server sends only when something
-    has come to it: there is no order in which they could come at once."""
-    return list(_receives(profile.links, step, bandwidth))
+    """Each tensor once, in the order of the nodes. `bandwidth`: bytes a second of each link instead
+    of what was measured. What workers send each other is left out, and what a server sends only
+    when something has come to it: there is no order in which they could come at once."""
+    found: defaultdict[str, list[Receive]] = defaultdict(list)
+    for one in _receives(profile.links, step, bandwidth):
+        found[one.tensor].append(one)
+    whole = [_whole(receives) for receives in found.values()]
+    return sorted(whole, key=lambda one: one.node)
+
+
+def _whole(receives: Sequence[Receive]) -> Receive:
+    """Of one tensor."""
+    whole = max(receives, key=lambda one: one.bytes)
+    return replace(whole, beside=tuple(one.node for one in receives if one is not whole))
 
 
 def _receives(links: Sequence[Link], step: Step, bandwidth: float | None) -> Iterator[Receive]:

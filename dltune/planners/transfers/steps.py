@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dltune.documents.profile import tensor
 from dltune.documents.sections.transfers import Receiver
@@ -24,9 +24,8 @@ def efficiency(
 def bounds(
     execution: messages.Execution, graph: messages.Graph, receiver: Receiver
 ) -> Bounds | None:
-    """By the step's own times. Computing is the time in which at least one op ran, so that these
-    are bounds with several ops at a time, too. A sender's transfers take from the step's begin,
-    when all are asked for, until the last has come."""
+    """By the step's own times. A sender's transfers take from the step's begin, when all are asked
+    for, until the last has come."""
     senders = {one.tensor: one.sender for one in receiver.transfers}
     loads: dict[str, int] = {}
     for event in execution.events:
@@ -37,8 +36,7 @@ def bounds(
                 loads[sender] = max(loads.get(sender, 0), event[5])
     if not loads:
         return None
-    computing = _union((e[4], e[5]) for e in execution.events if e[2] >= 0)
-    return Bounds(computing + sum(loads.values()), max(computing, *loads.values()))
+    return Bounds.run(((e[4], e[5]) for e in execution.events if e[2] >= 0), loads.values())
 
 
 def stragglers(spans: Sequence[Sequence[float]]) -> float | None:
@@ -47,12 +45,3 @@ def stragglers(spans: Sequence[Sequence[float]]) -> float | None:
     seconds of its steps."""
     steps = [*zip(*spans, strict=False)] if len(spans) > 1 else []
     return statistics.median(1 - min(step) / max(step) for step in steps) if steps else None
-
-
-def _union(spans: Iterable[tuple[int, int]]) -> int:
-    """How long at least one of these goes on, each from a start to an end."""
-    whole, until = 0, 0
-    for start, end in sorted(spans):
-        whole += max(0, end - max(start, until))
-        until = max(until, end)
-    return whole

@@ -40,9 +40,16 @@ def test_the_order_of_the_papers_first_figure(order):
 
 
 def test_a_tensor_that_is_waited_for_and_read_has_one_turn():
-    nodes = [receive("w", 0), receive("w", MIB), synthetic.node("Op1", 1, [0, 1])]
-    (receiver,) = decide(profile(nodes, 1.0), "tac", Cluster()).receivers
-    assert [(t.tensor, t.bytes, t.seconds) for t in receiver.transfers] == [("w", MIB, 1.0)]
+    nodes = [
+        receive("w", 0),
+        receive("w", MIB),
+        receive("large", 2 * MIB),
+        synthetic.node("Op1", 1, [0]),
+    ]
+    (receiver,) = decide(profile(nodes, 2.0), "improved", Cluster()).receivers
+    assert [(t.tensor, t.seconds) for t in receiver.transfers] == [("w", 1.0), ("large", 2.0)]
+    # the op that waits without reading cannot begin before the tensor has come
+    assert {p.order: p.seconds for p in receiver.predictions}["improved"] == 3.0
 
 
 @pytest.mark.parametrize(
