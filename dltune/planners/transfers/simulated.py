@@ -17,12 +17,10 @@ import numpy as np
 from dltune.documents.profile import Profile
 from dltune.documents.sections.transfers import Order
 from dltune.errors import UsageError
-from dltune.graph import profiled
 from dltune.overlap.forecast import Replica, forecast
 from dltune.overlap.improved import improved
 from dltune.overlap.partition import Partition
-from dltune.planners.transfers.decide import ORDERS, Cluster, workers
-from dltune.planners.transfers.oracle import node_seconds
+from dltune.planners.transfers.decide import ORDERS, Cluster, weighed, workers
 from dltune.planners.transfers.planner import GIGABIT
 from dltune.planners.transfers.receives import Receive, sends, servers_of
 
@@ -73,9 +71,10 @@ def simulated(profile: Profile, order: Order, cluster: Cluster) -> Simulated:
         )
     bandwidth = cluster.bandwidth or statistics.median(seen) * len(every)
     sent = sends(step)
+    graph, _, times = weighed(profile, step, received)
     replica = Replica(
-        profiled.acyclic(step),
-        np.array(node_seconds(profile, step)),
+        graph,
+        np.array(times),
         {one.node: one.bytes for one in received},
         {one.node: one.bytes for one in sent},
         statistics.median(link.each for link in links) if links else 0.0,
