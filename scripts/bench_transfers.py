@@ -35,7 +35,11 @@ from dltune.job.launch import Job, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import NANOSECOND, span
 from dltune.machine import topology
-from dltune.planners.transfers.decide import Cluster, decide
+from dltune.overlap import cluster as overlap
+from dltune.overlap.partition import partition
+from dltune.overlap.worker import worker
+from dltune.planners.transfers.decide import Cluster, by_chance, decide, weighed, workers
+from dltune.planners.transfers.receives import sends
 from dltune.planners.transfers.steps import bounds
 from dltune.stats.samples import quantiles
 
@@ -118,7 +122,7 @@ def main() -> None:
                 steps.append(Step(name, number, wall, max(spans), waits, *each[0][1:]))
                 file.write(json.dumps(asdict(steps[-1])) + "\n")
     print(f"window {sections['tac'].window >> 10} KiB", file=sys.stderr)
-    report(steps, parts, sections["improved"].receivers[0])
+    report(steps, parts, simulated(profile, sections, parts))
 
 
 def profiled(command: Sequence[str], path: Path, intra: int) -> Profile:
@@ -136,16 +140,16 @@ def profiled(command: Sequence[str], path: Path, intra: int) -> Profile:
 
 def planned(profile: Profile, window: int | None) -> dict[str, Transfers]:
     """By order, what is sent."""
-    replace = msgspec.structs.replace
+    changed = msgspec.structs.replace
     found = {name: decide(profile, name, Cluster()) for name in ORDERS[1:4]}
     if window:
-        found = {name: replace(one, window=window << 10) for name, one in found.items()}
+        found = {name: changed(one, window=window << 10) for name, one in found.items()}
 
-    def other(changed: Callable[[tuple[Transfer, ...]], Sequence[Transfer]]) -> Transfers:
+    def other(of: Callable[[tuple[Transfer, ...]], Sequence[Transfer]]) -> Transfers:
         receivers = (
-            replace(one, transfers=tuple(changed(one.transfers))) for one in found["tac"].receivers
+            changed(one, transfers=tuple(of(one.transfers))) for one in found["tac"].receivers
         )
-        return replace(found["tac"], receivers=tuple(receivers))
+        return changed(found["tac"], receivers=tuple(receivers))
 
     return {
         **found,
@@ -243,17 +247,53 @@ def turned(came: Sequence[str], names: Sequence[str]) -> float | None:
     return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
 
 
+def simulated(
+    profile: Profile, sections: Mapping[str, Transfers], parts: Mapping[tuple[str, int], float]
+) -> dict[str, float]:
+    """By order, seconds of a step of the first worker in simulation: its ops take as long together
+    as the steps that only computed, its transfers what the profile's link tells."""
+    step, received = next(iter(workers(profile)))
+    graph, channel, times = weighed(profile, step, received)
+    part = partition(graph, channel, times)
+    sent = {one.node: one for one in sends(step)}
+    link = next(link for link in profile.links if link.bandwidth)
+    server = {one.sender: channel[one.node] for one in received}
+    over = [
+        *(channel[n] for n in sorted(channel)),
+        *(server[sent[n].receiver] for n in sorted(sent)),
+    ]
+    alone = [times[n] for n in sorted(channel)]
+    alone += [link.each + sent[n].bytes / link.bandwidth for n in sorted(sent)]
+    ops = np.array(times)
+    ops[list(channel)] = 0.0
+    ops *= middle(parts, "computing") / ops.sum()
+    cluster = overlap.Cluster(
+        worker(graph, ops.tolist(), channel, sent), 1, np.array(over, np.int32), np.array(alone)
+    )
+    place = {one.tensor: number for number, one in enumerate(received)}
+    orders = {
+        name: [place[one.tensor] for one in section.receivers[0].transfers]
+        for name, section in sections.items()
+    }
+    orders["none"] = by_chance(part)
+    return {name: cluster.ordered(order).seconds for name, order in orders.items()}
+
+
+def middle(parts: Mapping[tuple[str, int], float], name: str) -> float:
+    return statistics.median(seconds for (one, _), seconds in parts.items() if one == name)
+
+
 def report(
-    steps: Sequence[Step], parts: Mapping[tuple[str, int], float], receiver: Receiver
+    steps: Sequence[Step],
+    parts: Mapping[tuple[str, int], float],
+    predicted: Mapping[str, float],
 ) -> None:
-    predicted = {one.order: one for one in receiver.predictions}
-    print(f"S = {speedup(receiver):.2f}; predicted {predicted}", file=sys.stderr)
-    middle = {name: statistics.median(s for (n, _), s in parts.items() if n == name) * 1e3
-              for name in PARTS}  # fmt: skip
-    print(f"only computing {middle[PARTS[0]]:.1f} ms, only transfers {middle[PARTS[1]]:.1f} ms\n")
-    print("| order | steps | median ms | over none | E, own times | E, of the round "
+    both = [middle(parts, name) for name in PARTS]
+    print(f"only computing {both[0] * 1e3:.1f} ms, only transfers {both[1] * 1e3:.1f} ms; "
+          f"S = {min(both) / max(both):.2f}\n")  # fmt: skip
+    print("| order | steps | median ms | over none | simulated | E, own times | E, of the round "
           "| best / worst 5 % | fastest waits | orders | turned |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for order in dict.fromkeys(step.order for step in steps):
         mine = [step for step in steps if step.order == order]
         seconds = [step.seconds for step in mine]
@@ -263,6 +303,7 @@ def report(
         print(
             f"| {order} | {len(mine)} | {statistics.median(seconds) * 1e3:.1f} "
             f"| {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) "
+            f"| {predicted[order] / predicted['none']:.3f} "
             f"| {statistics.median(s.efficiency for s in mine):.3f} "
             f"| {statistics.median(of_rounds(mine, parts)):.3f} | {low / high:.3f} "
             f"| {statistics.median(s.waits for s in mine):.1%} | {len({s.arrivals for s in mine})} "
@@ -279,12 +320,6 @@ def of_rounds(steps: Sequence[Step], parts: Mapping[tuple[str, int], float]) -> 
     for one in steps:
         both = [parts[name, one.round] for name in PARTS]
         yield (sum(both) - one.wall) / min(both)
-
-
-def speedup(receiver: Receiver) -> float:
-    assert receiver.lower
-    assert receiver.upper
-    return (receiver.upper - receiver.lower) / receiver.lower
 
 
 def paired(steps: Sequence[Step], order: str) -> Iterator[float]:
