@@ -52,7 +52,8 @@ def worker(
             task[node] = transfers[node]
             continue
         piece = pieces.setdefault((needs[node], leads[node]), len(pieces))
-        work += [0.0] * (piece == len(work))
+        if piece == len(work):
+            work.append(0.0)
         work[piece] += seconds[node]
         task[node] = len(transfers) + piece
     rows: list[set[int]] = [set() for _ in range(len(transfers) + len(pieces))]
