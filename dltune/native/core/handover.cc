@@ -20,13 +20,8 @@ std::mutex g_mu;
 auto& g_ranks = *new std::unordered_map<std::string, std::unordered_map<std::string, int>>;
 int64_t g_window = 1 << 20;
 
-using Place = std::tuple<int64_t, int64_t, std::string>;  // graph, step, receiver
-struct Kept {
-  std::shared_ptr<Handover> handover;
-  uint64_t number;
-};
-auto& g_handovers = *new std::map<Place, Kept>;
-uint64_t g_made = 0;
+using Place = std::tuple<const void*, int64_t, std::string>;  // run, graph, receiver
+auto& g_handovers = *new std::map<Place, std::shared_ptr<Handover>>;
 
 void Watch() {
   for (;;) {
@@ -34,8 +29,8 @@ void Watch() {
     std::vector<std::shared_ptr<Handover>> stuck;
     {
       std::lock_guard<std::mutex> lock(g_mu);
-      for (auto& [place, kept] : g_handovers)
-        if (kept.handover->stuck()) stuck.push_back(kept.handover);
+      for (auto& [place, handover] : g_handovers)
+        if (handover->stuck()) stuck.push_back(handover);
     }
     for (auto& handover : stuck) {
       handover->Open();
@@ -45,12 +40,25 @@ void Watch() {
   }
 }
 
+void Forget(const Place& place) {
+  if (InChild()) return;
+  std::shared_ptr<Handover> over;
+  {
+    std::lock_guard<std::mutex> lock(g_mu);
+    auto found = g_handovers.find(place);
+    if (found == g_handovers.end()) return;
+    over = std::move(found->second);
+    g_handovers.erase(found);
+  }
+  over->Open();
+}
+
 }  // namespace
 
 void Handover::Arrive(int number, int64_t bytes, std::function<void()> hand) {
   {
     std::unique_lock<std::mutex> lock(mu_);
-    came_++;
+    moves_++;
     if (number < next_ || waiting_.count(number)) {
       under_way_ += bytes;
       lock.unlock();
@@ -62,6 +70,7 @@ void Handover::Arrive(int number, int64_t bytes, std::function<void()> hand) {
 }
 
 void Handover::Taken(int64_t bytes) {
+  if (InChild()) return;
   {
     std::lock_guard<std::mutex> lock(mu_);
     under_way_ -= bytes;
@@ -76,11 +85,6 @@ void Handover::Open() {
     open_ = true;
   }
   Pump();
-}
-
-bool Handover::whole() {
-  std::lock_guard<std::mutex> lock(mu_);
-  return came_ >= count_;
 }
 
 bool Handover::stuck() {
@@ -142,22 +146,19 @@ void SetWindow(int64_t bytes) {
   g_window = bytes;
 }
 
-std::shared_ptr<Handover> HandoverOf(int64_t graph, int64_t step, const std::string& receiver,
-                                     int count) {
+std::shared_ptr<Handover> HandoverOf(const void* run, int64_t graph, const std::string& receiver,
+                                     const WhenOver& when_over) {
   static const bool watched = (std::thread(Watch).detach(), true);
   (void)watched;
-  std::lock_guard<std::mutex> lock(g_mu);
-  Kept& kept = g_handovers[{graph, step, receiver}];
-  if (kept.handover) return kept.handover;
-  const auto handover = std::make_shared<Handover>(count, g_window);
-  kept = {handover, g_made++};
-  // those of steps that are over: all has come, or nothing more will, as the step was given up
-  constexpr uint64_t kOften = 64, kLong = 1024;
-  if (g_made % kOften == 0)
-    for (auto one = g_handovers.begin(); one != g_handovers.end();) {
-      const bool over = one->second.handover->whole() || g_made - one->second.number > kLong;
-      one = over ? g_handovers.erase(one) : std::next(one);
-    }
+  const Place place{run, graph, receiver};
+  std::shared_ptr<Handover> handover;
+  {
+    std::lock_guard<std::mutex> lock(g_mu);
+    auto [kept, begun] = g_handovers.try_emplace(place);
+    if (!begun) return kept->second;
+    handover = kept->second = std::make_shared<Handover>(g_window);
+  }
+  if (!when_over([place] { Forget(place); })) Forget(place);
   return handover;
 }
 

@@ -1,4 +1,4 @@
-// What one task sends another in one step, handed to the transport in a planned order, and no more
+// What a graph sends another task in one run, handed to the transport in a planned order, and no more
 // at once than a window of bytes that it has not taken yet. So a late request of an early transfer
 // does not find the line full of later ones.
 #pragma once
@@ -14,19 +14,17 @@ namespace dltune {
 
 class Handover {
  public:
-  // `count` transfers come. The first is handed over whatever its size.
-  Handover(int count, int64_t window) : count_(count), window_(window) {}
+  // The first is handed over whatever its size.
+  explicit Handover(int64_t window) : window_(window) {}
 
   // The transfer of this number, from 0 on, is ready; `hand` gives it to the transport, maybe on
-  // another thread and later, after all of lower numbers. One that comes again, as when a step runs
-  // the body of a loop once more, has had its turn and goes at once.
+  // another thread and later, after all of lower numbers. One that comes again, as when a run goes
+  // through the body of a loop once more, has had its turn and goes at once.
   void Arrive(int number, int64_t bytes, std::function<void()> hand);
   // The transport has taken so many bytes of what was handed to it.
   void Taken(int64_t bytes);
   // Nothing waits any more: what is here is handed over now, what comes later at once.
   void Open();
-  // All have come.
-  bool whole();
   // Whether something waits and nothing has moved since the last call.
   bool stuck();
 
@@ -39,11 +37,10 @@ class Handover {
   void Pump();
   bool Take(Waiting* next);
 
-  const int count_;
   const int64_t window_;
   std::mutex mu_;
   std::map<int, Waiting> waiting_;
-  int came_ = 0, next_ = 0;
+  int next_ = 0;
   int64_t under_way_ = 0;
   uint64_t moves_ = 0, moves_before_ = 0;
   bool open_ = false, handing_ = false;
@@ -56,9 +53,13 @@ int RankOf(const std::string& receiver, const std::string& tensor);
 bool HasOrders();
 void SetWindow(int64_t bytes);
 
-// The handover of a graph's step to a receiver; `count` as above. One that has waited for ten
-// seconds without a move is opened, and said to be.
-std::shared_ptr<Handover> HandoverOf(int64_t graph, int64_t step, const std::string& receiver,
-                                     int count);
+// Has something called once, when a run is given up or over; false: it is already.
+using WhenOver = std::function<bool(std::function<void()>)>;
+
+// The handover of a graph to a receiver in a run, which has an address of its own. It is opened and
+// forgotten when the run is over; one that has waited for ten seconds without a move is opened, and
+// said to be.
+std::shared_ptr<Handover> HandoverOf(const void* run, int64_t graph, const std::string& receiver,
+                                     const WhenOver& when_over);
 
 }  // namespace dltune

@@ -215,10 +215,7 @@ void NumberSends(tensorflow::Graph* graph) {
   }
   for (auto& [receiver, sends] : ranked) {
     int64_t place = 0;
-    for (auto& [rank, node] : sends) {
-      node->AddAttr(kPlace, place++);
-      node->AddAttr(kPlaces, static_cast<int64_t>(sends.size()));
-    }
+    for (auto& [rank, node] : sends) node->AddAttr(kPlace, place++);
   }
 }
 

@@ -11,10 +11,9 @@ namespace dltune {
 // not do: addresses are used again.
 Node* NodeOf(const tensorflow::OpKernel& kernel);
 
-// Attributes of a send that goes in a planned order: its place among all that its graph sends to the
-// receiver, and how many these are. They stand in the graph itself, for it may be another process
-// that runs it.
-constexpr char kPlace[] = "_dltune_place", kPlaces[] = "_dltune_places";
+// Attribute of a send that goes in a planned order: its place among all that its graph sends to the
+// receiver. It stands in the graph itself, for it may be another process that runs it.
+constexpr char kPlace[] = "_dltune_place";
 
 // The number of the graph to which a kernel belongs, one of its own in all processes; -1: of none.
 int64_t GraphOf(const tensorflow::OpKernel& kernel);

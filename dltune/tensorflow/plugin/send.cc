@@ -48,29 +48,25 @@ class OrderedSend : public AsyncOpKernel {
     incarnation_ = static_cast<uint64_t>(incarnation);
     OP_REQUIRES_OK(context, KeyAt(kOutside, &outside_));
     if (!context->GetAttr("_hostmem_sendrecv", &in_call_).ok()) in_call_ = false;
-    if (!context->GetAttr(kPlace, &place_).ok() || !context->GetAttr(kPlaces, &places_).ok())
-      place_ = -1;
+    if (!context->GetAttr(kPlace, &place_).ok()) place_ = -1;
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     const Tensor& tensor = context->input(0);
-    if (place_ < 0 || InChild()) {
+    // one of these is made for each run of a graph, and calls back when it goes as when it cancels
+    CancellationManager* run = context->cancellation_manager();
+    if (place_ < 0 || !run || InChild()) {
       context->SetStatus(Give(context, tensor));
       done();
       return;
     }
-    auto handover = HandoverOf(graph_, context->step_id(), receiver_, places_);
+    auto handover = HandoverOf(run, graph_, receiver_, [run](std::function<void()> over) {
+      return run->RegisterCallback(run->get_cancellation_token(), std::move(over));
+    });
     // strings hold their values elsewhere, so it cannot be seen when they are taken
     const bool lent = !context->is_input_dead() && DataTypeCanUseMemcpy(tensor.dtype()) &&
                       tensor.TotalBytes() > 0;
-    CancellationManager* cancelled = context->cancellation_manager();
-    CancellationToken token = CancellationManager::kInvalidToken;
-    if (cancelled) {
-      token = cancelled->get_cancellation_token();
-      if (!cancelled->RegisterCallback(token, [handover] { handover->Open(); })) handover->Open();
-    }
     handover->Arrive(place_, lent ? tensor.TotalBytes() : 0, [=, this, &tensor] {
-      if (cancelled) cancelled->TryDeregisterCallback(token);
       context->SetStatus(
           Give(context, lent ? Tensor(tensor.dtype(), tensor.shape(),
                                       core::RefCountPtr<TensorBuffer>(new Lent(tensor, handover)))
@@ -103,7 +99,7 @@ class OrderedSend : public AsyncOpKernel {
   std::string sender_, receiver_, tensor_;
   uint64_t incarnation_ = 0;
   bool in_call_ = false;
-  int64_t place_ = -1, places_ = 0;
+  int64_t place_ = -1;
   const int64_t graph_ = GraphOf(*this);
   Rendezvous::ParsedKey outside_;
 };

@@ -47,6 +47,8 @@ VALID = [
 
 
 MEMORY, THREADS = "address,undefined", "thread"
+# those of handovers.cc
+FAULTS = ("none", "cancelled", "failed", "partial", "repeated", "together", "receiver")
 FLAGS = ["-std=c++17", "-O0", "-g1", "-pthread", "-Wall", "-Wextra", f"-I{NATIVE}"]
 
 
@@ -139,11 +141,32 @@ def test_a_child_that_is_forked_at_any_time_ends():
     assert "from a child" not in said
 
 
+@pytest.mark.parametrize("runs", [50, pytest.param(1000, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])
-def test_transfers_are_handed_over_in_order_and_never_kept_back(sanitizer):
-    """1,000 steps, every fourth of them given up while its transfers come."""
-    _, errors = run("handovers", sanitizer, 1000)
-    assert "1000 steps, 0 out of order, 0 kept back" in errors
+@pytest.mark.parametrize("fault", FAULTS)
+def test_transfers_are_handed_over_in_order_and_never_kept_back(fault, sanitizer, runs):
+    """Whatever strikes their runs, and nothing of these is left."""
+    _, errors = run("handovers", sanitizer, fault, runs)
+    assert f"{runs} runs, 0 out of order, 0 kept back, 0 left" in errors
+
+
+@pytest.mark.parametrize("ends", [10, pytest.param(1000, marks=pytest.mark.proof)])
+def test_a_process_ends_while_transfers_are_handed_over(ends):
+    for moment in range(ends):
+        run("handovers", MEMORY, "exit", moment)
+
+
+def test_a_handover_is_known_until_its_run_is_over():
+    """2,000 others come meanwhile, none of them over."""
+    _, errors = run("patience", MEMORY, 0)
+    assert "stuck at once: 0, known: 1, went: 0" in errors
+
+
+@pytest.mark.proof
+def test_what_waits_for_ever_goes_after_ten_seconds():
+    said, errors = run("patience", MEMORY, 60)
+    assert "went: 1" in errors
+    assert said.count("transfers waited for ten seconds") == 1
 
 
 def test_what_was_seen_of_ops_outlives_their_snapshot():
