@@ -7,7 +7,7 @@ that nothing is rounded.
 
 An op on several cores is one slice of the category "op", on the first of its cores; the slices in
 the rows of its other cores have the category "core". Slices of the category "op" thus add up to the
-time of all ops.
+time of all ops. What came from other tasks stands in rows of its own, of the category "transfer".
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _events(
     ]
     homes: dict[int, int] = {}
     # Perfetto takes the thread with its process's number for its main one, and shows that first
-    for number, row in enumerate(timeline.rows, start=100 * process):
+    for number, row in enumerate((*timeline.links, *timeline.rows), start=100 * process):
         found.append(_about("thread_name", process, number, name=row.label))
         found.append(_about("thread_sort_index", process, number, sort_index=number))
         for piece in row.slices:
@@ -81,7 +81,7 @@ def _events(
     for time, count in corunning(timeline.slices):
         found.append(_counter("ops", process, time, "in flight", count))
     base = profile.memory.live if profile.memory else 0
-    for time, size in live_bytes(execution.step, timeline.slices):
+    for time, size in live_bytes(execution.step, timeline.whole):
         found.append(_counter("memory", process, time, "bytes (estimate)", base + size))
     return found
 
@@ -97,12 +97,17 @@ def _slice(
         if op.own is not None:
             arguments["own_seconds"] = op.own
     arguments["output_bytes"] = node.output_bytes
+    name, category = node.type, "core" if again else "op"
+    if node.received and node.partner:
+        name, category = node.partner.tensor, "transfer"
+        arguments["sender"], arguments["receiver"] = map(visible, node.received)
+        arguments["bytes"] = sum(tensor.bytes for tensor in node.outputs)
     if piece.cores:
         arguments["cores"] = ", ".join(map(str, piece.cores))
     return {
         "ph": "X",
-        "name": visible(node.type, NAME),
-        "cat": "core" if again else "op",
+        "name": visible(name, NAME),
+        "cat": category,
         "pid": process,
         "tid": row,
         "ts": piece.start / 1e3,
@@ -118,8 +123,8 @@ def _flows(
 
     Only forward in time: a loop's values flow back, which Perfetto does not draw.
     """
-    drawn = {piece.node: piece for piece in timeline.slices}
-    for piece in timeline.slices:
+    drawn = {piece.node: piece for piece in timeline.whole}
+    for piece in timeline.whole:
         node = execution.step.nodes[piece.node]
         for kind, before in (("data", node.inputs), ("control", node.control)):
             for other in dict.fromkeys(before):

@@ -1,4 +1,5 @@
-"""A step on a time axis: who ran when, on which row, and how many at once.
+"""A step on a time axis: who ran when, on which row, and how many at once; what came from other
+tasks, and when.
 
 Times are whole nanoseconds since the first op of the execution. Slices of one row never overlap and
 none is empty: an op that took less than a nanosecond is left out.
@@ -10,7 +11,7 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dltune.documents.profile import Step
 from dltune.simulate import engine
@@ -38,16 +39,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`slices`: each node once, by start. A row is a core where the cores are known (an op on
-    several cores stands in the row of each); else it is what one thread could have done."""
+    """`slices`: each op once, by start. A row is a core where the cores are known (an op on
+    several cores stands in the row of each); else it is what one thread could have done.
+
+    `links`: a row for each link, of the receives from another task, which are not in `slices`. All
+    are asked for when a step begins and come one after the other, so that a slice is not what the
+    receive waited but what it can have travelled: since the one before it had come. What is told to
+    have no bytes has none.
+    """
 
     title: str
     slices: tuple[Slice, ...]
     rows: tuple[Row, ...]
+    links: tuple[Row, ...] = ()
+
+    @property
+    def whole(self) -> tuple[Slice, ...]:
+        """Receives and ops."""
+        return (*(piece for link in self.links for piece in link.slices), *self.slices)
 
     @property
     def end(self) -> int:
-        return max((piece.end for piece in self.slices), default=0)
+        return max((piece.end for piece in self.whole), default=0)
 
 
 def measured(step: Step) -> Timeline:
@@ -60,13 +73,13 @@ def measured(step: Step) -> Timeline:
         for index, node in enumerate(step.nodes)
         if node.start is not None and node.end is not None
     ]
-    slices = _ordered(found)
-    return Timeline("measured", slices, _lanes("lane", slices))
+    slices, links = _apart(found, step)
+    return Timeline("measured", slices, _lanes("lane", slices), links)
 
 
-def simulated(title: str, found: engine.Timeline) -> Timeline:
-    """A simulated execution; on cores when it was simulated `with_cores`."""
-    slices = _ordered(
+def simulated(title: str, found: engine.Timeline, step: Step) -> Timeline:
+    """A simulated execution of the step; on cores when it was simulated `with_cores`."""
+    pieces = [
         Slice(
             node,
             round(start * NANOSECONDS),
@@ -74,9 +87,10 @@ def simulated(title: str, found: engine.Timeline) -> Timeline:
             found.cores[node] if found.cores else (),
         )
         for node, (start, end) in enumerate(zip(found.start, found.end, strict=True))
-    )
+    ]
+    slices, links = _apart(pieces, step)
     known = any(piece.cores for piece in slices)
-    return Timeline(title, slices, _cores(slices) if known else _lanes("slot", slices))
+    return Timeline(title, slices, _cores(slices) if known else _lanes("slot", slices), links)
 
 
 def corunning(slices: Sequence[Slice]) -> list[tuple[int, int]]:
@@ -101,6 +115,27 @@ def mean_corunning(slices: Sequence[Slice]) -> float:
     counts = dict(corunning(slices))
     events = [moment for piece in slices for moment in (piece.start, piece.end)]
     return sum(counts[moment] for moment in events) / len(events) if events else 0.0
+
+
+def _apart(pieces: Iterable[Slice], step: Step) -> tuple[tuple[Slice, ...], tuple[Row, ...]]:
+    """The ops, and a row of what came over each link."""
+    ops: list[Slice] = []
+    came: defaultdict[str, list[Slice]] = defaultdict(list)
+    for piece in sorted(pieces, key=lambda piece: (piece.end, piece.start)):
+        node = step.nodes[piece.node]
+        if node.received is None:
+            ops.append(piece)
+        elif not node.outputs or any(tensor.bytes for tensor in node.outputs):
+            there = came[node.received[0]]
+            before = there[-1].end if there else 0
+            there.append(replace(piece, start=max(piece.start, before)))
+    links = (Row(f"from {_short(sender)}", _ordered(came[sender])) for sender in sorted(came))
+    return _ordered(ops), tuple(links)
+
+
+def _short(task: str) -> str:
+    """As "ps:0"."""
+    return task.removeprefix("/job:").replace("/task:", ":")
 
 
 def _ordered(slices: Iterable[Slice]) -> tuple[Slice, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 import msgspec
+import served
 import synthetic
 
 from dltune.documents import bench as bench_document
@@ -24,6 +25,7 @@ from dltune.documents.sections.settings import (
 )
 from dltune.planners.plan import put
 from dltune.planners.threads.decide import choose
+from dltune.planners.transfers import decide as transfers
 from dltune.stats.signs import paired_ratio
 from dltune.workload.calibration import calibrated
 
@@ -73,6 +75,24 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
             (Total("faults", 1, 2, 3, 6),),
         ),
     )
+
+
+def worker() -> Profile:
+    """Of a server's two parameters the second comes first, as in TicTac's first figure: each op
+    waits for both."""
+    made = served.profile(served.first_figure(), 1.0, 1.0)
+    (step,) = made.steps
+    times = ((0.0, 1.0), (0.0, 2.0), (2.0, 3.0), (3.0, 4.0))
+    nodes = tuple(
+        msgspec.structs.replace(node, start=start, end=end)
+        for node, (start, end) in zip(step.nodes, times, strict=True)
+    )
+    return msgspec.structs.replace(made, steps=(msgspec.structs.replace(step, nodes=nodes),))
+
+
+def ordered(found: Profile) -> Plan:
+    section = transfers.decide(found, "improved", transfers.Cluster())
+    return put(None, "transfers", section, found.machine, found)
 
 
 def plan(found: Profile, strategy: str = "auto") -> Plan:

@@ -54,7 +54,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         steps=(msgspec.structs.replace(step, name=EVIL, nodes=nodes),),
         ops=tuple(msgspec.structs.replace(op, key=EVIL + op.key, type=EVIL) for op in profile.ops),
     )
+    worker = exhibits.worker()
     others = [
+        ("profile", worker),
+        ("plan", exhibits.ordered(worker)),
         ("gate", results.gated("fail")),
         ("io", results.watched()),
         ("io", results.read_in_every_way()),

@@ -6,6 +6,7 @@ import exhibits
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from served import MIB, SERVER, receive
 
 from dltune.documents.profile import Node
 from dltune.report.execution import live_bytes
@@ -28,7 +29,9 @@ spans = st.lists(
 
 def timeline(found: list[tuple[int, int]], cores: list[tuple[int, ...]] | None = None) -> Timeline:
     starts, ends = ([time / 1e9 for time in times] for times in zip(*found, strict=True))
-    return simulated("x", engine.Timeline(starts, ends, max(ends), 0.0, cores or ()))
+    step = exhibits.profile().steps[0]
+    ops = msgspec.structs.replace(step, nodes=(node("Relu", (), 0),) * len(found))
+    return simulated("x", engine.Timeline(starts, ends, max(ends), 0.0, cores or ()), ops)
 
 
 @given(spans.filter(bool))
@@ -64,7 +67,8 @@ def test_mean_of_a_simulation_is_the_simulators_own() -> None:
     made, _ = calibrated(exhibits.profile())
     for inter in (1, 2, 4):
         found = made.uniform(2, inter).timelines[0]
-        assert abs(mean_corunning(simulated("x", found).slices) - found.corunning) < 0.02
+        slices = simulated("x", found, made.steps[0]).slices
+        assert abs(mean_corunning(slices) - found.corunning) < 0.02
 
 
 def test_an_op_on_two_cores_is_in_both_rows_and_shared_cores_have_more() -> None:
@@ -90,6 +94,33 @@ def test_measured_times_are_the_profiles() -> None:
         assert abs(piece.end - piece.start - (node.end - node.start) * 1e9) <= 1
     bare = tuple(msgspec.structs.replace(node, start=None, end=None) for node in step.nodes)
     assert measured(msgspec.structs.replace(step, nodes=bare)).slices == ()
+
+
+def test_what_comes_over_a_link_comes_one_after_the_other() -> None:
+    """All are asked for at once; an op begins with the first."""
+    came = [
+        ("b", SERVER, 0.1e-3, 3e-3),
+        ("a", SERVER, 0.0, 1e-3),
+        ("late", SERVER, 4e-3, 5e-3),
+        ("other", "/job:ps/task:1", 0.0, 2e-3),
+    ]
+    nodes = [
+        msgspec.structs.replace(receive(name, MIB, sender), start=start, end=end)
+        for name, sender, start, end in came
+    ]
+    nodes.append(msgspec.structs.replace(receive("a", 0), start=0.0, end=0.5e-3))
+    nodes.append(msgspec.structs.replace(node("Relu", (1,), 0), start=1e-3, end=6e-3))
+    step = msgspec.structs.replace(exhibits.profile().steps[0], nodes=tuple(nodes))
+    made = measured(step)
+    rows = {row.label: [(s.node, s.start // 1000, s.end // 1000) for s in row.slices]
+            for row in (*made.links, *made.rows)}  # fmt: skip
+    assert rows == {
+        "from ps:0": [(1, 0, 1000), (0, 1000, 3000), (2, 4000, 5000)],
+        "from ps:1": [(3, 0, 2000)],
+        "lane 1": [(5, 1000, 6000)],
+    }
+    assert corunning(made.slices) == [(1_000_000, 1), (6_000_000, 0)]
+    assert sorted(s.node for s in made.whole) == [0, 1, 2, 3, 5]
 
 
 def node(kind: str, inputs: tuple[int, ...], size: int) -> Node:

@@ -110,9 +110,9 @@ function timeline(box) {
   const told = box.querySelector("output");
   const brush = canvas.getContext("2d");
   const groups = source.timelines.map((line) => {
-    const rows = line.rows.map(unpacked);
+    const ops = line.rows.map(unpacked), rows = [...line.links.map(unpacked), ...ops];
     const size = rows.length > MANY ? SLIM_ROW : WIDE_ROW; // pixels
-    return { title: line.title, end: line.end, rows, size, flight: flight(rows) };
+    return { title: line.title, end: line.end, rows, size, flight: flight(ops) };
   });
   let left = 0, right = source.end, chosen = null, wide = 0;
   let tall = AXIS;

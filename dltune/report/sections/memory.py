@@ -18,7 +18,7 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
     series = {
         timeline.title: [(time / 1e6, (base + size) / MIB) for time, size in points]
         for timeline in execution.timelines
-        if (points := live_bytes(execution.step, timeline.slices))
+        if (points := live_bytes(execution.step, timeline.whole))
     }
     if not series:
         return tag("p", "This profile has no timeline to estimate memory over.")

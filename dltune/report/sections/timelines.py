@@ -7,18 +7,20 @@ differences to the one before, and the number of the node.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
-from dltune.documents.profile import Profile
+from dltune.documents.profile import Node, Profile
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
 from dltune.report.execution import Execution
 from dltune.report.markup import Markup, data, joined, short, tag
+from dltune.report.sections.transfers import transfers
 from dltune.report.table import html
-from dltune.report.timeline import Timeline, corunning, mean_corunning
+from dltune.report.timeline import Row, Timeline, corunning, mean_corunning
 from dltune.tables import Table, columns
 from dltune.visible import visible
 
@@ -61,6 +63,7 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
     told = tag("output", "", id=at, class_="at", aria_live="polite")
     return joined(
         [
+            *(tag("p", sentence) for sentence in transfers(profile, execution.step)),
             legend([*colours, ("fillrest", "all other types")]),
             tag("p", *buttons, class_="tools"),
             tag("div", canvas, told, class_="timeline", data_source=identifier),
@@ -117,7 +120,7 @@ def heaviest(execution: Execution) -> list[str]:
     """The op types with the most time over all timelines, which get colours."""
     time: Counter[str] = Counter()
     for timeline in execution.timelines:
-        for piece in timeline.slices:
+        for piece in timeline.whole:
             time[execution.step.nodes[piece.node].type] += piece.end - piece.start
     return [kind for kind, _ in time.most_common(COLOURS)]
 
@@ -125,16 +128,16 @@ def heaviest(execution: Execution) -> list[str]:
 def encoded(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
     """Nodes and slices for the script."""
     step = execution.step
-    used = sorted({piece.node for timeline in execution.timelines for piece in timeline.slices})
+    used = sorted({piece.node for timeline in execution.timelines for piece in timeline.whole})
     number = {node: index for index, node in enumerate(used)}
-    ops = sorted({op for node in used if (op := step.nodes[node].op) is not None})
-    place = {op: index for index, op in enumerate(ops)}
+    told = [_about(profile, step.nodes[node]) for node in used]
+    keys = {text: index for index, text in enumerate(dict.fromkeys(filter(None, told)))}
     colour = {kind: index for index, kind in enumerate(heavy)}
     return msgspec.json.encode(
         {
-            "keys": [visible(profile.ops[op].key, LONG) for op in ops],
+            "keys": list(keys),
             "names": [visible(step.nodes[node].name, NAME) for node in used],
-            "ops": [-1 if (op := step.nodes[node].op) is None else place[op] for node in used],
+            "ops": [keys.get(text, -1) for text in told],
             "colours": [colour.get(step.nodes[node].type, -1) for node in used],
             "end": max(timeline.end for timeline in execution.timelines),
             "timelines": [_timeline(timeline, number) for timeline in execution.timelines],
@@ -142,23 +145,37 @@ def encoded(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
     )
 
 
+def _about(profile: Profile, node: Node) -> str:
+    """Its op, or the tensor that it receives; empty for a node without either."""
+    if node.received and node.partner:
+        size = sum(tensor.bytes for tensor in node.outputs)
+        tensor = visible(node.partner.tensor, LONG)
+        return f"{tensor} ({size:,} bytes, {visible(' to '.join(node.received), LONG)})"
+    return "" if node.op is None else visible(profile.ops[node.op].key, LONG)
+
+
 def _timeline(timeline: Timeline, number: dict[int, int]) -> dict[str, object]:
-    rows = []
-    for row in timeline.rows:
-        flat: list[int] = []
-        before = 0
-        for piece in row.slices:
-            flat += (piece.start - before, piece.end - piece.start, number[piece.node])
-            before = piece.start
-        rows.append({"label": row.label, "slices": flat})
-    return {"title": timeline.title, "end": timeline.end, "rows": rows}
+    def rows(found: Sequence[Row]) -> list[dict[str, object]]:
+        return [{"label": row.label, "slices": _flat(row, number)} for row in found]
+
+    links, ops = rows(timeline.links), rows(timeline.rows)
+    return {"title": timeline.title, "end": timeline.end, "links": links, "rows": ops}
+
+
+def _flat(row: Row, number: dict[int, int]) -> list[int]:
+    flat: list[int] = []
+    before = 0
+    for piece in row.slices:
+        flat += (piece.start - before, piece.end - piece.start, number[piece.node])
+        before = piece.start
+    return flat
 
 
 def _longest(execution: Execution, identifier: str) -> Markup:
     found = [
         (piece.end - piece.start, timeline.title, piece)
         for timeline in execution.timelines
-        for piece in timeline.slices
+        for piece in timeline.whole
     ]
     found.sort(key=lambda entry: (-entry[0], entry[2].start))
     rows = []

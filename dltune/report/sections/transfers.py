@@ -1,0 +1,38 @@
+"""What came from other tasks in a step, and how well that overlapped with the step's ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.profile import Profile, Step
+from dltune.overlap.efficiency import Bounds
+from dltune.planners.transfers.receives import receives
+from dltune.profile.breakdown import kind
+from dltune.report.timeline import measured
+
+
+def transfers(profile: Profile, step: Step) -> Iterator[str]:
+    """What the bars of links mean, and E of the execution that was measured (TicTac, equations 1 to
+    3), with the bounds that `dltune run` tells it by. Nothing of a step to which nothing came."""
+    found = measured(step)
+    if not found.links:
+        return
+    yield (
+        "In the rows of links a tensor's bar begins when the one before it had come, or when it "
+        "was asked for, and ends when it had come; others may have travelled meanwhile."
+    )
+    came = {piece.node: piece.end for link in found.links for piece in link.slices}
+    loads: dict[str, int] = {}
+    for one in receives(profile, step):
+        loads[one.sender] = max(loads.get(one.sender, 0), came.get(one.node, 0))
+    if not loads:
+        return
+    waits = ("input", "communication")
+    ops = [(s.start, s.end) for s in found.slices if kind(step.nodes[s.node].type) not in waits]
+    bounds = Bounds.run(ops, loads.values())
+    yield (
+        f"The measured execution took {found.end / 1e6:.1f} ms, of at least "
+        f"{bounds.lower / 1e6:.1f} ms (L: its ops, or its busiest link, alone) and at most "
+        f"{bounds.upper / 1e6:.1f} ms (U: nothing overlaps): its efficiency E is "
+        f"{bounds.efficiency(found.end):.2f}."
+    )
