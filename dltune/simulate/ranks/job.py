@@ -14,6 +14,10 @@ from dataclasses import dataclass, field, replace
 from dltune.simulate.ranks.network import Network
 from dltune.simulate.ranks.quantiles import Quantiles, constant
 
+# Seconds a byte of putting a tensor together: TensorFlow took 0.1 to 0.23 ns for 4 to 25 MB, on one
+# core of an AVX-512 Xeon.
+JOIN = 0.2e-9
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -145,8 +149,9 @@ class Job:
 
 
 def cut(job: Job, pieces: Mapping[int, Sequence[int]]) -> Job:
-    """The same with some tensors in `pieces` of so many bytes, each a tensor of its own. Pieces
-    have the place of their tensor, so that those behind it have other numbers."""
+    """The same with some tensors in `pieces` of so many bytes: each a tensor of its own, put
+    together when all have come. They have the place of their tensor, so that those behind have
+    other numbers."""
     sizes = [tuple(pieces.get(tensor, (size,))) for tensor, size in enumerate(job.tensors)]
     ends = list(itertools.accumulate(map(len, sizes)))
 
@@ -157,7 +162,10 @@ def cut(job: Job, pieces: Mapping[int, Sequence[int]]) -> Job:
         job,
         tensors=tuple(itertools.chain.from_iterable(sizes)),
         phases=tuple(replace(phase, tensors=each(phase.tensors)) for phase in job.phases),
-        updates=tuple(replace(update, tensors=each(update.tensors)) for update in job.updates),
+        updates=(
+            *(replace(update, tensors=each(update.tensors)) for update in job.updates),
+            *(Update(JOIN * job.tensors[tensor], 1.0, each((tensor,))) for tensor in pieces),
+        ),
     )
 
 

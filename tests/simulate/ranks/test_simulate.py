@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_ranks import Oracle, Told
 
-from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, Update, Waiting, phases
+from dltune.simulate.ranks.job import (
+    GLOO,
+    JOIN,
+    MPI,
+    Job,
+    Phase,
+    Pool,
+    Update,
+    Waiting,
+    cut,
+    phases,
+)
 from dltune.simulate.ranks.method import ORIGINAL, Method, fused
 from dltune.simulate.ranks.network import Network
 from dltune.simulate.ranks.outcome import Outcome
@@ -297,6 +308,18 @@ def test_updates_overlap_with_the_transfers_of_others() -> None:
     apart = simulate(one, Method("ten", bins=tuple((t,) for t in range(10))), steps=3, seed=1)
     assert together.seconds == pytest.approx(0.004 + 0.15 + 0.1, abs=2e-3)
     assert apart.seconds == pytest.approx(0.004 + 0.15 + 0.01, abs=2e-3)
+
+
+def test_a_tensor_in_pieces_is_there_with_the_last_of_them() -> None:
+    """What waits for it begins then, and putting it together takes a moment."""
+    updates = (Update(0.01, 1, (0, 1)), Update(0.01, 1, (1,)))
+    whole = job(tensors=(10**6,) * 10, updates=updates)
+    found = cut(whole, {1: (400_000, 600_000)})
+    assert found.tensors == (10**6, 400_000, 600_000, *(10**6,) * 8)
+    assert [phase.tensors for phase in found.phases] == [(9, 10), (5, 6, 7, 8), (0, 1, 2, 3, 4)]
+    assert [update.tensors for update in found.updates] == [(0, 1, 2), (1, 2), (1, 2)]
+    assert found.updates[-1].seconds == pytest.approx(JOIN * 10**6)
+    assert cut(whole, {}) == whole
 
 
 def test_slices_are_of_the_drawn_ranks_and_never_overlap_on_one_thread() -> None:
