@@ -1,4 +1,4 @@
-"""Train a small residual conv net on synthetic 32x32 images, on several ranks with Horovod."""
+"""Train a small net on synthetic 32x32 images, on several ranks with Horovod."""
 
 import argparse
 import hashlib
@@ -22,6 +22,13 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--blocks", type=int, default=10)
+    parser.add_argument(
+        "--deep",
+        type=int,
+        nargs="+",
+        metavar="UNITS",
+        help="dense layers and Adam instead of residual convolutions and SGD",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--intra", type=int, default=0, help="0: as TensorFlow chooses")
     parser.add_argument("--inter", type=int, default=0, help="0: as TensorFlow chooses")
@@ -54,6 +61,14 @@ def residual_net(blocks: int) -> keras.Model:
     return keras.Model(images, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
 
 
+def dense_net(units: list[int]) -> keras.Model:
+    images = keras.Input((32, 32, 3))
+    x = keras.layers.Flatten()(images)
+    for count in units:
+        x = keras.layers.Dense(count, activation="relu")(x)
+    return keras.Model(images, keras.layers.Dense(10)(x))
+
+
 def synthetic_images(batch: int, seed: int, busy: int) -> tf.data.Dataset:
     random = np.random.default_rng(seed)
     images = random.random((EXAMPLES, 32, 32, 3), dtype=np.float32)
@@ -83,9 +98,10 @@ before = threads()
 hvd.init()
 added = sorted(threads() - before)
 
-model = residual_net(args.blocks)
+model = dense_net(args.deep) if args.deep else residual_net(args.blocks)
 loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-optimizer = keras.optimizers.SGD(learning_rate=0.01, momentum=0.9)
+optimizers = keras.optimizers
+optimizer = optimizers.Adam(1e-4) if args.deep else optimizers.SGD(0.01, momentum=0.9)
 optimizer.build(model.trainable_variables)
 hvd.broadcast_variables([v.value for v in (*model.variables, *optimizer.variables)], root_rank=0)
 

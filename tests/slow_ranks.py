@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dltune.simulate.ranks.job import Job
+from dltune.simulate.ranks.job import Job, Update
 from dltune.simulate.ranks.method import Method
 from dltune.simulate.ranks.quantiles import Quantiles
 
@@ -45,6 +45,8 @@ class Rank:
     step: int = -1
     phase: int = 0
     computing: bool = False
+    updating: bool = False
+    updated: int = 0  # how many of the updates that were due, of all steps
     left: float = 0.0
     factor: float = 1.0
     input_left: float = 0.0
@@ -107,6 +109,8 @@ class Oracle:
         self.phase_of = {t: k for k, phase in enumerate(job.phases) for t in phase.tensors}
         self.step = self.bin = self.since = 0
         self.unsent = set(range(len(job.tensors)))
+        self.due: list[tuple[float, Update]] = []
+        self.bin_end = -1.0
         self.device = 0.0
         self.told = Told()
         self.before = 0.0
@@ -182,7 +186,7 @@ class Oracle:
         there = {t for t in self.unsent if self.phase_of[t] < rank.phase}
         if self.method.bins is None:
             return bool(there)
-        return any(set(b) and set(b) <= there for b in self.method.bins)
+        return set(self.method.bins[self.bin]) <= there
 
     def oversleep(self, rank: Rank, pool: Pool) -> float:
         late = rank.draw(self.job.wake_busy if pool.busy else self.job.wake)
@@ -204,8 +208,7 @@ class Oracle:
             wanted = background = reading = 0.0
             for rank in pool.ranks:
                 background += rank.level
-                if rank.computing:
-                    wanted += job.phases[rank.phase].threads
+                wanted += self.threads(rank)
                 if rank.input_left > 0:
                     reading += job.input_threads
             cores = job.pool.cores - reserved - input_cores
@@ -229,19 +232,28 @@ class Oracle:
                 rank.cpu += (moment - pool.now) * rank.level * own
                 self.read(rank, pool.now, moment, reads)
                 self.compute(rank, pool.now, moment, rate)
-                if not rank.computing and not rank.input_left > 0 and rank.begin <= moment:
+                self.update(rank, moment)
+                busy = rank.computing or rank.updating or rank.input_left > 0
+                if not busy and rank.begin <= moment:
                     self.start(rank, moment)
                 while rank.at <= moment:
                     rank.at = next(rank.thread)
             pool.now = moment
 
+    def threads(self, rank: Rank) -> float:
+        if rank.computing:
+            return self.job.phases[rank.phase].threads
+        return self.due[rank.updated][1].threads if rank.updating else 0.0
+
     def speed(self, rank: Rank, rate: float) -> float:
-        return rate if self.job.phases[rank.phase].threads > 0 else 1.0
+        return rate if self.threads(rank) > 0 else 1.0
 
     def next(self, rank: Rank, now: float, rate: float, reads: float) -> float:
         moments = [rank.at]
-        if rank.computing:
+        if rank.computing or rank.updating:
             moments.append(now + rank.left / self.speed(rank, rate))
+        elif rank.updated < len(self.due):
+            moments.append(self.due[rank.updated][0])
         elif not rank.input_left > 0:
             moments.append(rank.begin)
         if rank.input_left > 0:
@@ -256,12 +268,24 @@ class Oracle:
                 rank.input_left -= (moment - now) * rate
 
     def compute(self, rank: Rank, now: float, moment: float, rate: float) -> None:
-        if rank.computing:
+        if rank.computing or rank.updating:
             speed = self.speed(rank, rate)
-            if now + rank.left / speed <= moment:
+            if now + rank.left / speed > moment:
+                rank.left -= (moment - now) * speed
+            elif rank.computing:
                 self.end_phase(rank, moment)
             else:
-                rank.left -= (moment - now) * speed
+                rank.updating = False
+                rank.updated += 1
+
+    def update(self, rank: Rank, moment: float) -> None:
+        while not (rank.computing or rank.updating) and rank.updated < len(self.due):
+            at, one = self.due[rank.updated]
+            if at > moment:
+                return
+            rank.left = one.seconds * rank.factor
+            rank.updating = rank.left > 0
+            rank.updated += not rank.updating
 
     def start(self, rank: Rank, moment: float) -> None:
         rank.step += 1
@@ -327,6 +351,9 @@ class Oracle:
         batches = self.batches(common)
         for tensors in batches:
             end = self.transfer(end, tensors)
+        if batches and self.method.bins is not None:
+            self.bin += 1
+            self.bin_end = end
         self.told.cycles += 1
         self.told.empty += not batches
         for rank in self.ranks:
@@ -353,7 +380,10 @@ class Oracle:
         job = self.job
         there = [t for t in sorted(self.unsent) if self.phase_of[t] < common]
         if self.method.bins is not None:
-            return [list(b) for b in self.method.bins if set(b) <= set(there)]
+            # submitted once the one before has come back: not seen by who looks in that moment
+            seen = min(rank.started for rank in self.ranks) > self.bin_end
+            following = self.method.bins[self.bin]
+            return [list(following)] if seen and set(following) <= set(there) else []
         found: list[list[int]] = []
         size = 0.0
         for tensor in there:
@@ -375,7 +405,13 @@ class Oracle:
         else:
             seconds += max(self.answer(rank, pool) for pool in self.pools for rank in pool.ranks)
         self.device = begin + seconds
-        self.unsent -= set(tensors)
+        for tensor in sorted(tensors):
+            self.unsent.remove(tensor)
+            self.due += [
+                (self.device, one)
+                for one in job.updates
+                if tensor in one.tensors and not self.unsent & set(one.tensors)
+            ]
         self.told.batches += 1
         self.told.transfer += seconds
         self.told.sent.append((begin, self.device, tuple(tensors)))
@@ -392,7 +428,6 @@ class Oracle:
             rank.agreed, rank.release = (own, own) if job.offloaded else (come, end)
         self.bin += 1
         if self.bin == len(self.method.bins):
-            self.bin = 0
             self.end_step(end)
 
     def end_step(self, end: float) -> None:
@@ -408,6 +443,7 @@ class Oracle:
         told.slowest += slowest
         told.ends.append(end)
         self.unsent = set(range(len(self.job.tensors)))
+        self.bin = 0
         self.step += 1
         if self.step == self.warmup:
             self.told = Told(ends=told.ends, sent=told.sent, ready=told.ready)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import synthetic
@@ -22,6 +23,7 @@ from dltune.documents.horovod import (
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Node, Op, Profile
 from dltune.documents.sections.allreduce import Controller
+from dltune.model.scaling import Law
 
 SCOPE = "DistributedGradientTape_Allreduce"
 
@@ -43,10 +45,15 @@ def allreduce(place: int, shape: Sequence[int]) -> tuple[str, Op]:
 
 
 def profile(
-    there: Machine, *, layers: int = 6, elements: int = 1000, seconds: float = 2e-3
+    there: Machine,
+    *,
+    layers: int = 6,
+    elements: int = 1000,
+    seconds: float = 2e-3,
+    updates: Mapping[int, float] = MappingProxyType({}),
 ) -> Profile:
     """`synthetic.network`, with each filter's gradient, of shape (`elements`, layer + 1), reduced
-    before it is applied.
+    before it is applied, which takes a moment, or as many seconds as `updates` says of a layer.
 
     The list of gradients is in the order of the layers, so the first is there last.
     """
@@ -58,6 +65,10 @@ def profile(
         ops.append(op)
         nodes.append(Node(name, op.type, len(ops) - 1, nodes[index].inputs, (), 0, 1.0, None, None))
         nodes[index] = msgspec.structs.replace(nodes[index], inputs=(len(nodes) - 1,))
+        if place in updates:
+            law, key = Law(updates[place], 0.0, 0.0), f"ResourceApplyAdam#{place}"
+            ops.append(synthetic.op("ResourceApplyAdam", law, there, key=key))
+            nodes[index] = msgspec.structs.replace(nodes[index], op=len(ops) - 1)
     step = msgspec.structs.replace(plain.steps[0], nodes=tuple(nodes))
     return msgspec.structs.replace(plain, steps=(step,), ops=tuple(ops))
 

@@ -30,14 +30,15 @@ class Outstanding:
 
     def __init__(self, partition: Partition, transfer: Amounts | None = None) -> None:
         """`transfer`: other times than the partition's own."""
-        times = partition.transfer if transfer is None else transfer
         self.receives: Integers = np.arange(len(partition), dtype=np.int32)
+        self.transfer: Amounts = (partition.transfer if transfer is None else transfer).copy()
+        self._channel: Integers = partition.channel
         self._flags: Flags = partition.needs
         self._needs: Numbers = partition.needs.astype(np.float64)  # products of these are exact
         self._work: Numbers = partition.work.astype(np.float64)
         # a column per channel, and one that counts
         self._weights: Numbers = np.zeros((len(partition), max(1, partition.channels) + 1))
-        self._weights[self.receives, partition.channel] = times
+        self._weights[self.receives, partition.channel] = self.transfer
         self._weights[:, -1] = 1.0
 
     def properties(self) -> Properties:
@@ -55,10 +56,16 @@ class Outstanding:
             impending[there] = time[soonest[first[there]]].astype(np.int64)
         return Properties(direct.astype(np.int64), impending)
 
-    def sent(self, place: int) -> None:
-        """The receive at this place of `receives` is outstanding no more."""
+    def sent(self, place: int, part: int | None = None) -> None:
+        """The receive at this place of `receives` is outstanding no more, or `part` nanoseconds
+        less of it."""
+        if part is not None:
+            self.transfer[place] -= part
+            self._weights[place, self._channel[place]] -= part
+            return
         kept = np.arange(len(self.receives)) != place
         self.receives, self._weights = self.receives[kept], self._weights[kept]
+        self.transfer, self._channel = self.transfer[kept], self._channel[kept]
         self._flags = self._flags[:, kept]
         waiting = self._flags.any(axis=1)
         self._flags, self._work = self._flags[waiting], self._work[waiting]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dltune.overlap.partition import Partition
@@ -21,25 +23,30 @@ def tic(partition: Partition) -> list[int]:
 
 def tac(partition: Partition) -> list[int]:
     """Timing-aware (Algorithm 3): places of the receives, each chosen as the best of those that
-    are left when all before it have come.
+    are left when all before it have come."""
+    outstanding = Outstanding(partition)
+    order: list[int] = []
+    while len(outstanding.receives):
+        best = foremost(outstanding, range(len(outstanding.receives)))
+        order.append(int(outstanding.receives[best]))
+        outstanding.sent(best)
+    return order
+
+
+def foremost(outstanding: Outstanding, places: Iterable[int]) -> int:
+    """Which of these places of `outstanding.receives` TAC sends first.
 
     A comes before B when min(P_B, M_A) < min(P_A, M_B), as equation 6 derives it. The listing of
     Algorithm 3 compares these the other way round, which would send first what overlaps least. Of
     equal ones the one with the lower M+ comes first. This comparison is not transitive, as the
     paper has it, so "the minimum" depends on the search: it is a scan in the graph's order.
     """
-    outstanding = Outstanding(partition)
-    transfer = partition.transfer.tolist()
-    order: list[int] = []
-    while len(outstanding.receives):
-        direct, impending = (values.tolist() for values in outstanding.properties())
-        left = outstanding.receives.tolist()
-        best = 0
-        for other in range(1, len(left)):
-            ours = min(direct[other], transfer[left[best]])
-            theirs = min(direct[best], transfer[left[other]])
-            if ours > theirs or (ours == theirs and impending[other] < impending[best]):
-                best = other
-        order.append(left[best])
-        outstanding.sent(best)
-    return order
+    direct, impending = (values.tolist() for values in outstanding.properties())
+    transfer = outstanding.transfer.tolist()
+    best, *others = places
+    for other in others:
+        ours = min(direct[other], transfer[best])
+        theirs = min(direct[best], transfer[other])
+        if ours > theirs or (ours == theirs and impending[other] < impending[best]):
+            best = other
+    return best

@@ -100,6 +100,25 @@ def test_one_method_alone(tmp_path: Path) -> None:
     assert (section.cores, section.threads, section.sleeps, section.knobs) == (None,) * 4
 
 
+def test_tacs_order_beside_that_of_the_thesis(tmp_path: Path) -> None:
+    """The gradient that is there first makes way for one whose update is long."""
+    profile = synthetic_ranks.profile(
+        MACHINE, layers=2, elements=500_000, seconds=4e-3, updates={0: 0.02}
+    )
+    ranks = [synthetic_ranks.rank(k, controller="gloo") for k in range(2)]
+    report = synthetic_ranks.report(MACHINE, ranks, timeline=synthetic_ranks.timeline(step=0.08))
+    done = dltune(
+        *(profiled(tmp_path, profile), reported(tmp_path, report)),
+        *("--methods", "topo", "--order", "tac", "--explain"),
+    )
+    assert methods(done)[:3] == ["original", "tac", "topo"]
+    assert "cut: gradient 1 in 2" in done.stderr
+    section = plan_document.load(tmp_path / "plan.json").sections["allreduce"]
+    first, between, last = section.orders[0].bins
+    assert (first.tensors, between.tensors, last.tensors) == ((1,), (0,), (1,))
+    assert f"bin 2: {last.bytes} bytes, elements {last.elements[0]} to 999999 of" in done.stdout
+
+
 def test_without_a_report_the_graph_still_gives_an_order(tmp_path: Path) -> None:
     done = dltune(profiled(tmp_path), "--ranks", "2", "--controller", "gloo", "--methods", "topo")
     assert done.returncode == 0, done.stderr

@@ -136,7 +136,7 @@ def test_an_error_that_ends_it_is_told_first(rank: Rank) -> None:
 
 
 def test_a_horovod_that_reduces_otherwise_is_told(rank: Rank) -> None:
-    order = {"shapes": [[1]], "dtypes": ["float32"], "bins": [[0]]}
+    order = {"shapes": [[1]], "dtypes": ["float32"], "bins": [[[0], None]]}
     done, heard = rank("import horovod.tensorflow", {"horovod": {"orders": [order]}})
     assert (done.returncode, done.stderr) == (0, "")
     assert heard[-1]["why"] == "Horovod 0.99 does not reduce them as 0.28 does"
@@ -160,16 +160,16 @@ def injected() -> ModuleType:
 
 
 ORDERS = [
-    {"shapes": [[2], [3, 4]], "dtypes": ["float32", "float32"], "bins": [[1], [0]]},
-    {"shapes": [[5]], "dtypes": ["float32"], "bins": [[0]]},
+    {"shapes": [[2], [3, 4]], "dtypes": ["float32", "float32"], "bins": [[[1], None], [[0], None]]},
+    {"shapes": [[5]], "dtypes": ["float32"], "bins": [[[0], [0, 3]], [[0], [3, 5]]]},
 ]
 
 
 @pytest.mark.parametrize(
     ("shapes", "dtypes", "expected"),
     [
-        ([[2], [3, 4]], ["float32"] * 2, ([[1], [0]], "")),
-        ([[5]], ["float32"], ([[0]], "")),
+        ([[2], [3, 4]], ["float32"] * 2, (ORDERS[0]["bins"], "")),
+        ([[5]], ["float32"], (ORDERS[1]["bins"], "")),
         ([[5]], ["float16"], (None, "gradient 0 is float16[5], in the plan float32[5]")),
         (
             [[2], [3]],

@@ -6,7 +6,9 @@ Pumma's thesis on parallel I/O and computational imbalance, section 6.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import collections
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -30,15 +32,17 @@ class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: tuple[int, ...]
 
 
-class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """TOPO (section 6.3.4): tensors that travel together, once the last of them is there.
 
     `tensors`: positions in the list of dense gradients that the job hands to Horovod (the order of
-    its variables). `bytes`: of all of them.
+    its variables). `bytes`: of all that travels. `elements`: of one tensor that travels in several
+    bins, the first element (flattened) that is in this one and the first that is not.
     """
 
     tensors: tuple[int, ...]
     bytes: int
+    elements: tuple[int, int] | None = None
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,6 +111,11 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasons: tuple[str, ...]
 
 
+def pieces(bins: Iterable[Bin]) -> dict[int, int]:
+    """By tensor, in how many pieces it travels, of those that are cut."""
+    return collections.Counter(bin_.tensors[0] for bin_ in bins if bin_.elements)
+
+
 def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first; on a node of `cores`
     cores."""
@@ -138,11 +147,32 @@ def _order_faults(here: str, order: Order) -> Iterator[str]:
     gradients = len(order.shapes)
     if len(order.dtypes) != gradients:
         yield f"{here}.dtypes must be {gradients}, one a shape, got {len(order.dtypes)}"
-    if sorted(tensor for bin_ in order.bins for tensor in bin_.tensors) != list(range(gradients)):
-        yield f"{here}.bins must hold each of the {gradients} gradients once"
     for at, bin_ in each(f"{here}.bins", order.bins):
         yield from empty(at, bin_, "tensors")
         yield from at_least(0).of(at, bin_, "bytes")
+        if bin_.elements and len(bin_.tensors) > 1:
+            yield f"{at}.elements must be of one tensor, got {len(bin_.tensors)}"
+    parts: dict[int, list[tuple[int, int] | None]] = {}
+    for bin_ in order.bins:
+        for tensor in bin_.tensors:
+            parts.setdefault(tensor, []).append(bin_.elements)
+    if parts.keys() != set(range(gradients)) or not all(
+        mine == [None] or _covers(mine, math.prod(order.shapes[tensor]))
+        for tensor, mine in parts.items()
+    ):
+        yield (
+            f"{here}.bins must hold each of the {gradients} gradients once, or its elements in "
+            "pieces from the first to the last"
+        )
+
+
+def _covers(pieces: Sequence[tuple[int, int] | None], elements: int) -> bool:
+    end = 0
+    for piece in pieces:
+        if piece is None or not end == piece[0] < piece[1]:
+            return False
+        end = piece[1]
+    return end == elements
 
 
 def _sleep_faults(here: str, sleeps: Sleeps, controller: Controller) -> Iterator[str]:

@@ -4,18 +4,24 @@ Section 6.3.4 of the thesis: only concurrent tensors share a bin, and a bin hold
 HOROVOD_FUSION_THRESHOLD bytes. The thesis fills bins up; here, for each number of bins, they are
 cut where the last transfer ends earliest, so that bins travel while later gradients are still
 computed. With nothing known of when gradients are there, the fewest bins are the thesis's own.
+Where it is known what waits for each, they are cut where all of that has been computed earliest.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dltune.planners.allreduce.topology import Topology
 
 # so many bins are tried at most, unless the threshold asks for more
 MOST = 16
+
+# A way to place the first IDs: when its last transfer has ended; when all that waits has been
+# computed, as far as its bins say; the last bin's first ID, negative, so that of equal ways that
+# with the fuller early bins is the least; and which of the ways up to there came before.
+_Way = tuple[float, float, int, int]
 
 
 @dataclass(frozen=True)
@@ -33,49 +39,65 @@ def partitions(
     cost: Cost,
     threshold: int,
     most: int = MOST,
+    waits: Sequence[float] | None = None,
+    alone: Collection[int] = (),
 ) -> list[tuple[tuple[int, ...], ...]]:
-    """For each possible number of bins, fewest first, the bins whose last transfer ends earliest.
+    """For each possible number of bins, fewest first, the bins under which all is done earliest:
+    the transfers, and what waits for them.
 
     A bin is a run of consecutive IDs; `sizes` in bytes and `ready` in seconds are by ID. Bins
     travel one after the other, each when its last tensor is there. A tensor above the threshold
-    travels alone. Among equal partitions early bins are the fuller ones.
+    travels alone, as do those of `alone`. `waits`: by ID, seconds of computing that can begin when
+    it and all before it have come, and the last tensor is there [none]. Among equal partitions
+    early bins are the fuller ones.
     """
     n = len(topology.order)
     if n == 0:
         return []
-    first = _first(topology, sizes, threshold)
+    first = _first(topology, sizes, threshold, alone)
     fewest = _fewest(first)
     total = [0, *itertools.accumulate(sizes)]
-    infinite = float("inf")
-    ends = [0.0] + [infinite] * n  # by number of IDs placed, in as many bins as there are rounds
-    cuts: list[list[int]] = []
+    rest = list(itertools.accumulate(reversed(waits or [0.0] * n)))[::-1]
+    # by number of IDs placed, in as many bins as there are rounds
+    rounds: list[list[list[_Way]]] = [[[(0.0, max(ready) + rest[0], 0, 0)]] + [[]] * n]
     found = []
     for bins in range(1, max(most, fewest) + 1):
-        following, cut = [infinite] * (n + 1), [0] * (n + 1)
+        before = rounds[-1]
+        following: list[list[_Way]] = [[] for _ in range(n + 1)]
         for last in range(bins, n + 1):
-            latest = 0.0
+            latest, ways = 0.0, list[_Way]()
             for begin in range(last - 1, first[last - 1] - 1, -1):
                 latest = max(latest, ready[begin])
-                if ends[begin] == infinite:
-                    continue
-                end = max(ends[begin], latest) + (
-                    cost.latency + cost.per_byte * (total[last] - total[begin])
-                )
-                if end < following[last]:
-                    following[last], cut[last] = end, begin
-        ends = following
-        cuts.append(cut)
-        if ends[n] < infinite:
-            found.append(_read(cuts, n))
+                seconds = cost.latency + cost.per_byte * (total[last] - total[begin])
+                for which, (came, done, _, _) in enumerate(before[begin]):
+                    end = (came if came > latest else latest) + seconds
+                    ways.append((end, max(done, end + rest[begin]), -begin, which))
+            following[last] = _undominated(ways)
+        rounds.append(following)
+        if following[n]:
+            found.append(_read(rounds, n))
     return found
 
 
-def _first(topology: Topology, sizes: Sequence[int], threshold: int) -> list[int]:
+def _undominated(ways: list[_Way]) -> list[_Way]:
+    """Those that no other is better than, or as good as, in both times."""
+    kept: list[_Way] = []
+    for way in sorted(ways):
+        if not kept or way[1] < kept[-1][1]:
+            kept.append(way)
+    return kept
+
+
+def _first(
+    topology: Topology, sizes: Sequence[int], threshold: int, alone: Collection[int]
+) -> list[int]:
     """For each ID the smallest that could be the first of a bin of which it is the last."""
     first, begin, held = [], 0, 0
     for last, size in enumerate(sizes):
         held += size
         needed = topology.before[last].bit_length()  # one after the last ID that it depends on
+        if last in alone or last - 1 in alone:
+            needed = last
         while begin < needed or (held > threshold and begin < last):
             held -= sizes[begin]
             begin += 1
@@ -92,9 +114,11 @@ def _fewest(first: Sequence[int]) -> int:
     return bins
 
 
-def _read(cuts: Sequence[Sequence[int]], n: int) -> tuple[tuple[int, ...], ...]:
+def _read(rounds: Sequence[Sequence[Sequence[_Way]]], n: int) -> tuple[tuple[int, ...], ...]:
     bins, last = [], n
-    for cut in reversed(cuts):
-        bins.append(tuple(range(cut[last], last)))
-        last = cut[last]
+    which = len(rounds[-1][n]) - 1  # where all is placed, what is done first
+    for ways in reversed(rounds[1:]):
+        _, _, begin, which = ways[last][which]
+        bins.append(tuple(range(-begin, last)))
+        last = -begin
     return tuple(reversed(bins))

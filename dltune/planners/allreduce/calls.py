@@ -9,6 +9,7 @@ number gives an op its place in the list, whatever shapes the gradients have.
 from __future__ import annotations
 
 import collections
+import functools
 import re
 from dataclasses import dataclass
 
@@ -40,6 +41,11 @@ class Call:
     step: int
     scope: str
     gradients: tuple[Gradient, ...]
+
+    @functools.cached_property
+    def places(self) -> dict[int, int]:
+        """By node, the place of its gradient in the list."""
+        return {gradient.node: place for place, gradient in enumerate(self.gradients)}
 
     @property
     def bytes(self) -> int:

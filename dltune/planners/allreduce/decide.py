@@ -16,21 +16,25 @@ from dltune.documents.sections.allreduce import (
 )
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
+from dltune.overlap.partition import Partition
 from dltune.planners.allreduce import waiting
 from dltune.planners.allreduce.bins import Cost
+from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.knobs import tuned
 from dltune.planners.allreduce.model import Model, Setting
-from dltune.planners.allreduce.order import ordered
+from dltune.planners.allreduce.order import Bins, ordered
 from dltune.planners.allreduce.partition import partition
 from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 
 METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
+# of bins: those of the method topo, or TAC's instead
+ORDERS = ("topo", "tac")
 # A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
 # and takes that part of the background thread's CPU time away.
 SHORTER, LIGHTER = 0.005, 0.1
 _TWO_THREADS = (
-    "topo: inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
+    "inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
     "pass, the last one first"
 )
 
@@ -59,16 +63,19 @@ class State:
 
     @property
     def name(self) -> str:
-        return "-".join(name for name in METHODS if name in self.names)
+        named = ("scp", *ORDERS, *waiting.NAMES, "knobs")
+        return "-".join(name for name in named if name in self.names)
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans with one model. `threads`: those of the main plan, if it has any."""
+    """Plans with one model. `threads`: those of the main plan, if it has any. `order`: of ORDERS,
+    what the method topo is to put bins in."""
 
     model: Model
     machine: Machine
     threads: Uniform | None
+    order: str = "topo"
 
     def plan(
         self, wanted: Collection[str], *, forced: bool, report: str
@@ -83,7 +90,7 @@ class Planner:
         start = State((), self.model.original, ORIGINAL, None, first, _NOTHING, ())
         apart, binned, tuned = (
             [stage(start)] if name in wanted else []
-            for name, stage in (("scp", self._scp), ("topo", self._topo), ("knobs", self._knobs))
+            for name, stage in (("scp", self._scp), ("topo", self._binned), ("knobs", self._knobs))
         )
         waits = self._waiting(start, wanted)
         alone = [*apart, *binned, *waits, *tuned]
@@ -95,15 +102,19 @@ class Planner:
         outcomes = {"original": first}
         outcomes |= {state.name: state.outcome for state in (*alone, *states)}
         state = _best(states)
-        for name, stage in (("topo", self._topo), ("knobs", self._knobs)):
+        if self.order != "topo" and "topo" in wanted:  # to compare with
+            other = dataclasses.replace(self, order="topo")._binned(state)
+            outcomes[other.name] = other.outcome
+        for name, stage in (("topo", self._binned), ("knobs", self._knobs)):
             if name in wanted:
                 following = stage(state)
                 outcomes[following.name] = following.outcome
                 helps = forced or _helps(state.outcome, following.outcome)
-                state = following if helps else _without(state, name, state, following)
+                left = following.names[-1]
+                state = following if helps else _without(state, left, state, following)
         for one in alone:
             kind = {"scp"} if "scp" in one.names else set(waiting.NAMES)
-            if not {"topo", "knobs"} & set(one.names) and not kind & set(state.names):
+            if not {*ORDERS, "knobs"} & set(one.names) and not kind & set(state.names):
                 state = _without(state, one.name, start, one)
         section = AllreducePlan(
             report=report,
@@ -132,7 +143,7 @@ class Planner:
             reasons=found.reasons,
         )
 
-    def _topo(self, state: State) -> State:
+    def _binned(self, state: State) -> State:
         seen, knobs = self.model.observed, state.setting.knobs
         job = self.model.job(state.setting, state.cores)
         ends = itertools.accumulate(phase.seconds for phase in job.phases)
@@ -146,23 +157,33 @@ class Planner:
             seen.network.per_byte(seen.ranks),
         )
 
-        def under(bins: tuple[tuple[int, ...], ...]) -> Method:
-            return dataclasses.replace(state.method, bins=bins, synchronized=True)
+        def under(bins: Bins) -> tuple[Setting, Method]:
+            pieces, travelling = _numbered(bins, len(job.tensors))
+            return (
+                dataclasses.replace(state.setting, pieces=pieces),
+                dataclasses.replace(state.method, bins=travelling, synchronized=True),
+            )
+
+        def behind(call: Call) -> Partition:
+            return self.model.waiting(call, state.setting, state.cores)
 
         found = ordered(
             self.model,
             moments,
             cost,
             knobs.fusion_threshold,
-            lambda bins: self.model.outcome(state.setting, under(bins), state.cores).seconds,
+            lambda bins: self.model.outcome(*under(bins), state.cores).seconds,
+            behind if self.order == "tac" else None,
         )
         parts: dict[str, Any] = {"orders": found.orders}
         reasons = found.reasons
         threads = state.setting.threads
         if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
             parts["threads"] = Uniform(threads.intra, 2)
-            reasons = (*reasons, _TWO_THREADS)
-        return self._next(state, ("topo",), method=under(found.bins), parts=parts, reasons=reasons)
+            reasons = (*reasons, f"{self.order}: {_TWO_THREADS}")
+        setting, method = under(found.bins)
+        changes = {"setting": setting, "method": method}
+        return self._next(state, (self.order,), parts=parts, reasons=reasons, **changes)
 
     def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
         found = waiting.ways(
@@ -188,7 +209,7 @@ class Planner:
         largest = max(bin_.bytes for order in orders for bin_ in order.bins) if orders else None
         knobs, reasons = tuned(
             state.setting,
-            len(self.model.sizes),
+            len(self.model.job(state.setting, state.cores).tensors),
             largest,
             lambda setting: self.model.outcome(setting, state.method, state.cores).seconds,
         )
@@ -254,6 +275,25 @@ def applicable(
         )
     chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
     return chosen, () if methods else tuple(dict.fromkeys(cannot.values()))
+
+
+def _numbered(
+    bins: Bins, gradients: int
+) -> tuple[dict[int, list[int]], tuple[tuple[int, ...], ...]]:
+    """As the simulation takes them, where a piece is a tensor of its own: the bytes of each
+    gradient's pieces, and the tensors of each bin."""
+    pieces: dict[int, list[int]] = {}
+    for bin_ in bins:
+        if bin_.elements:
+            pieces.setdefault(bin_.tensors[0], []).append(bin_.bytes)
+    counts = [len(pieces.get(gradient, (0,))) for gradient in range(gradients)]
+    following = list(itertools.accumulate(counts[:-1], initial=0))
+    travelling = []
+    for bin_ in bins:
+        travelling.append(tuple(following[gradient] for gradient in bin_.tensors))
+        for gradient in bin_.tensors:
+            following[gradient] += 1
+    return pieces, tuple(travelling)
 
 
 def _best(states: Sequence[State]) -> State:

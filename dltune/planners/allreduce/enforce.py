@@ -172,7 +172,7 @@ class Ranks(Enforcement):
             {
                 "shapes": order.shapes,
                 "dtypes": order.dtypes,
-                "bins": [bin_.tensors for bin_ in order.bins],
+                "bins": [(bin_.tensors, bin_.elements) for bin_ in order.bins],
             }
             for order in self.section.orders or ()
         ]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from dltune.documents.sections.threads import Uniform
 from dltune.graph.step_graph import StepGraph
 from dltune.graph.traversal import ancestors
 from dltune.machine.placement import cores_for
+from dltune.overlap.partition import NANOSECONDS, Partition, partition
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.observed import Observed
-from dltune.simulate.ranks.job import Job, Pool, Waiting, phases
+from dltune.simulate.ranks.job import Job, Pool, Update, Waiting, cut, phases
 from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 from dltune.simulate.ranks.quantiles import Quantiles
@@ -42,24 +43,29 @@ class Computing:
     """A round of the steps on one rank that has its cores to itself.
 
     `ready`: seconds until each gradient is there, all calls' one after the other. `after`: seconds
-    of the round that remain when the last one is there. `busy`: cores in use, on average.
+    of the round that remain when the last one is there, without the `updates`: seconds, and the
+    gradients whose sums are waited for. `busy`: cores in use, on average. `ops`: seconds of each.
     """
 
     ready: tuple[float, ...]
     after: float
+    updates: tuple[tuple[float, tuple[int, ...]], ...]
     busy: float
+    ops: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Setting:
     """How the ranks of a node run. `pool`: ranks that share cores, and how many these are.
-    `reads`: the input pipeline has no cores but these."""
+    `reads`: the input pipeline has no cores but these. `pieces`: in bytes, by gradient, those that
+    travel by themselves."""
 
     pool: Pool
     threads: Uniform
     knobs: Knobs
     waiting: Waiting
     reads: bool = True
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 class Model:
@@ -127,22 +133,48 @@ class Model:
             for call in self.calls
             for gradient in call.gradients
         )
+        alike = whole.alike(threads.intra)
         core_seconds = sum(
             op.count * choice.seconds * whole.busy(index, choice)
-            for index, (op, choice) in enumerate(
-                zip(whole.ops, whole.alike(threads.intra), strict=True)
-            )
+            for index, (op, choice) in enumerate(zip(whole.ops, alike, strict=True))
             if choice is not None
         )
         busy = core_seconds / total if total else 1.0
-        after = max(0.0, total - max(ready)) + whole.between
-        return Computing(ready, after, min(float(cores), max(busy, 1e-3)))
+        ops = tuple(
+            fixed if choice is None else choice.seconds
+            for fixed, choice in zip(whole.fixed, alike, strict=True)
+        )
+        remains = max(0.0, total - max(ready))
+        updates = self._updates(ops, remains)
+        after = max(0.0, remains - math.fsum(seconds for seconds, _ in updates)) + whole.between
+        return Computing(ready, after, updates, min(float(cores), max(busy, 1e-3)), ops)
+
+    def _updates(
+        self, ops: Sequence[float], most: float
+    ) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """Of the round's last calls, whose sums nothing but the next round comes after: what waits
+        for them and no gradient waits for, `most` seconds in all."""
+        last = max(call.step for call in self.calls)
+        gradients = [(call.step, g.node) for call in self.calls for g in call.gradients]
+        places = {node: place for place, (step, node) in enumerate(gradients) if step == last}
+        graph = self.graphs[last]
+        others = graph.runs - self._backward.graphs[last].runs
+        found = _waiting(dataclasses.replace(graph, runs=others), places, ops)
+        whole = float(found.work.sum()) / NANOSECONDS
+        part = min(1.0, most / whole) if whole else 0.0
+        return tuple(
+            (
+                seconds * part / NANOSECONDS,
+                tuple(places[int(found.receives[k])] for k in needs.nonzero()[0]),
+            )
+            for seconds, needs in zip(found.work.tolist(), found.needs, strict=True)
+            if seconds
+        )
 
     def job(self, setting: Setting, cores: int | None = None) -> Job:
         """For the simulation of ranks. `cores`: what a rank's computing may use [the pool's]."""
         seen = self.observed
-        wanted = int(setting.pool.cores) if cores is None else cores
-        found = self.computing(max(1, wanted), setting.threads)
+        found = self._under(setting, cores)
         ready = [moment * self.scale for moment in found.ready]
         reading = seen.need.input * self.step if setting.reads else 0.0
         # it reads ahead of the step, on as many threads as that takes
@@ -151,11 +183,15 @@ class Model:
         # what a collective of all ranks takes, among those that are simulated
         more = max(0.0, seen.network.start(seen.ranks) - seen.network.start(ranks))
         network = dataclasses.replace(seen.network, fixed=seen.network.fixed + more)
-        return Job(
+        job = Job(
             ranks=ranks,
             pool=setting.pool,
             tensors=self.sizes,
             phases=phases(ready, threads=found.busy, before=found.after * self.scale),
+            updates=tuple(
+                Update(seconds * self.scale, found.busy, places)
+                for seconds, places in found.updates
+            ),
             network=network,
             sync=seen.network.few_bytes(seen.ranks),
             jitter=self._jitter,
@@ -169,6 +205,16 @@ class Model:
             waiting=setting.waiting,
             cycle_seconds=seen.cycle_seconds,
         )
+        return cut(job, setting.pieces)
+
+    def waiting(self, call: Call, setting: Setting, cores: int | None = None) -> Partition:
+        """What waits for the gradients of a call in its step; `cores` as in `job`."""
+        ops = [seconds * self.scale for seconds in self._under(setting, cores).ops]
+        return _waiting(self.graphs[call.step], call.places, ops)
+
+    def _under(self, setting: Setting, cores: int | None) -> Computing:
+        wanted = int(setting.pool.cores) if cores is None else cores
+        return self.computing(max(1, wanted), setting.threads)
 
     def outcome(self, setting: Setting, method: Method, cores: int | None = None) -> Outcome:
         return simulate(self.job(setting, cores), method, steps=STEPS, seed=SEED)
@@ -184,6 +230,15 @@ def _jitter(spread: float) -> Quantiles:
     widths = ((0.0, -3.0), (0.25, -1.0), (0.5, 0.0), (0.75, 1.0), (0.95, 2.44), (0.99, 3.45))
     points = [(share, max(0.1, 1.0 + width * spread)) for share, width in widths]
     return Quantiles((*points, (1.0, 1.0 + 4.6 * spread)))
+
+
+def _waiting(graph: StepGraph, transfers: Iterable[int], ops: Sequence[float]) -> Partition:
+    """What waits for these nodes, where an op takes so many seconds."""
+    seconds = [
+        ops[op] * runs if op >= 0 else 0.0
+        for op, runs in zip(graph.op.tolist(), graph.runs.tolist(), strict=True)
+    ]
+    return partition(graph, dict.fromkeys(transfers, 0), seconds)
 
 
 def _before(graph: StepGraph, transfers: Collection[int]) -> StepGraph:

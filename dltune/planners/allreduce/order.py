@@ -1,4 +1,4 @@
-"""TOPO: of all orders and numbers of bins, those under which the predicted step is shortest."""
+"""Of all orders and numbers of bins, those under which the predicted step is shortest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dltune.documents.sections.allreduce import Bin, Order
+from dltune.documents.sections.allreduce import Bin, Order, pieces
 from dltune.errors import UsageError
+from dltune.overlap.partition import Partition
+from dltune.planners.allreduce import priority
 from dltune.planners.allreduce.bins import Cost, partitions
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.model import Model
@@ -19,7 +21,7 @@ from dltune.planners.shown import counted
 # More bins must make the step shorter by this part: each is a negotiation and a transfer more.
 WORTH = 0.005
 
-Bins = tuple[tuple[int, ...], ...]
+Bins = tuple[Bin, ...]
 Predict = Callable[[Bins], float]
 
 
@@ -51,31 +53,43 @@ def traversed(model: Model, call: Call) -> Traversal:
         for node in before:
             consumed[node] = 1
     fetches = [node for node, used in enumerate(consumed) if not used]
-    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
-    topology = traverse(parents, fetches, places)
+    topology = traverse(parents, fetches, call.places)
     seconds = time.perf_counter() - began
     return Traversal(topology, len(parents), sum(map(len, parents)), seconds)
 
 
 def ordered(
-    model: Model, ready: Sequence[float], cost: Cost, threshold: int, predict: Predict
+    model: Model,
+    ready: Sequence[float],
+    cost: Cost,
+    threshold: int,
+    predict: Predict,
+    waiting: Callable[[Call], Partition] | None = None,
 ) -> Ordered:
     """Bins for every call.
 
     `ready`: seconds until each gradient is there, all calls' one after the other. `predict`: the
-    seconds of a step with these bins. Raises UsageError when two calls hand over lists that look
-    alike but whose gradients depend on each other in different ways.
+    seconds of a step with these bins. `waiting`: what waits for a call's gradients; with it the
+    order is TAC's. Raises UsageError when two calls hand over lists that look alike but whose
+    gradients depend on each other in different ways.
     """
     first = [0, *itertools.accumulate(len(call.gradients) for call in model.calls)]
+    name = "tac" if waiting else "topo"
     ways: list[list[Bins]] = []
     reasons: list[str] = []
     for call, begin in zip(model.calls, first, strict=False):
         found = traversed(model, call)
         mine = [ready[begin + place] for place in range(len(call.gradients))]
-        ways.append(list(_ways(call, found.topology, mine, cost, threshold)))
+        ways.append(
+            list(
+                priority.ways(call, found.topology, mine, waiting(call), cost, threshold)
+                if waiting
+                else _ways(call, found.topology, mine, cost, threshold)
+            )
+        )
         reasons.append(
-            f"topo: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}), a graph "
-            f"of {found.nodes} nodes and {found.edges} edges traversed in "
+            f"{name}: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}), a "
+            f"graph of {found.nodes} nodes and {found.edges} edges traversed in "
             f"{found.seconds * 1e3:.0f} ms"
         )
     chosen = [way[0] for way in ways]
@@ -84,17 +98,25 @@ def ordered(
         for bins in way:
             chosen[index] = bins
             seconds.append(predict(_all(chosen, first)))
-        # the fewest bins among those that are as good as any
+        # of those that are as good as any, with all gradients whole where that can be, the fewest
         good = [k for k, s in enumerate(seconds) if s <= min(seconds) * (1 + WORTH)]
-        chosen[index] = way[min(good, key=lambda k: (len(way[k]), seconds[k]))]
+        taken = min(good, key=lambda k: (bool(pieces(way[k])), len(way[k]), seconds[k]))
+        chosen[index] = way[taken]
         best: dict[int, float] = {}
         for bins, s in zip(way, seconds, strict=True):
             best[len(bins)] = min(s, best.get(len(bins), s))
         others = ", ".join(f"{k}: {s * 1e3:.1f} ms" for k, s in sorted(best.items())[:6])
         reasons.append(
-            f"topo: {counted(len(chosen[index]), 'bin')} for {call.scope}, of at most "
+            f"{name}: {counted(len(chosen[index]), 'bin')} for {call.scope}, of at most "
             f"{threshold} bytes; predicted step by number of bins: {others}"
         )
+        if cut := [s for bins, s in zip(way, seconds, strict=True) if pieces(bins)]:
+            whole = min(s for bins, s in zip(way, seconds, strict=True) if not pieces(bins))
+            told = (f"gradient {g} in {n}" for g, n in pieces(chosen[index]).items())
+            reasons.append(
+                f"{name}: {whole * 1e3:.1f} ms with all gradients whole, {min(cut) * 1e3:.1f} ms "
+                f"with large ones cut; cut: {', '.join(told) or 'none'}"
+            )
     return Ordered(_orders(model, chosen), _all(chosen, first), tuple(reasons))
 
 
@@ -102,30 +124,26 @@ def _ways(
     call: Call, topology: Topology, ready: Sequence[float], cost: Cost, threshold: int
 ) -> Iterator[Bins]:
     """Bins of positions in the call's list: in the thesis's order, and in that of production."""
-    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
-    thesis = [places[node] for node in topology.order]
+    thesis = [call.places[node] for node in topology.order]
     produced = sorted(range(len(thesis)), key=lambda k: (ready[thesis[k]], k))
     topologies = [topology]
     # an order of production that was measured once may break a dependency by a hair
     with contextlib.suppress(ValueError):
         topologies.append(topology.reordered(produced))
     for one in topologies:
-        order = [places[node] for node in one.order]
-        for bins in partitions(
-            one,
-            [call.gradients[place].bytes for place in order],
-            [ready[place] for place in order],
-            cost,
-            threshold,
-        ):
-            yield tuple(tuple(order[k] for k in members) for members in bins)
+        order = [call.places[node] for node in one.order]
+        sizes = [call.gradients[place].bytes for place in order]
+        for runs in partitions(one, sizes, [ready[place] for place in order], cost, threshold):
+            yield tuple(
+                Bin(tuple(order[k] for k in run), sum(sizes[k] for k in run)) for run in runs
+            )
 
 
 def _all(chosen: Sequence[Bins], first: Sequence[int]) -> Bins:
     return tuple(
-        tuple(begin + place for place in members)
+        Bin(tuple(begin + place for place in bin_.tensors), bin_.bytes, bin_.elements)
         for bins, begin in zip(chosen, first, strict=False)
-        for members in bins
+        for bin_ in bins
     )
 
 
@@ -135,8 +153,7 @@ def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
     for call, bins in zip(model.calls, chosen, strict=True):
         shapes = tuple(gradient.shape for gradient in call.gradients)
         dtypes = tuple(gradient.dtype for gradient in call.gradients)
-        sizes = [gradient.bytes for gradient in call.gradients]
-        order = Order(shapes, dtypes, tuple(Bin(b, sum(sizes[p] for p in b)) for b in bins))
+        order = Order(shapes, dtypes, bins)
         known = found.setdefault((shapes, dtypes), order)
         # the job tells two such calls apart by nothing, so the first one's bins serve both
         if known is not order and not _serves(known, traversed(model, call).topology, call):
@@ -150,11 +167,13 @@ def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
 
 def _serves(order: Order, topology: Topology, call: Call) -> bool:
     """Whether nothing in a bin waits for something in the same bin or in a later one."""
-    places = {gradient.node: place for place, gradient in enumerate(call.gradients)}
-    bin_of = {place: k for k, bin_ in enumerate(order.bins) for place in bin_.tensors}
-    number = [bin_of[places[node]] for node in topology.order]
+    bins_of: dict[int, list[int]] = {}
+    for k, bin_ in enumerate(order.bins):
+        for place in bin_.tensors:
+            bins_of.setdefault(place, []).append(k)
+    numbers = [bins_of[call.places[node]] for node in topology.order]
     return all(
-        number[other] < number[one]
+        numbers[other][-1] < numbers[one][0]
         for one, mask in enumerate(topology.before)
         for other in range(one)
         if mask >> other & 1

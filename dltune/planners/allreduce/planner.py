@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # as in decide.py, which is imported only when there is something to decide
 METHODS = ("scp", "topo", "nbcs", "gs", "yield", "rest", "knobs")
+ORDERS = ("topo", "tac")
 
 
 class AllreducePlanner(Planner[AllreducePlan]):
@@ -44,6 +45,13 @@ class AllreducePlanner(Planner[AllreducePlan]):
             click.Argument(["report"], type=path, required=False),
             click.Option(
                 ["--methods"], metavar="LIST", help=f"{methods}  [those predicted to help]"
+            ),
+            click.Option(
+                ["--order"],
+                type=click.Choice(ORDERS),
+                default="topo",
+                show_default=True,
+                help="Of bins: by the graph, or by what waits for each gradient (TicTac).",
             ),
             click.Option(["--ranks"], type=count, help="Ranks of the job.  [as reported]"),
             click.Option(["--local"], type=count, help="Ranks of a node.  [as reported]"),
@@ -87,6 +95,7 @@ def _decide(
     profile: Path,
     report: Path | None,
     methods: str | None,
+    order: str,
     ranks: int | None,
     local: int | None,
     controller: Controller | None,
@@ -112,7 +121,7 @@ def _decide(
     known = basis(found, seen, report, ranks=ranks, local=local, controller=controller)
     chosen, cannot = applicable(asked, known.controller, needs=seen is not None)
     reducing = calls(found)
-    search = Search(Model(found, reducing, known), found.machine, _pools(existing))
+    search = Search(Model(found, reducing, known), found.machine, _pools(existing), order)
     digest = files.digest(seen) if seen else ""
     section, name = search.plan(chosen, forced=asked is not None, report=digest)
     if others:

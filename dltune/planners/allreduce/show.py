@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
-from dltune.documents.sections.allreduce import AllreducePlan
+from dltune.documents.sections.allreduce import AllreducePlan, pieces
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.rank_outcome import RankOutcome, cpus, settings, sleeps
 from dltune.planners.shown import Finding, Part, Shown, counted
@@ -52,7 +52,8 @@ def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> lis
             f"{call.scope}: {len(call.gradients)} gradients in {counted(len(order.bins), 'bin')}"
         )
         for number, bin_ in enumerate(order.bins):
-            lines.append(f"  bin {number}: {bin_.bytes} bytes")
+            part = bin_.elements and f", elements {bin_.elements[0]} to {bin_.elements[1] - 1} of"
+            lines.append(f"  bin {number}: {bin_.bytes} bytes{part or ''}")
             for place in bin_.tensors:
                 gradient = call.gradients[place]
                 start = nodes[gradient.node].start
@@ -81,6 +82,7 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
     told += [
         f"{len(order.shapes)} gradients are reduced in {counted(len(order.bins), 'bin')} of "
         f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"
+        + "".join(f", gradient {g} in {n} pieces" for g, n in pieces(order.bins).items())
         for order in section.orders or ()
     ]
     told += [f"{name}={value}" for name, value in settings(section).items()]

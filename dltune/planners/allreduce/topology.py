@@ -26,14 +26,17 @@ class Topology:
     before: tuple[int, ...]
 
     def reordered(self, ids: Sequence[int]) -> Topology:
-        """The same transfers with the ID `ids[k]` as the k-th.
+        """The same transfers with the ID `ids[k]` as the k-th; one that is there several times
+        travels in so many pieces.
 
         Raises ValueError when one would come before a transfer that it depends on.
         """
-        new = {old: k for k, old in enumerate(ids)}
+        new = [0] * len(self.order)
+        for k, old in enumerate(ids):
+            new[old] |= 1 << k
         before = []
         for k, old in enumerate(ids):
-            mask = sum(1 << new[other] for other in _bits(self.before[old]))
+            mask = sum(new[other] for other in _bits(self.before[old]))
             if mask >> k:
                 raise ValueError(f"transfer {old} would come before one that it depends on")
             before.append(mask)

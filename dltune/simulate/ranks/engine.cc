@@ -47,6 +47,11 @@ struct Job {
   const double* seconds;        // per phase
   const double* threads;        // per phase
   const std::int32_t* ready;    // per tensor: the phase at whose end it becomes ready
+  std::int32_t updates;
+  const double* update_seconds;           // per update
+  const double* update_threads;           // per update
+  const std::int32_t* update_begin;       // per update, and one more: where its tensors begin
+  const std::int32_t* update_tensors;     // that it waits for
   double start, per_byte, copy_per_byte;  // of a transfer
   double few_bytes;             // seconds of a small allreduce, as of sleeps and requests
   double sync;                  // seconds of the caches' allreduce
@@ -87,16 +92,20 @@ class Simulation {
       : job_(job), method_(method), last_step_(steps + warmup), warmup_(warmup), shown_(drawn),
         compute_cores_(job.cores - method.reserved - method.input_cores), ranks_(job.ranks),
         pools_(job.ranks / job.pool_ranks), bin_bytes_(method.bins), bin_phase_(method.bins),
-        bin_tensors_(method.bins), bin_sent_(method.bins),
+        in_phase_(job.phases + 1), members_(method.bins), updates_of_(job.tensors),
         last_phase_(*std::max_element(job.ready, job.ready + job.tensors)), common_(job.phases) {
     for (int t = 0; t < job_.tensors && method_.bins; ++t) {
       const int b = method_.bin[t];
       bin_bytes_[b] += job_.bytes[t];
       bin_phase_[b] = std::max(bin_phase_[b], job_.ready[t]);
-      ++bin_tensors_[b];
+      members_[b].push_back(t);
     }
-    in_phase_ = before_phases(job_.ready, job_.tensors);
-    submitted_ = method_.bins ? before_phases(bin_phase_.data(), method_.bins) : in_phase_;
+    for (int u = 0; u < job_.updates; ++u)
+      for (int i = job_.update_begin[u]; i < job_.update_begin[u + 1]; ++i)
+        updates_of_[job_.update_tensors[i]].push_back(u);
+    expect_updates();
+    for (int t = 0; t < job_.tensors; ++t) ++in_phase_[job_.ready[t] + 1];
+    std::partial_sum(in_phase_.begin(), in_phase_.end(), in_phase_.begin());
     for (int r = 0; r < job_.ranks; ++r) {
       ranks_[r].key = mix(seed + static_cast<std::uint64_t>(r + 1) * 0x9e3779b97f4a7c15ull);
       ranks_[r].phase = job_.phases;
@@ -133,31 +142,32 @@ class Simulation {
     double started;    // waiting for the others
     double level = 0;  // of a core that it wants now
     double cpu = 0;
-    double left = 0;   // of its phase
+    double left = 0;   // of its phase or update
     double input_left = 0;
     double factor = 1;
     double begin = 0;  // of the next step's computing
     double began = 0;
     double ready = 0;  // its last tensor
     std::uint64_t key, draws = 0;
+    double updated = 0;  // since when it computes an update
     std::int32_t stage = kRelease, phase;
+    std::int32_t update = 0;  // its next of those that are due, of all steps
+    bool updating = false;
     std::int32_t step = -1;
     std::int32_t popped = 0, popped_before = 0;
     std::int32_t taken = -1;  // what it has popped already
+  };
+
+  // An update whose tensors have all been reduced, and since when.
+  struct Due {
+    double at;
+    std::int32_t update;
   };
 
   struct Pool {
     double now = 0;
     bool busy = false;
   };
-
-  // By phase how many of those that become ready at the ends of `phases` are there before it.
-  std::vector<std::int32_t> before_phases(const std::int32_t* phases, int count) const {
-    std::vector<std::int32_t> before(job_.phases + 1);
-    for (int i = 0; i < count; ++i) ++before[phases[i] + 1];
-    std::partial_sum(before.begin(), before.end(), before.begin());
-    return before;
-  }
 
   double draw(Rank& r, const Quantiles& q) { return chance(q, r.key, ++r.draws); }
 
@@ -182,7 +192,7 @@ class Simulation {
         const Rank& r = ranks_[i];
         all = all && r.stage == kArrived;
         background += r.level;
-        if (r.phase < job_.phases) wanted += job_.threads[r.phase];
+        wanted += threads(r);
         if (r.input_left > 0) reading += job_.input_threads;
       }
       const bool apart = method_.reserved > 0;
@@ -202,8 +212,10 @@ class Simulation {
       for (int i = first; i < last; ++i) {
         const Rank& r = ranks_[i];
         next = std::min(next, r.at);
-        if (r.phase < job_.phases)
+        if (computes(r))
           next = std::min(next, pool.now + r.left / speed(r, rate));
+        else if (r.update < static_cast<int>(due_.size()))
+          next = std::min(next, due_[r.update].at);
         else if (!(r.input_left > 0))
           next = std::min(next, r.begin);
         if (r.input_left > 0) next = std::min(next, pool.now + r.input_left / input);
@@ -221,13 +233,16 @@ class Simulation {
             r.input_left -= passed * input;
           }
         }
-        if (r.phase < job_.phases) {
-          if (pool.now + r.left / speed(r, rate) <= next)
-            end_phase(r, i, next);
-          else
+        if (computes(r)) {
+          if (pool.now + r.left / speed(r, rate) > next)
             r.left -= passed * speed(r, rate);
+          else if (r.updating)
+            end_update(r, i, next);
+          else
+            end_phase(r, i, next);
         }
-        if (r.phase == job_.phases && !(r.input_left > 0) && r.begin <= next) begin(r, next, i);
+        if (!computes(r)) update(r, next);
+        if (!computes(r) && !(r.input_left > 0) && r.begin <= next) begin(r, next, i);
         while (r.at <= next) advance(r, pool, i);
       }
       pool.now = next;
@@ -239,7 +254,14 @@ class Simulation {
     return wanted > cores ? cores / wanted : 1;
   }
 
-  double speed(const Rank& r, double rate) const { return job_.threads[r.phase] > 0 ? rate : 1; }
+  bool computes(const Rank& r) const { return r.phase < job_.phases || r.updating; }
+
+  double threads(const Rank& r) const {
+    if (r.phase < job_.phases) return job_.threads[r.phase];
+    return r.updating ? job_.update_threads[due_[r.update].update] : 0;
+  }
+
+  double speed(const Rank& r, double rate) const { return threads(r) > 0 ? rate : 1; }
 
   void begin(Rank& r, double now, int i) {
     ++r.step;
@@ -262,7 +284,7 @@ class Simulation {
       ++r.phase;
       r.left = r.phase < job_.phases ? job_.seconds[r.phase] * r.factor : 0;
     } while (r.phase < job_.phases && !(r.left > 0));
-    if (r.stage == kBin && r.step == step_ && r.phase > bin_phase_[bin_]) {
+    if (r.stage == kBin && r.step == step_ && complete(r)) {
       r.wake = now;
       r.stage = kTimer;
       r.at = now;
@@ -270,10 +292,30 @@ class Simulation {
     if (r.stage == kRest && waiting(r)) r.at = now;
   }
 
-  // Whether the rank has submitted what was not sent: tensors, or bins that are complete.
-  bool waiting(const Rank& r) const {
-    return r.step == step_ && submitted_[r.phase] > submitted_[phases_sent_];
+  // The next update that is due.
+  void update(Rank& r, double now) {
+    for (; r.update < static_cast<int>(due_.size()); ++r.update) {
+      const Due& one = due_[r.update];
+      if (one.at > now) return;
+      r.left = job_.update_seconds[one.update] * r.factor;
+      r.updated = now;
+      if ((r.updating = r.left > 0)) return;
+    }
   }
+
+  void end_update(Rank& r, int i, double now) {
+    note(i, kCompute, r.updated, now);
+    r.updating = false;
+    ++r.update;
+  }
+
+  // Whether the rank has submitted what was not sent: tensors, or the next bin.
+  bool waiting(const Rank& r) const {
+    if (r.step != step_) return false;
+    return method_.bins ? complete(r) : in_phase_[r.phase] > in_phase_[phases_sent_];
+  }
+
+  bool complete(const Rank& r) const { return r.phase > bin_phase_[bin_]; }
 
   // The background thread's next event.
   void advance(Rank& r, const Pool& pool, int i) {
@@ -287,7 +329,7 @@ class Simulation {
       case kRelease:
         r.level = 0;
         if (!method_.synchronized) {
-          const bool there = r.step == step_ && r.phase > bin_phase_[bin_];
+          const bool there = r.step == step_ && complete(r);
           r.stage = there ? kStart : kBin;
           r.at = there ? now : kNever;
         } else if (r.wake > now) {
@@ -342,6 +384,7 @@ class Simulation {
 
   // A rank's background thread has come to the caches' allreduce.
   void come(Rank& r) {
+    first_ = std::min(first_, r.started);
     come_ = std::max(come_, r.started + job_.cycle_seconds);
     common_ = std::min(common_, r.popped);
     requests_ += in_phase_[r.popped] - in_phase_[r.popped_before];
@@ -384,8 +427,14 @@ class Simulation {
       begin = std::max(begin, r.agreed);
     }
     const std::int64_t before = totals.batches;
-    const double end = common_ > phases_sent_ ? transfers(begin, common_) : begin;
-    phases_sent_ = common_;
+    double end = begin;
+    if (!method_.bins) {
+      if (common_ > phases_sent_) end = transfers(begin, common_);
+      phases_sent_ = common_;
+    } else if (bin_phase_[bin_] < common_ && first_ > bin_end_) {
+      end = bin_end_ = transfer(begin, bin_bytes_[bin_], members_[bin_]);
+      ++bin_;
+    }
     const bool stays = totals.batches > before && !job_.offloaded;
     ++totals.cycles;
     totals.empty += totals.batches == before;
@@ -403,6 +452,7 @@ class Simulation {
     }
     if (resynchronized) resynchronize();
     if (sent_ == job_.tensors) end_step(job_.offloaded ? device_ : end);
+    first_ = kNever;
     come_ = 0;
     common_ = job_.phases;
     requests_ = 0;
@@ -427,48 +477,48 @@ class Simulation {
     return draw(r, pools_[i / job_.pool_ranks].busy ? busy : idle);
   }
 
+  void expect_updates() {
+    waiting_for_.resize(job_.updates);
+    for (int u = 0; u < job_.updates; ++u)
+      waiting_for_[u] = job_.update_begin[u + 1] - job_.update_begin[u];
+  }
+
   double answer(Rank& r, int i) {
     return job_.answers ? drawn(r, i, job_.answer, job_.answer_busy) : 0;
   }
 
   // Places what is ready on all ranks, one after another; where the last transfer ends.
   double transfers(double begin, int common) {
-    double end = begin;
-    if (method_.bins) {
-      for (int b = 0; b < method_.bins; ++b) {
-        if (bin_sent_[b] || bin_phase_[b] >= common) continue;
-        bin_sent_[b] = 1;
-        end = transfer(end, bin_bytes_[b], bin_tensors_[b]);
-      }
-      return end;
-    }
-    double bytes = 0;
-    int fused = 0;
+    double end = begin, bytes = 0;
+    fused_.clear();
     for (int t = 0; t < job_.tensors; ++t) {
       if (job_.ready[t] < phases_sent_ || job_.ready[t] >= common) continue;
-      if (fused && bytes + job_.bytes[t] > job_.fusion_threshold) {
-        end = transfer(end, bytes, fused);
+      if (!fused_.empty() && bytes + job_.bytes[t] > job_.fusion_threshold) {
+        end = transfer(end, bytes, fused_);
         bytes = 0;
-        fused = 0;
+        fused_.clear();
       }
       bytes += job_.bytes[t];
-      ++fused;
+      fused_.push_back(t);
     }
-    if (fused) end = transfer(end, bytes, fused);
+    if (!fused_.empty()) end = transfer(end, bytes, fused_);
     return end;
   }
 
-  double transfer(double from, double bytes, int tensors) {
+  double transfer(double from, double bytes, const std::vector<std::int32_t>& tensors) {
     const double begin = job_.offloaded ? std::max(from, device_) : from;
     double seconds = job_.start + job_.per_byte * bytes;
-    if (tensors > 1) seconds += job_.copy_per_byte * bytes;
+    if (tensors.size() > 1) seconds += job_.copy_per_byte * bytes;
     if (job_.answers && !job_.offloaded) {
       double latest = 0;
       for (int i = 0; i < job_.ranks; ++i) latest = std::max(latest, answer(ranks_[i], i));
       seconds += latest;
     }
     device_ = begin + seconds;
-    sent_ += tensors;
+    sent_ += static_cast<int>(tensors.size());
+    for (const int t : tensors)
+      for (const int u : updates_of_[t])
+        if (--waiting_for_[u] == 0) due_.push_back({device_, u});
     ++totals.batches;
     totals.transfer += seconds;
     return device_;
@@ -477,7 +527,7 @@ class Simulation {
   // All have come with a bin's tensors (TOPO).
   void send_bin() {
     const double come = come_;
-    const double end = transfer(come, bin_bytes_[bin_], bin_tensors_[bin_]);
+    const double end = transfer(come, bin_bytes_[bin_], members_[bin_]);
     ++totals.cycles;
     for (int i = 0; i < job_.ranks; ++i) {
       Rank& r = ranks_[i];
@@ -485,10 +535,7 @@ class Simulation {
       leave(r, i, job_.offloaded ? from : come, job_.offloaded ? from : end);
     }
     come_ = 0;
-    if (++bin_ == method_.bins) {
-      bin_ = 0;
-      end_step(end);
-    }
+    if (++bin_ == method_.bins) end_step(end);
   }
 
   void end_step(double end) {
@@ -505,7 +552,8 @@ class Simulation {
     ends.push_back(end);
     sent_ = 0;
     phases_sent_ = 0;
-    std::fill(bin_sent_.begin(), bin_sent_.end(), 0);
+    bin_ = 0;
+    expect_updates();
     if (++step_ == warmup_) {
       totals = Totals{};
       for (const Rank& r : ranks_) cpu_before_ += r.cpu;
@@ -519,12 +567,17 @@ class Simulation {
   std::vector<Rank> ranks_;
   std::vector<Pool> pools_;
   std::vector<double> bin_bytes_;
-  std::vector<std::int32_t> bin_phase_, bin_tensors_, bin_sent_, in_phase_, submitted_;
+  std::vector<std::int32_t> bin_phase_, in_phase_, fused_;
+  std::vector<std::vector<std::int32_t>> members_, updates_of_;  // per bin, per tensor
+  std::vector<std::int32_t> waiting_for_;  // per update: how many of its tensors are not reduced
+  std::vector<Due> due_;
   const int last_phase_;
   int step_ = 0, bin_ = 0, since_ = 0, sent_ = 0, phases_sent_ = 0;
   std::int32_t common_;
   std::int64_t requests_ = 0;
   bool alike_ = false;  // all go on at agreed_, then released_
+  double first_ = kNever;  // when the first rank has looked for what to send in this cycle
+  double bin_end_ = -1;    // of the last bin that was sent
   double come_ = 0, agreed_ = 0, released_ = 0, device_ = 0, cpu_before_ = 0;
 };
 

@@ -82,6 +82,13 @@ def _job(job: Job) -> binding.Job:
         seconds=_doubles([phase.seconds for phase in job.phases]),
         threads=_doubles([phase.threads for phase in job.phases]),
         ready=_in_order(phase_of),
+        updates=len(job.updates),
+        update_seconds=_doubles([update.seconds for update in job.updates]),
+        update_threads=_doubles([update.threads for update in job.updates]),
+        update_begin=_integers(
+            [0, *itertools.accumulate(len(update.tensors) for update in job.updates)]
+        ),
+        update_tensors=_integers([tensor for update in job.updates for tensor in update.tensors]),
         start=network.start(job.ranks),
         per_byte=network.per_byte(job.ranks),
         copy_per_byte=2 / network.copy,
@@ -128,7 +135,11 @@ def _quantiles(quantiles: Quantiles) -> binding.Quantiles:
 
 
 def _in_order(of_tensor: Mapping[int, int]) -> ctypes.Array[c_int32]:
-    return (c_int32 * len(of_tensor))(*(of_tensor[tensor] for tensor in sorted(of_tensor)))
+    return _integers([of_tensor[tensor] for tensor in sorted(of_tensor)])
+
+
+def _integers(values: Sequence[int]) -> ctypes.Array[c_int32]:
+    return (c_int32 * len(values))(*values)
 
 
 def _doubles(values: Sequence[float]) -> ctypes.Array[c_double]:

@@ -38,6 +38,8 @@ _SHORTEST_SLICE = 100_000
 _REST = "DLTUNE_REST"
 
 Tell = Callable[[dict[str, Any]], Any]
+# places in the list of dense gradients; of one that travels in pieces, from which element to which
+_Bin = tuple[list[int], list[int] | None]
 
 
 class Rank:
@@ -238,13 +240,16 @@ def _reduction(
     factor = asked["gradient_predivide_factor"] if op == hvd.Average else 1.0
 
     def planned(
-        gradients: list[Any], bins: list[list[int]], places: list[int], generic: bool
+        gradients: list[Any], bins: list[_Bin], places: list[int], generic: bool
     ) -> list[Any]:
         reduced = list(gradients)
+        pieces: dict[int, list[Any]] = {}
         before: list[Any] = []
         with tf.name_scope(asked["name"] + "_Allreduce"):
-            for number, members in enumerate(bins):
+            for number, (members, elements) in enumerate(bins):
                 mine = [gradients[places[member]] for member in members]
+                if elements:
+                    mine = [tf.reshape(mine[0], [-1])[slice(*elements)]]
                 # submitted once the one before has come back, else ops that are ready at one time
                 # are run, and bins submitted, in any order
                 with tf.control_dependencies(before):
@@ -262,7 +267,11 @@ def _reduction(
                     )
                 for member, result in zip(members, results, strict=True):
                     reduced[places[member]] = result
+                    if elements:
+                        pieces.setdefault(places[member], []).append(result)
                 before = results
+            for place, parts in pieces.items():
+                reduced[place] = tf.reshape(tf.concat(parts, 0), gradients[place].shape)
             for place, gradient in enumerate(gradients):
                 if isinstance(gradient, tf.IndexedSlices):
                     reduced[place] = plain([gradient], None, False)[0]
@@ -300,7 +309,7 @@ def _reduction(
 
 def _bins(
     orders: Sequence[dict[str, Any]], shapes: Sequence[Any], dtypes: Sequence[str]
-) -> tuple[list[list[int]] | None, str]:
+) -> tuple[list[_Bin] | None, str]:
     """The bins of the order for gradients like these, or None and why there are none."""
     for order in orders:
         if order["shapes"] == list(shapes) and order["dtypes"] == list(dtypes):

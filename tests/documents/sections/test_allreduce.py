@@ -41,6 +41,8 @@ def bins(*found: Bin) -> dict[str, object]:
 
 def test_a_good_section() -> None:
     assert list(faults(SECTION, CORES)) == []
+    pieces = bins(Bin((0,), 20, (0, 5)), Bin((1,), 16), Bin((0,), 28, (5, 12)))
+    assert list(faults(msgspec.structs.replace(SECTION, **pieces), CORES)) == []
     bare = dict.fromkeys(("cores", "threads", "orders", "sleeps", "knobs"))
     assert list(faults(msgspec.structs.replace(SECTION, **bare), CORES)) == []
 
@@ -56,6 +58,21 @@ def test_a_good_section() -> None:
         ),
         ({"threads": Uniform(0, 2)}, "allreduce.threads.intra must be at least 1, got 0"),
         (bins(Bin((0,), 48)), "allreduce.orders[0].bins must hold each of the 2 gradients once"),
+        (bins(Bin((0, 1), 64), Bin((0,), 48)), "bins must hold each of the 2 gradients once"),
+        (bins(Bin((0,), 48), Bin((1,), 16), Bin((2,), 8)), "each of the 2 gradients once"),
+        (bins(Bin((1,), 16), Bin((0,), 48, (0, 11))), "in pieces from the first to the last"),
+        (
+            bins(Bin((0,), 28, (5, 12)), Bin((0,), 20, (0, 5)), Bin((1,), 16)),
+            "in pieces from the first to the last",
+        ),
+        (
+            bins(Bin((0,), 28, (0, 6)), Bin((1,), 16), Bin((0,), 28, (5, 12))),
+            "in pieces from the first to the last",
+        ),
+        (
+            bins(Bin((0, 1), 36, (0, 4)), Bin((0,), 32, (4, 12))),
+            "bins[0].elements must be of one tensor, got 2",
+        ),
         (bins(Bin((0, 1), 64), Bin((), 0)), "bins[1].tensors must not be empty"),
         (bins(Bin((0, 1), -1)), "bins[0].bytes must be at least 0, got -1"),
         ({"sleeps": Sleeps(2.0, None)}, "between_tests must be above 0 and at most 1 s, got 2.0"),

@@ -22,12 +22,23 @@ def every(n: int) -> Iterator[Bins]:
         yield tuple(tuple(range(a, b)) for a, b in itertools.pairwise(bounds))
 
 
-def end(bins: Bins, sizes: Sequence[int], ready: Sequence[float], cost: Cost) -> float:
-    now = 0.0
+def end(
+    bins: Bins,
+    sizes: Sequence[int],
+    ready: Sequence[float],
+    cost: Cost,
+    waits: Sequence[float] | None = None,
+) -> float:
+    """Of the last transfer, and of what waits for each ID and those before it."""
+    now, came = 0.0, []
     for members in bins:
         now = max(now, *(ready[k] for k in members)) + cost.latency
         now += cost.per_byte * sum(sizes[k] for k in members)
-    return now
+        came += [now] * len(members)
+    done = max(ready)
+    for k, seconds in enumerate(waits or ()):
+        done = max(done, came[k]) + seconds
+    return max(now, done)
 
 
 @st.composite
@@ -49,24 +60,27 @@ def test_the_best_of_all_partitions(topology: Topology, data: st.DataObject) -> 
     ready = data.draw(st.lists(st.floats(0, 10), min_size=n, max_size=n))
     cost = Cost(data.draw(st.sampled_from([0.0, 0.25, 2.0])), 0.5)
     threshold = data.draw(st.integers(1, 30))
+    waits = data.draw(st.none() | st.lists(st.floats(0, 5), min_size=n, max_size=n))
+    alone = data.draw(st.sets(st.integers(0, n - 1), max_size=2))
     allowed: dict[int, float] = {}
     for bins in every(n):
         fits = all(
-            (len(one) == 1 or sum(sizes[k] for k in one) <= threshold)
+            (len(one) == 1 or (sum(sizes[k] for k in one) <= threshold and not alone & set(one)))
             and all(concurrent(topology, a, b) for a, b in itertools.combinations(one, 2))
             for one in bins
         )
         if fits:
             best = allowed.get(len(bins), float("inf"))
-            allowed[len(bins)] = min(best, end(bins, sizes, ready, cost))
-    found = partitions(topology, sizes, ready, cost, threshold, most=n)
+            allowed[len(bins)] = min(best, end(bins, sizes, ready, cost, waits))
+    found = partitions(topology, sizes, ready, cost, threshold, n, waits, alone)
     assert [len(bins) for bins in found] == sorted(allowed)
     for bins in found:
         assert list(itertools.chain(*bins)) == list(range(n))
         for one in bins:
             assert len(one) == 1 or sum(sizes[k] for k in one) <= threshold
+            assert len(one) == 1 or not alone & set(one)
             assert all(concurrent(topology, a, b) for a, b in itertools.combinations(one, 2))
-        assert abs(end(bins, sizes, ready, cost) - allowed[len(bins)]) < 1e-9
+        assert abs(end(bins, sizes, ready, cost, waits) - allowed[len(bins)]) < 1e-9
 
 
 def test_bins_travel_while_the_rest_is_computed() -> None:

@@ -31,7 +31,8 @@ from dltune.planners.enforcement import Run
 
 MACHINE = synthetic.machine(4)
 CORES = (RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3)))
-ORDER = Order(((3, 4), (4,), (2,)), ("float32",) * 3, (Bin((2,), 8), Bin((1, 0), 64)))
+BINS = (Bin((0,), 20, (0, 5)), Bin((2,), 8), Bin((1,), 16), Bin((0,), 28, (5, 12)))
+ORDER = Order(((3, 4), (4,), (2,)), ("float32",) * 3, BINS)
 SECTION = AllreducePlan(
     report="",
     controller="gloo",
@@ -108,7 +109,13 @@ def test_a_rank_is_told_its_cores_its_bins_and_its_settings() -> None:
             "HOROVOD_FUSION_THRESHOLD": "1048576",
             "HOROVOD_CACHE_CAPACITY": "512",
         },
-        "orders": [{"shapes": ORDER.shapes, "dtypes": ORDER.dtypes, "bins": [(2,), (1, 0)]}],
+        "orders": [
+            {
+                "shapes": ORDER.shapes,
+                "dtypes": ORDER.dtypes,
+                "bins": [((0,), (0, 5)), ((2,), None), ((1,), None), ((0,), (5, 12))],
+            }
+        ],
     }
 
 
@@ -285,4 +292,5 @@ def test_what_would_be_enforced() -> None:
         "local rank 0: background thread on CPU 0, its helpers on 0, ops on 1, tf.data on 0-1",
         "local rank 1: background thread on CPU 2, its helpers on 2, ops on 3, tf.data on 2-3",
     ]
-    assert "3 gradients are reduced in 2 bins of 8, 64 bytes" in intent(SECTION, MACHINE)
+    said = "3 gradients are reduced in 4 bins of 20, 8, 16, 28 bytes, gradient 0 in 2 pieces"
+    assert said in intent(SECTION, MACHINE)

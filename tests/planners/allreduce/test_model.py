@@ -9,7 +9,7 @@ import pytest
 import synthetic
 import synthetic_ranks
 
-from dltune.documents.sections.allreduce import Controller, Knobs
+from dltune.documents.sections.allreduce import Controller, Knobs, faults
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.allreduce import knobs
@@ -26,6 +26,7 @@ from dltune.planners.allreduce.observed import (
 from dltune.planners.allreduce.waiting import GLOO
 from dltune.simulate.ranks.job import MPI
 from dltune.simulate.ranks.method import ORIGINAL
+from dltune.simulate.ranks.network import Network
 
 MACHINE = synthetic.machine(2)
 
@@ -47,6 +48,47 @@ def test_gradients_are_there_in_the_order_of_the_backward_pass() -> None:
     assert list(found.ready) == sorted(found.ready, reverse=True)
     assert found.after > 0
     assert found.busy == pytest.approx(1.0, rel=1e-3)
+
+
+def test_what_waits_for_gradients_comes_after_them() -> None:
+    """Not a second time in what remains of the round."""
+    short, long = (
+        Model(profile, calls(profile), unobserved(2, 2, "gloo")).computing(1, Uniform(1, 1))
+        for profile in (
+            synthetic_ranks.profile(MACHINE),
+            synthetic_ranks.profile(MACHINE, updates={0: 3e-3, 2: 7e-3}),
+        )
+    )
+    seconds = {places: seconds for seconds, places in long.updates}
+    assert seconds.keys() == {(place,) for place in range(6)}
+    assert seconds[0,] == pytest.approx(3e-3)
+    assert seconds[2,] == pytest.approx(7e-3)
+    assert long.after == pytest.approx(short.after, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("updates", "cut"),
+    [({0: 0.02}, True), ({}, False)],
+    ids=["one update is long", "all updates are short"],
+)
+def test_tac_and_pieces_where_an_update_is_worth_it(updates: dict[int, float], cut: bool) -> None:
+    """Two gradients on a slow link: the second one's bytes are half of the first one's."""
+    profile = synthetic_ranks.profile(
+        MACHINE, layers=2, elements=500_000, seconds=4e-3, updates=updates
+    )
+    slow = dataclasses.replace(unobserved(2, 2, "gloo"), network=Network(50e-6, 4e8))
+    made = Model(profile, calls(profile), slow)
+    section, name = Planner(made, profile.machine, None, "tac").plan(
+        ("topo",), forced=True, report="x"
+    )
+    predicted = {p.method: p.seconds for p in section.predictions}
+    assert name == "tac"
+    assert (predicted["tac"] < 0.95 * predicted["topo"]) == cut
+    assert predicted["tac"] <= predicted["topo"] * 1.001
+    assert section.orders
+    assert [bin_.tensors for bin_ in section.orders[0].bins] == [(1,), (0,), (1,)][: 2 + cut]
+    assert list(faults(section, 2)) == []
+    assert any("cut: gradient 1 in 2" in reason for reason in section.reasons) == cut
 
 
 def test_more_cores_compute_faster_and_keep_more_of_them_busy() -> None:

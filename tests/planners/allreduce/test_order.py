@@ -85,7 +85,7 @@ def test_two_calls_with_lists_that_look_alike_share_an_order() -> None:
     assert len(made.calls) == 2
     found = planned(profile, best=2)
     assert len(found.orders) == 1
-    assert sorted(p for b in found.bins for p in b) == list(range(12))
+    assert sorted(p for b in found.bins for p in b.tensors) == list(range(12))
 
 
 def test_two_such_calls_that_no_order_serves_are_refused() -> None:

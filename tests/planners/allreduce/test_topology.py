@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transfers import concurrent
+from transfers import Dag, concurrent, dags, finishes
 
 from dltune.errors import UsageError
 from dltune.planners.allreduce.bins import Cost, partitions
 from dltune.planners.allreduce.topology import Topology, traverse
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Dag:
-    """Random graph: `inputs` of each node, and the transfers among them with their places."""
-
-    inputs: tuple[tuple[int, ...], ...]
-    places: dict[int, int]
-
-    @property
-    def fetches(self) -> list[int]:
-        wanted = {parent for parents in self.inputs for parent in parents}
-        return [node for node in range(len(self.inputs)) if node not in wanted]
-
-
-@st.composite
-def dags(draw: st.DrawFn) -> Dag:
-    n = draw(st.integers(1, 18))
-    inputs = tuple(
-        tuple(draw(st.lists(st.integers(0, node - 1), max_size=3, unique=True))) if node else ()
-        for node in range(n)
-    )
-    transfers = draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9, unique=True))
-    return Dag(inputs, {node: place for place, node in enumerate(transfers)})
 
 
 def paths(inputs: Sequence[Sequence[int]]) -> list[list[bool]]:
@@ -138,32 +113,12 @@ def test_renumbered_nodes_give_the_same_order(dag: Dag, chance: random.Random) -
 def test_every_order_of_readiness_finishes(
     dag: Dag, most: int, ranks: int, chance: random.Random
 ) -> None:
-    """Ranks run the graph in any order that it permits; a bin travels when each rank has asked for
-    all its tensors, after the bins before it. Nobody ever waits for good."""
     topology = traverse(dag.inputs, dag.fetches, dag.places)
     n = len(topology.order)
     ready = [chance.random() for _ in range(n)]
     for bins in partitions(topology, [1] * n, ready, Cost(0.1, 0.1), 4, most):
-        ended: list[set[int]] = [set() for _ in range(ranks)]
-        asked: list[set[int]] = [set() for _ in range(ranks)]
         waiting = [[topology.order[k] for k in members] for members in bins]
-        while any(len(mine) < len(dag.inputs) for mine in ended):
-            moves: list[tuple[int, int]] = [
-                (rank, node)
-                for rank in range(ranks)
-                for node, parents in enumerate(dag.inputs)
-                if node not in ended[rank] | asked[rank] and ended[rank].issuperset(parents)
-            ]
-            travels = bool(waiting) and all(mine.issuperset(waiting[0]) for mine in asked)
-            assert moves or travels, "all ranks wait"
-            if travels and (not moves or chance.random() < 0.5):
-                for rank in range(ranks):
-                    ended[rank].update(waiting[0])
-                    asked[rank].difference_update(waiting[0])
-                waiting.pop(0)
-            else:
-                rank, node = chance.choice(moves)
-                (asked if node in dag.places else ended)[rank].add(node)
+        assert finishes(dag, waiting, ranks, chance)
 
 
 def test_another_order_must_keep_dependencies() -> None:
