@@ -126,6 +126,7 @@ class Contest:
                     voluntary=taken.used.voluntary / allotment.steps,
                     involuntary=taken.used.involuntary / allotment.steps,
                     faults=taken.used.faults / allotment.steps,
+                    scheduling=taken.scheduling[allotment.warm_up :],
                 )
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dltune import __version__
 from dltune.bench.contest import Contest
@@ -13,6 +13,7 @@ from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.threads import Threads
+from dltune.documents.sections.transfers import Transfers
 from dltune.stats import samples
 from dltune.stats.signs import paired_ratio
 
@@ -58,11 +59,18 @@ def assemble(
         machine=machine,
         tensorflow=contest.runners[0].version,
         plan=files.digest(plan),
-        strategy=section.strategy if (section := plan.of(Threads)) else "",
+        strategy=", ".join(chosen(plan)),
         reference=reference,
         rounds=contest.rounds,
         settings=tuple(settings),
     )
+
+
+def chosen(plan: Plan) -> Iterator[str]:
+    if threads := plan.of(Threads):
+        yield threads.strategy
+    if transfers := plan.of(Transfers):
+        yield f"transfers {transfers.order}"
 
 
 def summary(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dltune.bench.settings import Setting, on_part
 from dltune.bench.step_barrier import StepBarrier, Taken
 from dltune.bench.steps import StepGraphs
+from dltune.bench.transfers import OrderedTransfers
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.settings import SettingsPlan
+from dltune.documents.sections.transfers import Transfers
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
@@ -42,8 +44,15 @@ class Runner(StepBarrier):
         chosen = around.chosen if around else ()
         as_planned = not chosen or (setting.name == "plan" and not for_any_graph(plan))
         known = plan.signatures if as_planned else ()
-        super().__init__(known, heard)
+        transfers = OrderedTransfers(plan.of(Transfers), ordered=setting.name == "plan")
+
+        def hear(record: Record, execution: messages.Execution) -> None:
+            transfers.hear(record, execution)
+            heard(record, execution)
+
+        super().__init__(known, hear)
         self.setting = setting
+        self._transfers = transfers
         self.settings = Settings(setting.applied, machine)
         self._plan = plan
         self._shares = Shares(machine)
@@ -51,7 +60,8 @@ class Runner(StepBarrier):
 
     def answer(self, python: messages.Python) -> dict[str, object]:
         """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
-        for a rank, its share."""
+        for a rank, its share. Raises UsageError when the job's cluster is not the plan's."""
+        self._transfers.require(python)
         own: dict[str, object] = {}
         if self.setting.cpus:
             own = {"cpus": list(self.setting.cpus)}
@@ -68,6 +78,7 @@ class Runner(StepBarrier):
         self._processes[process.pid] = process, setting
         uniform = self.setting.applied.means.uniform
         first = self.settings.greet(process) if uniform else machine_lines(part)
+        first = [*first, *self._transfers.lines()]
         if self._finder is None:
             return [*first, *setting.lines()]
         found = self.steps
@@ -76,7 +87,9 @@ class Runner(StepBarrier):
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """As `StepBarrier.take`; where an execution runs several steps, of these."""
+        self._transfers.taken()
         taken = super().take(executions, idle)
+        taken = dataclasses.replace(taken, scheduling=self._transfers.taken())
         several = self.settings.steps
         if several == 1:
             return taken
@@ -85,6 +98,12 @@ class Runner(StepBarrier):
             steps=tuple(seconds / several for seconds in taken.steps),
             per_step=taken.per_step and taken.per_step / several,
         )
+
+    @property
+    def faults(self) -> Iterator[str]:
+        """What the job did not take on of its setting, sentences."""
+        yield from self.settings.faults
+        yield from self._transfers.faults(self.sightings.records.values())
 
     @property
     def predicted(self) -> float | None:

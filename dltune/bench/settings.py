@@ -11,6 +11,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.documents.sections.threads import Threads, Uniform
+from dltune.documents.sections.transfers import Transfers
 from dltune.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
 from dltune.planners.plan import require_machine
@@ -20,9 +21,6 @@ from dltune.workload import uniform
 
 RECOMMENDED, ONE_CORE = "recommended", "1core"
 NAMED = ("default", RECOMMENDED, "uniform", "plan", "own", ONE_CORE)
-# what is measured when nobody says, by a plan that has threads of its own and by one that has not
-WITH_THREADS = ("default", RECOMMENDED, "uniform", "plan")
-WITHOUT = ("default", RECOMMENDED, "own", "plan")
 EXPLICIT = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 # TensorFlow starts as many threads as it is told: more than this is a slip of the pen
 MOST_THREADS = 1024
@@ -56,6 +54,15 @@ class Setting:
     def pools(self) -> list[str]:
         """TensorFlow's own settings as the plugin reads them."""
         return [uniform_line(self.uniform.intra, self.uniform.inter)] if self.uniform else []
+
+
+def usual(plan: Plan) -> tuple[str, ...]:
+    """What is measured when nobody says."""
+    if plan.of(Threads):
+        return ("default", RECOMMENDED, "uniform", "plan")
+    if plan.of(SettingsPlan):
+        return ("default", RECOMMENDED, "own", "plan")
+    return ("own", "plan")  # an order of transfers leaves threads as they are
 
 
 def settings(
@@ -100,13 +107,19 @@ def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
 def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
     if name == "plan":
         return _planned(plan, machine)
-    orders = Orders(1, targets=plan.signatures, barrier=True)
+    orders = _orders(plan)
     if name == "own":
         return Setting(name, None, orders)
     if name == ONE_CORE:
         return Setting(name, Uniform(1, 1), orders, cpus=machine.cores[0].cpus)
     pair = _pair(name, plan, machine)
     return Setting(name, pair, orders, predicted=_predicted(pair, plan, machine))
+
+
+def _orders(plan: Plan) -> Orders:
+    """What the steps obey under every setting. E is computed from ops that were recorded."""
+    recorded = plan.of(Transfers) is not None
+    return Orders(1, targets=plan.signatures, barrier=True, events=recorded)
 
 
 def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
@@ -131,15 +144,16 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
     """The plan as `dltune run` enforces it, behind the barrier."""
     section = plan.of(Threads)
     if section is None:
-        if plan.of(SettingsPlan) is None:
+        if not any(plan.of(kind) for kind in (SettingsPlan, Transfers)):
             raise UsageError(
-                "the plan has neither threads nor settings to measure",
+                "the plan has neither threads nor settings nor transfers to measure",
                 remedy="make one: dltune plan PROFILE",
             )
-        return Setting("plan", None, Orders(1, targets=plan.signatures, barrier=True))
+        return Setting("plan", None, _orders(plan))
     fitted = fit(section, machine)
     predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]
-    orders = dataclasses.replace(fitted.orders(1, plan.signatures), barrier=True)
+    placed = fitted.orders(1, plan.signatures)
+    orders = dataclasses.replace(placed, barrier=True, events=_orders(plan).events)
     return Setting("plan", fitted.uniform, orders, predicted=predicted)
 
 

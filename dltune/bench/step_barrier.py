@@ -32,6 +32,7 @@ class Taken:
 
     `steps`: the seconds of each step, the first included; `seconds`: from grant to standstill.
     `per_step`: how many executions of all step graphs one step was, None where too few were seen.
+    `scheduling`: E of each execution whose transfers a plan orders.
     """
 
     executions: int
@@ -39,6 +40,7 @@ class Taken:
     seconds: float
     per_step: float | None
     used: Usage
+    scheduling: tuple[float, ...] = ()
 
 
 class StepBarrier:

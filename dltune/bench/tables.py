@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from dltune.documents.bench import Bench, Setting
 from dltune.tables import Table, columns
 
@@ -18,11 +20,24 @@ def times(bench: Bench) -> Table:
     reference = next(s for s in bench.settings if s.name == bench.reference)
     rounds = min(len(setting.turns) for setting in measured(bench))
     title = f"{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
-    heads = (
+    heads = [
         *("setting", ">pools", ">step ms", ">spread", ">ratio", ">95 % interval"),
         *(">predicted ms", ">predicted ratio"),
-    )
-    return Table(title, columns(*heads), [_times(s, reference) for s in measured(bench)])
+    ]
+    rows = [_times(s, reference) for s in measured(bench)]
+    if any(found := [scheduling(s) for s in measured(bench)]):
+        title += "; E: how well transfers overlapped with ops, 1 is the most"
+        heads.append(">E")
+        rows = [
+            (*row, f"{statistics.median(each):.2f}" if each else NONE)
+            for row, each in zip(rows, found, strict=True)
+        ]
+    return Table(title, columns(*heads), rows)
+
+
+def scheduling(setting: Setting) -> list[float]:
+    """E of each of its steps."""
+    return [one for turn in setting.turns for one in turn.scheduling]
 
 
 def costs(bench: Bench) -> Table:

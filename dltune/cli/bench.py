@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dltune.documents.bench import Bench, Setting
 
 # sections of a plan that a job under measurement has
-MEASURED = ("threads", "settings")
+MEASURED = ("threads", "settings", "transfers")
 
 
 @click.command("bench")
@@ -35,7 +35,8 @@ MEASURED = ("threads", "settings")
     metavar="NAMES",
     help="Settings to measure: default, recommended, uniform (the best that the plan predicts), "
     "plan, own (the script's), 1core, and AxB (intra-op, inter-op).  [default,recommended,uniform,"
-    "plan; own in uniform's place where the plan predicts none]",
+    "plan; own in uniform's place where the plan predicts none; own,plan where it only orders "
+    "transfers]",
 )
 @click.option("--one-core/--no-one-core", default=True, help="Measure 1core too, for efficiency.")
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
@@ -87,10 +88,9 @@ def command(
     from dltune.bench.document import assemble
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
-    from dltune.bench.settings import ONE_CORE, WITH_THREADS, WITHOUT, settings
+    from dltune.bench.settings import ONE_CORE, settings, usual
     from dltune.cli import interrupts, progress, results
     from dltune.documents.sections.settings import SettingsPlan
-    from dltune.documents.sections.threads import Threads
     from dltune.machine import topology
     from dltune.planners.plan import load, places_threads
     from dltune.planners.settings.applied import applied
@@ -106,7 +106,7 @@ def command(
         raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
     plan = load(plan_path)
     machine = topology.local()
-    asked = against or ",".join(WITH_THREADS if plan.of(Threads) else WITHOUT)
+    asked = against or ",".join(usual(plan))
     names = parts(asked)
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
@@ -146,7 +146,7 @@ def command(
                 raise
             ended = signalled
             line.say(f"ended by {ended}; what was measured is kept")
-        for fault in (fault for runner in runners for fault in runner.settings.faults):
+        for fault in (fault for runner in runners for fault in runner.faults):
             line.say(f"not in force under the plan: {fault}")
         bench = keep()
         if raw:
@@ -216,7 +216,7 @@ def show(bench: Bench) -> None:
 
 def _twins(plan: Setting, bench: Bench) -> str:
     """Settings that are the very same as the plan: how they differ is noise."""
-    if plan.choices or not bench.strategy.startswith("uniform"):
+    if plan.choices or bench.strategy != f"uniform {plan.intra}x{plan.inter}":
         return ""
     pair = (plan.intra, plan.inter, plan.cpus)
     twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]

@@ -14,7 +14,17 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
-from dltune.documents.faults import AMOUNT, POSITIVE, at_least, each, empty, index, one_of, repeated
+from dltune.documents.faults import (
+    AMOUNT,
+    POSITIVE,
+    at_least,
+    at_most,
+    each,
+    empty,
+    index,
+    one_of,
+    repeated,
+)
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Samples
 from dltune.documents.sections.settings import Choice
@@ -27,6 +37,8 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `cpu_seconds`, `voluntary` and `involuntary` (context switches) and `faults` (page faults, None
     where they were not read) are per step, of all processes of the job, the warming step included.
+    `scheduling`: how well each step's transfers overlapped with its ops, as TicTac's efficiency E
+    (equation 3); empty where the plan orders no transfers.
     """
 
     round: int
@@ -35,6 +47,7 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voluntary: float
     involuntary: float
     faults: float | None = None
+    scheduling: tuple[float, ...] = ()
 
     @property
     def median(self) -> float:
@@ -130,3 +143,4 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
         yield from empty(at, turn, "steps")
         yield from POSITIVE.faults(f"{at}.steps", *turn.steps)
         yield from AMOUNT.of(at, turn, "cpu_seconds", "voluntary", "involuntary", "faults")
+        yield from at_most(1).faults(f"{at}.scheduling", *turn.scheduling)

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.bench.settings import on_part, settings
+from dltune.bench.document import chosen
+from dltune.bench.settings import on_part, settings, usual
 from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.documents.sections.transfers import Receiver, Transfers
 from dltune.errors import UsageError
 from dltune.planners.plan import with_sections
 from dltune.planners.settings.applied import NOTHING, Applied, applied
@@ -121,6 +123,20 @@ def test_a_plan_of_settings_alone_leaves_the_ops_to_tensorflow() -> None:
     assert found.applied == around
     assert found.uniform is None
     assert not found.orders.ops
+
+
+def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
+    """E is computed from recorded ops, so that every setting has them recorded."""
+    section = Transfers("tac", (Receiver("/job:worker/task:0", "a", ()),))
+    alone = msgspec.structs.replace(plan(), sections={"transfers": section})
+    assert usual(alone) == ("own", "plan")
+    own, planned = settings(usual(alone), alone, MACHINE)
+    assert own.lines() == planned.lines()
+    assert planned.orders.events
+    both = with_sections(plan(OP), transfers=section)
+    assert usual(both) == usual(plan(OP))
+    assert all(one.orders.events for one in settings(usual(both), both, MACHINE))
+    assert list(chosen(both)) == ["s1+s2+s3", "transfers tac"]
 
 
 @pytest.mark.parametrize(

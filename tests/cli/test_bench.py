@@ -141,6 +141,27 @@ def bench(**changes: object) -> Bench:
     return msgspec.structs.replace(made, **changes)
 
 
+def test_the_table_tells_how_well_transfers_overlapped(capsys: pytest.CaptureFixture[str]) -> None:
+    made = bench(strategy="uniform 2x2, transfers tac")
+    efficiencies = {"recommended": (0.1, 0.2, 0.6), "plan": (0.9, 0.7, 0.8)}
+    settings = tuple(
+        msgspec.structs.replace(
+            one,
+            turns=tuple(
+                msgspec.structs.replace(turn, scheduling=efficiencies.get(one.name, ()))
+                for turn in one.turns
+            ),
+        )
+        for one in made.settings
+    )
+    show(msgspec.structs.replace(made, settings=settings))
+    told = capsys.readouterr().out
+    last = {line.split()[0]: line.split()[-1] for line in told.splitlines()[2:7]}
+    assert last == {"setting": "E", "recommended": "0.20", "uniform": "-", "plan": "0.80",
+                    "1core": "-"}  # fmt: skip
+    assert "the plan is uniform 2x2, transfers tac\n" in told, "which uniform is not the same as"
+
+
 def test_the_table_has_measured_beside_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     show(bench())
     lines = capsys.readouterr().out.splitlines()

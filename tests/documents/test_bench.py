@@ -65,6 +65,7 @@ def test_a_bench_comes_back_as_it_was(tmp_path: Path) -> None:
         (with_turn(round=1), ".round must be at least 0 and below 1, the number of rounds, got 1"),
         (with_turn(steps=()), ".turns[0].steps must not be empty"),
         (with_turn(steps=(0.0,)), ".steps must be finite and above 0, got 0.0"),
+        (with_turn(scheduling=(0.5, 1.5)), ".scheduling must be at most 1, got 1.5"),
         (with_turn(cpu_seconds=-1.0), ".cpu_seconds must be finite and not negative, got -1.0"),
     ],
 )

@@ -186,6 +186,17 @@ def test_profiled_planned_and_run(plain, tmp_path):
     assert (worker["task"], worker["steps"], worker["recorded"]) == (WORKER, 20, 1)
     assert worker["efficiency"] is not None
     assert losses.read_text().startswith(plain.losses)
+    turns = tmp_path / "bench.json"
+    short = ["--no-one-core", "--rounds", "1", "--seconds-per-turn", "0", "-o", turns]
+    bench = subprocess.run(
+        [*dltune, "bench", "--plan", planned, *short, *endless], capture_output=True, text=True
+    )
+    assert bench.returncode == 0, bench.stderr
+    assert "planned tensors" not in bench.stderr  # none that nobody sends
+    settings = json.loads(turns.read_text())["settings"]
+    assert [setting["name"] for setting in settings] == ["own", "plan"]
+    for (turn,) in (setting["turns"] for setting in settings):
+        assert len(turn["scheduling"]) == len(turn["steps"]) >= 3
     other = subprocess.run(
         [*running, "--", *train, "--workers", "2"], capture_output=True, text=True
     )

@@ -9,6 +9,7 @@ import msgspec
 import served
 import synthetic
 
+from dltune.bench.document import chosen
 from dltune.documents import bench as bench_document
 from dltune.documents import files
 from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
@@ -176,7 +177,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
         machine=there.machine,
         tensorflow="2.21.0",
         plan=files.digest(made),
-        strategy=made.sections["threads"].strategy,
+        strategy=", ".join(chosen(made)),
         reference=reference,
         rounds=max(map(len, times.values())),
         settings=tuple(settings),

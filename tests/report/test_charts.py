@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
+from statistics import median
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.report.charts.axis import Axis, round_step, up_to
+from dltune.report.charts.cdf import cdf
 from dltune.report.charts.thin import thinned
 
 numbers = st.floats(1e-9, 1e9)
@@ -42,6 +46,24 @@ def test_logarithmic() -> None:
     assert axis.at(1.0) == 0.5
     assert axis.at(0.0) == 0.0
     assert axis.at(1e9) == 1.0
+
+
+@given(st.dictionaries(st.text("ab", max_size=2), st.lists(numbers, min_size=1), min_size=1))
+def test_a_cdf_goes_from_the_least_value_to_the_largest(samples: dict[str, list[float]]) -> None:
+    drawn = str(cdf("steps", samples, " ms"))
+    low, high = min(map(min, samples.values())), max(map(max, samples.values()))
+    axis = Axis(low, high)
+    lines = re.findall(r'd="M([^"]*)"', drawn)
+    assert len(lines) == len(samples)
+    for line, values in zip(lines, samples.values(), strict=True):
+        points = [tuple(map(float, point.split(","))) for point in line.split("L")]
+        assert points == sorted(points, key=lambda point: (point[0], -point[1]))
+        assert points[0] == pytest.approx((1000 * axis.at(min(values)), 160), abs=0.06)
+        assert points[-1] == pytest.approx((1000 * axis.at(max(values)), 0), abs=0.06)
+        assert len(points) <= 101
+        # half of the values lie at or below where the line passes the middle
+        middle = median(values)
+        assert f"half at most {middle:.2f} ms" in drawn
 
 
 def test_large_numbers_are_short() -> None:

@@ -65,6 +65,26 @@ def test_the_page_tells_of_tensors_and_efficiency(context: Context) -> None:
     assert [row["label"] for row in drawn["timelines"][0]["links"]] == ["from ps:0"]
 
 
+def test_step_times_and_efficiency_by_setting(context: Context) -> None:
+    profile, plan = (loaded.document for loaded in context.documents)
+    bench = exhibits.bench(plan, profile, {"own": [0.2, 0.3, 0.4], "plan": [0.1, 0.2, 0.3]})
+    settings = [
+        msgspec.structs.replace(
+            setting,
+            turns=tuple(msgspec.structs.replace(t, scheduling=(e, e)) for t in setting.turns),
+        )
+        for setting, e in zip(bench.settings, (0.25, 0.75), strict=True)
+    ]
+    for made, told in ((bench, False), (msgspec.structs.replace(bench, settings=settings), True)):
+        found = parsed(page(Context((Loaded(Path("bench.json"), "dltune.bench", made, "d0"),))))
+        (section,) = (e for e in found.of("section") if e.attributes["id"] == "d0-steps")
+        assert "own: half at most 301.50 ms" in section.text
+        assert ("plan: half at most 0.75, 90 % from 0.75 to 0.75" in section.text) == told
+        assert (
+            "Measured, the plan (transfers improved) is faster than own" in found.of("main")[0].text
+        )
+
+
 def test_a_page_without_transfers_says_nothing_of_them() -> None:
     alone = Loaded(Path("profile.json"), "dltune.profile", exhibits.profile(), "d0")
     text = parsed(page(Context((alone,)))).of("main")[0].text

@@ -79,9 +79,7 @@ class EnforcedTransfers(Enforcement):
     def greet(self, process: Process) -> Sequence[str]:
         """Every process gets all orders: which task it is shows when it sends."""
         self._attachment.greet(process)
-        lines = [f"window\t{self.section.window}"]
-        for receiver in self.section.receivers:
-            lines += [f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers]
+        lines = order_lines(self.section)
         if self._records:
             graphs = dict.fromkeys(receiver.signature for receiver in self.section.receivers)
             lines += Orders(_PLAIN, targets=graphs).lines()
@@ -180,6 +178,14 @@ class EnforcedTransfers(Enforcement):
                 remedy="profile the job as it is now and plan again",
             )
         return why_no_step(seen, exit_code)
+
+
+def order_lines(section: Transfers) -> list[str]:
+    """The section as the plugin reads it."""
+    lines = [f"window\t{section.window}"]
+    for receiver in section.receivers:
+        lines += [f"send\t{receiver.task}\t{one.tensor}" for one in receiver.transfers]
+    return lines
 
 
 def _add(worker: _Worker, execution: messages.Execution) -> None:

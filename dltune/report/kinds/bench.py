@@ -11,6 +11,7 @@ from dltune.documents.bench import Bench, load
 from dltune.documents.plan import Plan
 from dltune.planners.shown import Finding
 from dltune.report.charts.axis import Axis, up_to
+from dltune.report.charts.cdf import cdf
 from dltune.report.charts.marks import legend, row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
@@ -32,6 +33,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         costs = html(tables.costs(bench), f"{at}-costs-table")
         sections = [
             Section(f"{at}-bench", "Predicted and measured", body),
+            Section(f"{at}-steps", "Step times", _steps(bench)),
             Section(f"{at}-rounds", "Rounds", _rounds(bench)),
             Section(f"{at}-costs", "CPU time and switches", costs),
         ]
@@ -99,6 +101,17 @@ def _beside(bench: Bench) -> Markup:
     rows.append(row("", [tick(text, axis.at(value), 12) for value, text in axis.ticks(5)], 16))
     names = [("dot turn", "a turn"), ("dot spread", "median step"), ("dotring", "predicted")]
     return joined([legend(names), tag("div", *rows, class_="rows")])
+
+
+def _steps(bench: Bench) -> Markup:
+    """Of each setting all steps, and E of each where transfers are ordered."""
+    times = {s.name: [t * 1e3 for turn in s.turns for t in turn.steps] for s in measured(bench)}
+    overlaps = {s.name: found for s in measured(bench) if (found := tables.scheduling(s))}
+    drawn = [cdf("Steps that took at most so long", times, " ms")]
+    if overlaps:
+        caption = "Steps whose efficiency of transfers (E) was at most so much"
+        drawn.append(cdf(caption, overlaps))
+    return joined(drawn)
 
 
 def _rounds(bench: Bench) -> Markup:

@@ -1,0 +1,105 @@
+"""A plan's order of transfers is in force under the plan alone; E is told of every setting."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import synthetic
+from pretended import Clock, PretendedJob, plan, setting
+from served import SERVER, WORKER, device
+from told import MS, plugin
+
+from dltune.bench.contest import Contest
+from dltune.bench.runner import Runner
+from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.job.record import Record
+from dltune.planners.plan import with_sections
+
+MACHINE = synthetic.machine(2)
+SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))
+PLAN = with_sections(plan(), transfers=Transfers("tac", (Receiver(WORKER, "step", SENT),)))
+
+
+def graph(kind: str, *tensors: str) -> messages.Graph:
+    """An op reads what comes."""
+    nodes = [
+        messages.Node(name, kind, [], [], True, [],
+                      messages.Partner(f"edge_3_{name}", device(SERVER), device(WORKER)))
+        for name in tensors
+    ]  # fmt: skip
+    nodes.append(messages.Node("op", "MatMul", [], [], False))
+    return messages.Graph(0, "step", "step", "CPU:0", False, nodes)
+
+
+class Worker(PretendedJob):
+    """Two tensors come in 3 ms; an op of 1 ms begins later by as many as the step's place in its
+    turn."""
+
+    def _tell(self, message: messages.Message) -> None:
+        made = graph("_Recv", "a", "b")
+        super()._tell(made if isinstance(message, messages.Graph) else message)
+
+    def _execute(self, place: int) -> None:
+        super()._execute(place)
+        spans = ((0, -1, 0, 2), (1, -1, 0, 3), (2, 1, 3 + place, 4 + place))
+        events = [(node, 0, n, 0, start * MS, end * MS, "1") for node, n, start, end in spans]
+        self._open[0] = msgspec.structs.replace(self._open[0], events=events)
+
+
+def test_every_step_but_the_first_of_a_turn_has_its_efficiency(clock: Clock) -> None:
+    runners = [Runner(setting(name), MACHINE, PLAN) for name in ("own", "plan")]
+    contest = Contest(
+        runners, rounds=2, seconds=0.03, patience=0, tell=lambda _: None, keep=lambda: None
+    )
+    for runner in runners:
+        Worker(clock).boot(runner)
+    contest.run()
+    for turns in contest.turns.values():
+        for turn in turns:
+            assert len(turn.steps) == 3
+            # 4 ms if nothing overlaps, 3 at the least
+            assert turn.scheduling == (-1.0, -2.0, -3.0)
+
+
+def test_steps_without_planned_transfers_have_none(clock: Clock) -> None:
+    runner = Runner(setting("own"), MACHINE, plan())
+    Worker(clock).boot(runner)
+    runner.listen(0)
+    assert runner.take(4).scheduling == ()
+
+
+def test_the_order_is_in_force_under_the_plan_alone(clock: Clock) -> None:
+    lines = [f"send\t{WORKER}\tb", f"send\t{WORKER}\ta"]
+    for name, sent in (("plan", lines), ("own", []), ("1core", [])):
+        job = Worker(clock).boot(Runner(setting(name), MACHINE, PLAN))
+        assert [line for line in job.first_orders if line.startswith("send")] == sent
+
+
+def test_another_cluster_is_refused_under_the_plan() -> None:
+    told = json.dumps({"cluster": {"worker": ["a:1"], "ps": ["b:1", "c:1"]}})
+    python = messages.Python(1, ["python"], "3.11.0", {"TF_CONFIG": told})
+    Runner(setting("plan"), MACHINE, PLAN).answer(python)
+    Runner(setting("own"), MACHINE, PLAN).answer(python)
+    told = json.dumps({"cluster": {"worker": ["a:1"], "chief": ["b:1"]}})
+    python = msgspec.structs.replace(python, environment={"TF_CONFIG": told})
+    Runner(setting("own"), MACHINE, PLAN).answer(python)
+    with pytest.raises(UsageError, match="is not the one of the plan's transfers"):
+        Runner(setting("plan"), MACHINE, PLAN).answer(python)
+
+
+def test_tensors_that_nobody_sends_are_told() -> None:
+    def faults(name: str, *graphs: messages.Graph) -> list[str]:
+        runner = Runner(setting(name), MACHINE, PLAN)
+        record = runner.sightings.records[1] = Record(plugin())
+        for number, one in enumerate(graphs):
+            record.add(msgspec.structs.replace(one, id=number))
+        return list(runner.faults)
+
+    assert faults("plan", graph("_Send", "a", "b", "c")) == []
+    told = "no process of the job sends 1 of 2 planned tensors"
+    assert faults("plan", graph("_Send", "a"), graph("_Recv", "a", "b")) == [told]
+    assert faults("own", graph("_Send", "c")) == []
