@@ -21,7 +21,7 @@ def cdf(caption: str, samples: Mapping[str, Sequence[float]], unit: str = "") ->
         y=Axis(0.0, 100.0, " %"),
         height=160,
         label=f"{caption}: " + "; ".join(_said(*one, unit) for one in samples.items()),
-        x_ticks=5,
+        x_ticks=6,
     )
     marks, names = [], []
     for index, (name, values) in enumerate(samples.items()):
