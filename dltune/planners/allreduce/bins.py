@@ -10,6 +10,7 @@ Where it is known what waits for each, they are cut where all of that has been c
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -66,12 +67,19 @@ def partitions(
         following: list[list[_Way]] = [[] for _ in range(n + 1)]
         for last in range(bins, n + 1):
             latest, ways = 0.0, list[_Way]()
+            soonest = at_end = math.inf  # of the way so far whose last transfer ends first
             for begin in range(last - 1, first[last - 1] - 1, -1):
                 latest = max(latest, ready[begin])
                 seconds = cost.latency + cost.per_byte * (total[last] - total[begin])
                 for which, (came, done, _, _) in enumerate(before[begin]):
                     end = (came if came > latest else latest) + seconds
-                    ways.append((end, max(done, end + rest[begin]), -begin, which))
+                    if end + rest[begin] > done:
+                        done = end + rest[begin]
+                    if end < soonest:
+                        soonest, at_end = end, done
+                    elif done >= at_end:
+                        continue
+                    ways.append((end, done, -begin, which))
             following[last] = _undominated(ways)
         rounds.append(following)
         if following[n]:

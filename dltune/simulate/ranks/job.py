@@ -152,6 +152,8 @@ def cut(job: Job, pieces: Mapping[int, Sequence[int]]) -> Job:
     """The same with some tensors in `pieces` of so many bytes: each a tensor of its own, put
     together when all have come. They have the place of their tensor, so that those behind have
     other numbers."""
+    if not pieces:
+        return job
     sizes = [tuple(pieces.get(tensor, (size,))) for tensor, size in enumerate(job.tensors)]
     ends = list(itertools.accumulate(map(len, sizes)))
 
