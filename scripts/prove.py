@@ -80,7 +80,8 @@ def proofs() -> Iterator[Proof]:
 
 def pytest(*arguments: str) -> list[str]:
     parallel = ["-n", "3", "--dist", "loadfile"]
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *parallel, *arguments]
+    parts = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]  # which has properties
+    return [sys.executable, "-m", "pytest", *parts, *parallel, *arguments]
 
 
 def matrices() -> list[str]:

@@ -31,7 +31,7 @@ def graph(kind: str, *tensors: str) -> messages.Graph:
                       messages.Partner(f"edge_3_{name}", device(SERVER), device(WORKER)))
         for name in tensors
     ]  # fmt: skip
-    nodes.append(messages.Node("op", "MatMul", [], [], False))
+    nodes.append(messages.Node("op", "MatMul", list(range(len(nodes))), [], False))
     return messages.Graph(0, "step", "step", "CPU:0", False, nodes)
 
 

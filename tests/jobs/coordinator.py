@@ -1,4 +1,6 @@
-"""A parameter server, a worker and a coordinator (ParameterServerStrategy), each a process."""
+"""A parameter server, workers and a coordinator (ParameterServerStrategy), each a process:
+`coordinator.py [WORKERS [KILLED]]`. Each worker has a closure at once; so many are killed half way.
+"""
 
 import json
 import os
@@ -7,6 +9,7 @@ import subprocess
 import sys
 
 SIZE, LAYERS, STEPS = 1024, 6, 12
+WORKERS, KILLED = (*map(int, sys.argv[1:]), *(1, 0)[len(sys.argv) - 1 :])
 
 
 def free_port() -> int:
@@ -16,22 +19,34 @@ def free_port() -> int:
 
 
 def start_all() -> int:
-    cluster = {name: [f"127.0.0.1:{free_port()}"] for name in ("ps", "worker", "chief")}
+    count = {"ps": 1, "worker": WORKERS, "chief": 1}
+    cluster = {job: [f"127.0.0.1:{free_port()}" for _ in range(n)] for job, n in count.items()}
     tasks = [
         subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, *sys.argv],
             env={
                 **os.environ,
-                "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": name, "index": 0}}),
+                "TF_CONFIG": json.dumps(
+                    {"cluster": cluster, "task": {"type": job, "index": index}}
+                ),
             },
+            stdout=subprocess.PIPE if job == "chief" else None,
+            text=True,
         )
-        for name in cluster
+        for job, addresses in cluster.items()
+        for index in range(len(addresses))
     ]
-    code = tasks.pop().wait()
+    chief = tasks.pop()
+    for line in chief.stdout:
+        if line == "half way\n":
+            for worker in tasks[len(tasks) - KILLED :]:
+                worker.kill()
+        else:
+            print(line, end="", flush=True)
     for task in tasks:
         task.terminate()
         task.wait()
-    return code
+    return chief.wait()
 
 
 if "TF_CONFIG" not in os.environ:
@@ -41,7 +56,7 @@ import tensorflow as tf
 
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type != "chief":
-    tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, 0).join()
+    tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id).join()
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():
@@ -60,8 +75,10 @@ def step():
     return loss
 
 
-for _ in range(STEPS):
-    last = coordinator.schedule(step)
+for number in range(STEPS):
+    last = [coordinator.schedule(step) for _ in range(WORKERS)][-1]
+    if number == STEPS // 2:
+        print("half way", flush=True)
     coordinator.join()
 print("loss", float(last.fetch()).hex(), flush=True)
 os._exit(0)  # the cluster's threads wait for servers that are ended next

@@ -65,7 +65,8 @@ def test_results_of_pytest_are_the_figures(tmp_path: Path) -> None:
         "def test_left(): pytest.skip('no')\n"
     )
     shown = prove.show(
-        prove.Proof("it", prove.pytest("-n", "0", "-c", "/dev/null", str(tests))), "0"
+        prove.Proof("it", prove.pytest("-n", "0", "-c", "/dev/null", "-W", "error", str(tests))),
+        "0",
     )
     assert not shown.passed
     first, *rest = shown.figures

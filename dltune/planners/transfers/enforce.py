@@ -190,11 +190,10 @@ def order_lines(section: Transfers) -> list[str]:
 
 def _add(worker: _Worker, execution: messages.Execution) -> None:
     worker.starts[execution.graph].append(execution.start)
-    if execution.events:
-        worker.spans.append(span(execution))
     found = efficiency(execution, worker.graphs[execution.graph], worker.receiver)
     if found is not None:
         worker.efficiencies.append(found)
+        worker.spans.append(span(execution))
 
 
 def _stepped(worker: _Worker) -> Stepped:

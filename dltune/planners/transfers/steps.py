@@ -15,10 +15,12 @@ from dltune.overlap.efficiency import Bounds
 def efficiency(
     execution: messages.Execution, graph: messages.Graph, receiver: Receiver
 ) -> float | None:
-    """E of one step (TicTac, equation 3). None where nothing was recorded, or nothing planned
-    came."""
+    """E of one step (TicTac, equation 3). None where nothing was recorded, nothing planned came, or
+    the step was given up before all of that was read."""
     found = bounds(execution, graph, receiver)
-    return found.efficiency(span(execution) / NANOSECOND) if found else None
+    if found is None or not _finished(execution, graph, receiver):
+        return None
+    return found.efficiency(span(execution) / NANOSECOND)
 
 
 def bounds(
@@ -37,6 +39,18 @@ def bounds(
     if not loads:
         return None
     return Bounds.run(((e[4], e[5]) for e in execution.events if e[2] >= 0), loads.values())
+
+
+def _finished(execution: messages.Execution, graph: messages.Graph, receiver: Receiver) -> bool:
+    """Whether something has run that reads each planned tensor."""
+    planned = {one.tensor for one in receiver.transfers}
+    ran = [graph.nodes[event[0]] for event in execution.events]
+    read = {before for node in ran for before in (*node.inputs, *node.control)}
+    return all(
+        number in read
+        for number, node in enumerate(graph.nodes)
+        if node.type == "_Recv" and node.partner and tensor(node.partner.rendezvous) in planned
+    )
 
 
 def stragglers(spans: Sequence[Sequence[float]]) -> float | None:

@@ -46,7 +46,7 @@ def graph(
         )
         for name in tensors
     ]  # fmt: skip
-    nodes.append(messages.Node("op", "MatMul", [], [], False))
+    nodes.append(messages.Node("op", "MatMul", list(range(len(nodes))), [], False))
     return messages.Graph(0, signature, "", device(here), False, nodes)
 
 
@@ -180,7 +180,9 @@ def test_workers_that_wait_for_each_other():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from((-1, 0, 2)), st.integers(0, 30), st.integers(0, 9)), max_size=8
+        st.tuples(st.sampled_from((-1, 0, 2)), st.integers(0, 30), st.integers(0, 9)),
+        min_size=1,
+        max_size=8,
     )
 )
 def test_efficiency_is_what_overlaps_of_the_shorter_of_computing_and_transfers(ops):
@@ -210,6 +212,15 @@ def test_a_tensor_that_is_waited_for_besides_is_counted_once():
     )
     ran = step(0, (0, -1, 0, 2), (1, -1, 0, 2), (2, -1, 0, 3), (3, 0, 3, 5))
     assert efficiency(ran, twice, PLANNED) == 0.0
+
+
+def test_a_step_that_was_given_up_has_no_efficiency():
+    """Receives end then, too; what reads them does not run."""
+    section = enforced(Transfers("tac", (PLANNED,)))
+    given_up = step(0, (0, -1, 0, 1), (1, -1, 0, 1))
+    hear(section, 2, graph(WORKER, "_Recv", "ab"), given_up, step(9, *RECORDED), given_up)
+    (worker,) = section.ended(0).document.workers
+    assert (worker.steps, worker.recorded, worker.worst) == (3, 1, 0.0)
 
 
 def test_no_efficiency_where_nothing_planned_came():
