@@ -78,6 +78,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plan
 
 
+@pytest.mark.proof
 def test_a_job_goes_on_after_steps_and_a_server_that_failed(tmp_path):
     faults = "cancelled,failed,partial,closed,restarted_server"
     plan = unmeasured(tmp_path / "plan.json", [WORKER], [f"p{n}/read" for n in range(16)])
