@@ -69,7 +69,7 @@ def closed(steps: Steps, session: v1.Session) -> bool:
     try:
         while True:
             session.run(steps.all)
-    except (errors.CancelledError, errors.AbortedError, errors.FailedPreconditionError):
+    except errors.OpError:  # of several kinds
         return True
     except RuntimeError:  # between two
         return False

@@ -15,6 +15,8 @@ namespace {
 
 // Nothing that the plan orders can wait for what it holds back, so this is for what nobody knows.
 constexpr std::chrono::seconds kPatience{10};
+// It is had once more for each so many bytes under way: a link may be slow.
+constexpr int64_t kBytesOfPatience = 10 << 20;
 
 std::mutex g_mu;
 auto& g_ranks = *new std::unordered_map<std::string, std::unordered_map<std::string, int>>;
@@ -58,7 +60,7 @@ void Forget(const Place& place) {
 void Handover::Arrive(int number, int64_t bytes, std::function<void()> hand) {
   {
     std::unique_lock<std::mutex> lock(mu_);
-    moves_++;
+    looks_ = 0;
     if (number < next_ || waiting_.count(number)) {
       under_way_ += bytes;
       lock.unlock();
@@ -74,7 +76,7 @@ void Handover::Taken(int64_t bytes) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     under_way_ -= bytes;
-    moves_++;
+    looks_ = 0;
   }
   Pump();
 }
@@ -89,9 +91,7 @@ void Handover::Open() {
 
 bool Handover::stuck() {
   std::lock_guard<std::mutex> lock(mu_);
-  const bool moved = moves_ != moves_before_;
-  moves_before_ = moves_;
-  return !moved && !waiting_.empty();
+  return !waiting_.empty() && looks_++ > under_way_ / kBytesOfPatience;
 }
 
 // One thread hands over at a time, or two could change places between taking and handing.
@@ -118,7 +118,7 @@ bool Handover::Take(Waiting* next) {
   next_ = first->first + 1;
   waiting_.erase(first);
   under_way_ += bytes;
-  moves_++;
+  looks_ = 0;
   return true;
 }
 

@@ -25,7 +25,8 @@ class Handover {
   void Taken(int64_t bytes);
   // Nothing waits any more: what is here is handed over now, what comes later at once.
   void Open();
-  // Whether something waits and nothing has moved since the last call.
+  // Whether something waits and nothing has moved since the last look, or since one more for each
+  // 10 MiB under way.
   bool stuck();
 
  private:
@@ -41,8 +42,7 @@ class Handover {
   std::mutex mu_;
   std::map<int, Waiting> waiting_;
   int next_ = 0;
-  int64_t under_way_ = 0;
-  uint64_t moves_ = 0, moves_before_ = 0;
+  int64_t under_way_ = 0, looks_ = 0;  // since the last move
   bool open_ = false, handing_ = false;
 };
 
@@ -57,8 +57,8 @@ void SetWindow(int64_t bytes);
 using WhenOver = std::function<bool(std::function<void()>)>;
 
 // The handover of a graph to a receiver in a run, which has an address of its own. It is opened and
-// forgotten when the run is over; one that has waited for ten seconds without a move is opened, and
-// said to be.
+// forgotten when the run is over; one that has waited for ten seconds without a move, and ten more
+// for each 10 MiB under way, is opened, and said to be.
 std::shared_ptr<Handover> HandoverOf(const void* run, int64_t graph, const std::string& receiver,
                                      const WhenOver& when_over);
 

@@ -1,5 +1,6 @@
 // What waits for a transfer that never comes goes when nothing has moved for ten seconds, also where
-// many runs come and go meanwhile: `patience SECONDS` waits so long for that.
+// many other runs go on meanwhile: `patience SECONDS` waits so long for that. Links may be slow: what
+// waits behind 25 MiB is not stuck before the fourth look.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -21,12 +22,18 @@ int main(int, char** arguments) {
   std::vector<int> others(2000);
   for (int& other : others)
     dltune::HandoverOf(&other, 1, "worker", never)->Arrive(0, 1, [] {});
+  dltune::Handover slow(1000);
+  slow.Arrive(0, 25 << 20, [] {});
+  slow.Arrive(1, 1, [] {});
+  int looks = 1;
+  while (!slow.stuck()) looks++;
   const bool same = dltune::HandoverOf(&run, 1, "worker", never) == handover;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(atoi(arguments[1]));
   while (!went && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   dltune::Flush();
-  fprintf(stderr, "stuck at once: %d, known: %d, went: %d\n", at_once, same, went.load());
+  fprintf(stderr, "stuck at once: %d, looks: %d, known: %d, went: %d\n", at_once, looks, same,
+          went.load());
   fflush(stdout);
   _exit(0);
 }
