@@ -309,9 +309,13 @@ def report(
             f"| {statistics.median(s.waits for s in mine):.1%} | {len({s.arrivals for s in mine})} "
             f"| {f'{statistics.mean(turns):.1%}' if turns else ''} |"
         )
-    print(f"\nR² of step time on E: {explained(steps):.3f} over all steps; by order "
-          + ", ".join(f"{order} {explained([s for s in steps if s.order == order]):.3f}"
-                      for order in dict.fromkeys(s.order for s in steps)))  # fmt: skip
+    by_order = {
+        order: explained([step for step in steps if step.order == order])
+        for order in dict.fromkeys(step.order for step in steps)
+    }
+    print(f"\nR² of step time on E: {explained(steps):.3f} over all steps, "
+          f"{explained(steps, normalized=True):.3f} of parts of U; by order "
+          + ", ".join(f"{order} {part:.3f}" for order, part in by_order.items()))  # fmt: skip
 
 
 def of_rounds(steps: Sequence[Step], parts: Mapping[tuple[str, int], float]) -> Iterator[float]:
@@ -332,9 +336,12 @@ def paired(steps: Sequence[Step], order: str) -> Iterator[float]:
         yield medians[0] / medians[1]
 
 
-def explained(steps: Sequence[Step]) -> float:
-    """R² of the line through efficiencies and step times."""
-    table = np.array([(step.efficiency, step.seconds) for step in steps])
+def explained(steps: Sequence[Step], *, normalized: bool = False) -> float:
+    """R² of the line through efficiencies and step times, or what part of its own U each took: that
+    would be 1 if L were always the same part of U."""
+    table = np.array(
+        [(step.efficiency, step.seconds / (step.upper if normalized else 1)) for step in steps]
+    )
     return float(np.corrcoef(table.T)[0, 1] ** 2)
 
 

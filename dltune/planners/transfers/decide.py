@@ -38,6 +38,8 @@ ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
 # transport sends in an order of its own, with less, the link waits for the next to be handed over
 AHEAD = 0.5e-3
 WINDOWS = 64 << 10, 1 << 20  # bytes, the least and the most
+# the part of a step that an order must bring: less is what holding transfers back costs
+WORTH = 0.01
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,18 @@ def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
     if cluster.workers is not None:
         names = (f"{job(each[0].task)}/task:{number}" for number in range(cluster.workers))
         each = tuple(msgspec.structs.replace(each[0], task=name) for name in names)
-    return Transfers(order, each, _window(profile, cluster))
+    if any(worthwhile(one, order) for one in each):
+        return Transfers(order, each, _window(profile, cluster))
+    return Transfers(
+        order, each, max(sum(transfer.bytes for transfer in one.transfers) for one in each)
+    )
+
+
+def worthwhile(receiver: Receiver, order: Order) -> bool:
+    """Whether the order is predicted to make a step shorter by more than it costs to keep it, or
+    nothing is predicted."""
+    seconds = {one.order: one.seconds for one in receiver.predictions}
+    return not seconds or seconds[order] < (1 - WORTH) * seconds["none"]
 
 
 def _window(profile: Profile, cluster: Cluster) -> int:

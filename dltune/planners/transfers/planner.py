@@ -97,7 +97,7 @@ def _decide(
 ) -> Decision[Transfers]:
     from dltune.documents import profile as documents
     from dltune.planners.transfers import show
-    from dltune.planners.transfers.decide import Cluster, decide
+    from dltune.planners.transfers.decide import WORTH, Cluster, decide, worthwhile
 
     if bandwidth is not None and math.isnan(bandwidth):
         raise UsageError("--bandwidth nan is no number of Gbit/s")
@@ -117,6 +117,10 @@ def _decide(
         remarks.append(
             f"in any order a step of {first.task} takes between {first.lower * 1e3:.1f} and "
             f"{first.upper * 1e3:.1f} ms from the first transfer on, one op at a time"
+        )
+    if not any(worthwhile(one, order) for one in section.receivers):
+        remarks.append(
+            f"no order makes a step {WORTH:.0%} shorter: no tensor is held back for its turn"
         )
     simulated = None
     if simulate:

@@ -66,8 +66,14 @@ def intent(section: Transfers) -> Iterator[str]:
         senders = sorted({transfer.sender for transfer in one.transfers})
         yield (
             f"{', '.join(senders)} to {one.task}: {counted(len(one.transfers), 'tensor')} in the "
-            f"order {section.order}, {section.window >> 10} KiB at once at most"
+            f"order {section.order}, {_ahead(section, one)}"
         )
+
+
+def _ahead(section: Transfers, receiver: Receiver) -> str:
+    if section.window >= sum(one.bytes for one in receiver.transfers):
+        return "none held back"
+    return f"{section.window >> 10} KiB at once at most"
 
 
 def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:

@@ -10,8 +10,9 @@ from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 from dltune.documents.profile import Step, check
 from dltune.documents.sections.transfers import Receiver, faults
 from dltune.errors import UsageError
-from dltune.planners.transfers.decide import Cluster, decide
+from dltune.planners.transfers.decide import Cluster, decide, worthwhile
 from dltune.planners.transfers.oracle import op_seconds
+from dltune.planners.transfers.show import intent
 
 OTHER = "/job:ps/task:1"
 
@@ -52,13 +53,24 @@ def test_a_tensor_that_is_waited_for_and_read_has_one_turn():
     assert {p.order: p.seconds for p in receiver.predictions}["improved"] == 3.0
 
 
-@pytest.mark.parametrize(
-    ("bandwidth", "window"), [(None, MIB), (25e6, 64 << 10), (400e6, 200_000), (10e9, MIB)]
-)
+@pytest.mark.parametrize(("bandwidth", "window"), [(25e6, 64 << 10), (400e6, 200_000), (10e9, MIB)])
 def test_no_more_is_handed_over_than_half_a_millisecond_of_the_link(bandwidth, window):
-    made = profile(first_figure(), 1.0, 1.0, bandwidth=bandwidth)
-    assert decide(made, "tic", Cluster()).window == window
-    assert decide(made, "tic", Cluster(bandwidth=400e6)).window == 200_000
+    alone = MIB / bandwidth
+    made = profile(first_figure(), alone, alone, bandwidth=bandwidth)
+    assert decide(made, "tac", Cluster()).window == window
+    without = profile(first_figure(), alone, alone, bandwidth=None)
+    assert decide(without, "tac", Cluster(bandwidth=bandwidth)).window == window
+    assert decide(without, "tic", Cluster()).window == MIB
+
+
+def test_where_an_order_brings_nothing_none_is_held_back():
+    made = profile(first_figure(), 1.0, 1.0)
+    section = decide(made, "tac", Cluster(bandwidth=1e9))
+    assert section.window == 2 * MIB
+    assert not worthwhile(section.receivers[0], "tac")
+    (sentence,) = intent(section)
+    assert sentence == f"{SERVER} to {WORKER}: 2 tensors in the order tac, none held back"
+    assert worthwhile(decide(made, "tac", Cluster()).receivers[0], "tac")
 
 
 def test_without_a_bandwidth_only_tic_goes():
