@@ -57,11 +57,32 @@ class Building:
         *,
         relu: bool = True,
     ) -> int:
+        return self._biased(self.bare(x, name, channels, window, stride, padding), name, relu)
+
+    def bare(
+        self,
+        x: int,
+        name: str,
+        channels: int,
+        window: int | tuple[int, int],
+        stride: int = 1,
+        padding: Padding = "SAME",
+    ) -> int:
+        """A convolution without a layer for its bias."""
         size = _pair(window)
         *space, depth = self.layers[x].shape
         shape = (*_positions(space, size, stride, padding), channels)
         weights = Parameter(f"{name}/weights", (*size, depth, channels))
-        return self._biased(self.add(name, "conv", (x,), shape, weights), name, relu)
+        return self.add(name, "conv", (x,), shape, weights)
+
+    def dense(self, x: int, name: str, units: int) -> int:
+        """Without a layer for its bias."""
+        weights = Parameter(f"{name}/weights", (self.layers[x].size, units))
+        return self.add(name, "dense", (x,), (1, 1, units), weights)
+
+    def like(self, x: int, name: str, kind: Kind) -> int:
+        """Gives out as much as it reads, and learns nothing."""
+        return self.add(name, kind, (x,), self.layers[x].shape)
 
     def separable(
         self, x: int, name: str, channels: int, window: int, stride: int, multiplier: int
@@ -84,7 +105,7 @@ class Building:
         return self.relu(x, name) if relu else x
 
     def relu(self, x: int, name: str) -> int:
-        return self.add(f"{name}/relu", "relu", (x,), self.layers[x].shape)
+        return self.like(x, f"{name}/relu", "relu")
 
     def batch_norm(self, x: int, name: str) -> int:
         """With a rectifier."""
@@ -120,7 +141,7 @@ class Building:
         return self.add(name, "pad", (x,), (height + 2 * edge, width + 2 * edge, depth))
 
     def dropout(self, x: int, name: str) -> int:
-        return self.add(name, "dropout", (x,), self.layers[x].shape)
+        return self.like(x, name, "dropout")
 
     def sum(self, name: str, x: int, y: int) -> int:
         return self.add(name, "add", (x, y), self.layers[x].shape)

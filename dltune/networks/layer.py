@@ -20,8 +20,10 @@ Kind = Literal[
     "input",
     "conv",
     "depthwise",
+    "dense",
     "bias",
     "batch_norm",
+    "lrn",
     "relu",
     "max_pool",
     "avg_pool",
@@ -29,6 +31,7 @@ Kind = Literal[
     "pad",
     "concat",
     "add",
+    "fork",
     "dropout",
     "squeeze",
     "softmax",
@@ -48,7 +51,8 @@ class Parameter:
 @dataclass(frozen=True)
 class Layer:
     """One operation. `inputs`: numbers of the layers that it reads. `shape`: of what it gives out
-    for one sample, channels last. `window`: height and width that a pool looks at.
+    for one sample, channels last. `window`: height and width that a pool looks at. A `fork` gives
+    each of its readers a tensor of its own.
 
     The weights of a convolution are (height, width, channels in, channels out), of a depthwise one
     (height, width, channels in, channels out for each). `batch_norm` learns an offset, no scale.
@@ -90,7 +94,7 @@ class Network:
     def forward(self, layer: Layer, *, training: bool) -> int:
         """Operations for one sample."""
         match layer.kind:
-            case "conv" | "depthwise":
+            case "conv" | "depthwise" | "dense":
                 return 2 * math.prod(layer.parameters[0].shape) * math.prod(layer.shape[:-1])
             case "max_pool" | "avg_pool":
                 return math.prod(layer.window) * layer.size
@@ -98,6 +102,8 @@ class Network:
                 return self.layers[layer.inputs[0]].size
             case "batch_norm":
                 return BATCH_NORM["training" if training else "inference"] * layer.size
+            case "lrn":  # squares of five channels added up, scaled and raised to a power
+                return 13 * layer.size
             case "dropout":  # a number drawn, compared, the result scaled
                 return 3 * layer.size if training else 0
             case "softmax":
@@ -110,7 +116,7 @@ class Network:
     def backward(self, layer: Layer) -> int:
         """Operations for one sample, of the gradients to all that the layer reads and learns."""
         match layer.kind:
-            case "conv" | "depthwise":
+            case "conv" | "depthwise" | "dense":
                 gradients = 1 + self.learns[layer.inputs[0]]
                 return gradients * self.forward(layer, training=True)
             case "batch_norm":

@@ -17,9 +17,9 @@ from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.networks.layer import FLOAT, Layer, Network, Parameter
 
 # which layers' gradients read what they gave out, and what they had read
-_OUTPUT = frozenset({"relu", "max_pool", "dropout", "softmax"})
-_INPUT = frozenset({"conv", "depthwise", "batch_norm", "max_pool"})
-_WEIGHTS = frozenset({"conv", "depthwise"})
+_OUTPUT = frozenset({"relu", "lrn", "max_pool", "dropout", "softmax"})
+_INPUT = frozenset({"conv", "depthwise", "dense", "batch_norm", "lrn", "max_pool"})
+_WEIGHTS = frozenset({"conv", "depthwise", "dense"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,9 @@ class _Expansion:
                 (self.weights[parameter],) = self._node(parameter.name, [], [parameter.bytes])
             reads = [self.given[one] for one in layer.inputs]
             reads += [self.weights[parameter] for parameter in layer.parameters]
-            passes = layer.kind == "squeeze" or (layer.kind == "dropout" and not self.training)
+            passes = layer.kind in ("squeeze", "fork") or (
+                layer.kind == "dropout" and not self.training
+            )
             (self.given[number],) = self._node(
                 layer.name,
                 reads,
@@ -93,7 +95,7 @@ class _Expansion:
             if not learns[number]:
                 continue
             own = self._sum(layer, gradients[number])
-            if layer.kind in ("add", "squeeze"):  # as it came
+            if layer.kind in ("add", "squeeze", "fork"):  # as it came
                 for one in layer.inputs:
                     gradients[one] += own
                 continue
