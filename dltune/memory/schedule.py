@@ -3,7 +3,7 @@ tier of memory: what is needed when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from dltune.graph.csr import Amounts
 from dltune.graph.liveness import Lives
 from dltune.graph.step_graph import Kind, StepGraph
+
+NOTHING: Mapping[int, Collection[int]] = {}
 
 
 class Step(NamedTuple):
@@ -20,23 +22,31 @@ class Step(NamedTuple):
     fetched: tuple[int, ...] = ()
 
 
-def lives(graph: StepGraph, steps: Sequence[Step]) -> Lives:
+def lives(
+    graph: StepGraph, steps: Sequence[Step], written: Mapping[int, Collection[int]] = NOTHING
+) -> Lives:
     """Over the tensors' memory each time that it is taken, in numbers of steps: from the one that
     gives a tensor out, or before which it is brought back, to behind the last one that reads it
     before that happens again.
 
-    A tensor that is given out again, or brought back later, is so not kept until then. Raises
-    ValueError when a step reads what no step before has given out.
+    A tensor that is given out again, or brought back later, is so not kept until then. One in the
+    memory of another keeps that of the moment at which it was given out. `written`: by node that
+    writes a variable, the tensors that hold its value: those that are read later are in memory of
+    their own from then on. Raises ValueError when a step reads what no step before has given out.
     """
     tensors = graph.tensors
     alias, size = tensors.alias.tolist(), tensors.bytes.tolist()
-    held = (tensors.kind == Kind.RESULT).tolist()
-    produced: list[list[int]] = [[] for _ in range(len(graph))]
+    held = (tensors.kind == Kind.RESULT)[tensors.alias].tolist()
+    given: list[list[int]] = [[] for _ in range(len(graph))]
+    variables: list[list[int]] = [[] for _ in range(len(graph))]
     for tensor, node in enumerate(tensors.producer.tolist()):
-        if alias[tensor] == tensor and held[tensor]:
-            produced[node].append(tensor)
+        if held[tensor]:
+            given[node].append(tensor)
+        elif tensors.kind[tensor] == Kind.VARIABLE and alias[tensor] == tensor:
+            variables[node].append(tensor)
     reads = graph.reads.lists
-    place: dict[int, int] = {}  # of a tensor, among those below, the last time
+    had: set[int] = set()  # of variables, what has been read of them
+    place: dict[int, int] = {}  # of the memory that a tensor is in, among those below
     taken: list[int] = []
     begin: list[int] = []
     end: list[int] = []
@@ -53,18 +63,36 @@ def lives(graph: StepGraph, steps: Sequence[Step]) -> Lives:
                 raise ValueError(f"step {at} brings back what nothing has given out")
             take(tensor, at)
         for tensor in reads[node]:
-            if not held[alias[tensor]]:
+            if not held[tensor]:
+                if alias[tensor] in place:
+                    end[place[alias[tensor]]] = at + 1
                 continue
-            if alias[tensor] not in place:
+            if tensor not in place:
                 raise ValueError(f"{graph.names[node]} reads what nothing has given out")
-            end[place[alias[tensor]]] = at + 1
-        for tensor in produced[node]:
-            take(tensor, at)
+            end[place[tensor]] = at + 1
+        for tensor in given[node]:
+            owner = alias[tensor]
+            if owner == tensor:
+                take(tensor, at)
+            else:
+                place[tensor] = next(
+                    (place[one] for one in reads[node] if alias[one] == owner), place[owner]
+                )
+                end[place[tensor]] = at + 1
+        for tensor in variables[node]:
+            place.pop(tensor, None)
+            had.add(tensor)
+        if before := [one for one in written.get(node, ()) if one in had and one not in place]:
+            place.update(dict.fromkeys(before, len(taken)))
+            taken.append(before[0])
+            begin.append(at)
+            end.append(at)
+    kept = np.array(end, np.int64) > np.array(begin, np.int64)
     return Lives(
-        np.array(taken, np.int32),
-        np.array(begin, np.int64),
-        np.array(end, np.int64),
-        np.array([size[tensor] for tensor in taken], np.int64),
+        np.array(taken, np.int32)[kept],
+        np.array(begin, np.int64)[kept],
+        np.array(end, np.int64)[kept],
+        np.array([size[tensor] for tensor in taken], np.int64)[kept],
     )
 
 

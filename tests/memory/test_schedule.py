@@ -39,44 +39,39 @@ def graphs(draw: st.DrawFn) -> StepGraph:
 
 
 @given(graphs(), st.data())
-def test_needed_at_a_step_is_what_a_later_one_reads_before_it_is_there_anew(graph, data):
+def test_memory_is_held_while_something_in_it_will_be_read(graph, data):
+    """Against one object for each time that memory is taken, and readers that keep it."""
     count = len(graph)
     steps = [Step(node) for node in range(count)]
     for _ in range(data.draw(st.integers(0, 5))):
         node = data.draw(st.integers(0, count - 1))
-        own = [node] if graph.tensors.alias[node] == node else []
-        back = data.draw(st.booleans()) and graph.tensors.kind[node] == Kind.RESULT
-        steps.append(Step(node, tuple(own) if back else ()))
-    found = lives(graph, steps)
-    bytes, number = levels(found, len(steps))
+        result = graph.tensors.kind[node] == Kind.RESULT and graph.tensors.alias[node] == node
+        back = data.draw(st.booleans()) and result
+        steps.append(Step(node, (node,) if back else ()))
+    taken: list[tuple[int, set[int]]] = []  # whose, and the steps at which it is used
+    memory: dict[int, tuple[int, set[int]]] = {}  # by tensor
+    for at, (node, fetched) in enumerate(steps):
+        for tensor in fetched:
+            memory[tensor] = (tensor, {at})
+            taken.append(memory[tensor])
+        for tensor in graph.reads[node].tolist():
+            if tensor in memory:
+                memory[tensor][1].add(at)
+        owner = int(graph.tensors.alias[node])
+        if graph.tensors.kind[node] != Kind.RESULT:
+            continue
+        if owner == node:
+            memory[node] = (node, {at})
+            taken.append(memory[node])
+        else:
+            over = next(t for t in graph.reads[node].tolist() if graph.tensors.alias[t] == owner)
+            memory[node] = memory[over]
+            memory[over][1].add(at)
+    bytes, number = levels(lives(graph, steps), len(steps))
     for at in range(len(steps)):
-        needed = set()
-        for tensor in range(count):
-            if graph.tensors.alias[tensor] != tensor or graph.tensors.kind[tensor] != Kind.RESULT:
-                continue
-            if present(graph, steps, tensor, at) and needed_later(graph, steps, tensor, at):
-                needed.add(tensor)
-        # what comes back and is given out again in one step is there twice
-        twice = [one for one in steps[at].fetched if one == steps[at].node]
-        assert bytes[at] == sum(graph.tensors.bytes[one] for one in [*needed, *twice])
-        assert number[at] == len(needed) + len(twice)
-
-
-def present(graph: StepGraph, steps: list[Step], tensor: int, at: int) -> bool:
-    return any(step.node == tensor for step in steps[: at + 1])
-
-
-def needed_later(graph: StepGraph, steps: list[Step], tensor: int, at: int) -> bool:
-    if steps[at].node == tensor or tensor in steps[at].fetched:
-        return True
-    for place in range(at, len(steps)):
-        if place > at and tensor in steps[place].fetched:
-            return False
-        if any(graph.tensors.alias[one] == tensor for one in graph.reads[steps[place].node]):
-            return True
-        if place > at and steps[place].node == tensor:
-            return False
-    return False
+        held = [whose for whose, used in taken if min(used) <= at <= max(used)]
+        assert bytes[at] == sum(graph.tensors.bytes[whose] for whose in held)
+        assert number[at] == len(held)
 
 
 def test_what_nothing_has_given_out_cannot_be_read():

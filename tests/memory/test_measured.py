@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.errors import UsageError
+from dltune.memory.measured import measured
+
+
+def began(node, at):
+    return msgspec.structs.replace(node, start=at, end=at + 0.5)
+
+
+def step(nodes):
+    return SimpleNamespace(name="step", nodes=nodes)
+
+
+def test_nodes_come_in_the_order_in_which_they_began():
+    nodes = [
+        synthetic.node("Const_a", None),
+        began(synthetic.node("Relu_late", 1, [0]), 2.0),
+        began(synthetic.node("Relu_early", 1, [0]), 1.0),
+        synthetic.node("NoOp_unknown", None, [1]),
+        began(synthetic.node("Add_both", 1, [1, 2]), 3.0),
+    ]
+    found = measured(step(nodes))
+    assert found.order == [0, 2, 1, 3, 4]
+    assert found.seconds == [0.0, 0.5, 0.5, 0.0, 0.5]
+
+
+def test_a_variables_reader_may_run_again_until_the_variable_is_written():
+    nodes = [
+        synthetic.node("Arg_handle", None),
+        synthetic.node("ReadVariableOp_value", 1, [0]),
+        began(synthetic.node("MatMul_product", 1, [1]), 1.0),
+        began(synthetic.node("Relu_active", 1, [2]), 2.0),
+        began(synthetic.node("AssignSubVariableOp_step", 1, [0, 3]), 3.0),
+        began(synthetic.node("RandomUniform_drawn", 1, [3]), 4.0),
+        began(synthetic.node("StatelessRandomUniformV2_drawn", 1, [3]), 5.0),
+        began(synthetic.node("Conv2D_again", 1, [1]), 6.0),
+    ]
+    found = measured(step(nodes))
+    assert found.order == list(range(8))
+    assert found.written == {4: [1]}
+    #                      handle, value, product, active, step, drawn, stateless, conv
+    assert found.again == [0, 0, 4, 8, 0, 0, 8, 4]
+
+
+def test_ops_that_wait_for_each_other_are_named():
+    nodes = [synthetic.node("Add_a", 1, [1]), synthetic.node("Add_b", 1, [0])]
+    with pytest.raises(UsageError, match="2 ops wait for each other: Add_a, Add_b"):
+        measured(step(nodes))
