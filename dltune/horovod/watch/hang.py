@@ -10,6 +10,7 @@ frames tell them apart; a thread's C++ stack holds addresses of calls that retur
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, Protocol
@@ -24,6 +25,9 @@ _STATES = {
     "t": "stopped by a debugger",
     "D": "in uninterruptible sleep",
 }
+
+# a page read back from storage is such a sleep too, and over before this many seconds have passed
+_SLEEPS_ON = 0.2
 
 # ranks that are looked at side by side: a look starts a process, which wants little of a core
 LOOKS_AT_ONCE = 8
@@ -73,10 +77,12 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
     stats = {rank.pid: stat.of_process(rank.pid) for rank in alive}
     if any(found is None or found.ended for found in stats.values()):
         return {}
+    states = {pid: found.state for pid, found in stats.items() if found}
+    if "D" in states.values():
+        time.sleep(_SLEEPS_ON)
+        states = {pid: state for pid, state in states.items() if stat.state(pid, pid) == state}
     stopped = {
-        pid: f"its process is {_STATES[found.state]}"
-        for pid, found in stats.items()
-        if found and found.state in _STATES
+        pid: f"its process is {_STATES[state]}" for pid, state in states.items() if state in _STATES
     }
     if stopped:  # not for long yet where it has moved meanwhile
         return {

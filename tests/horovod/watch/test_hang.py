@@ -13,6 +13,7 @@ import pytest
 from dltune.horovod.watch.hang import hung
 from dltune.horovod.watch.progress import HUNG_SECONDS, Progress
 from dltune.machine.checks.py_spy import py_spy
+from dltune.proc import stat
 
 Started = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -65,7 +66,7 @@ def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
 def test_a_rank_that_was_killed_does_not_hang(started: Started) -> None:
     """It stays a process until its launcher has waited for it, and gets no further."""
     other = started("print('ready', flush=True); import time; time.sleep(600)")
-    with subprocess.Popen(["sleep", "600"]) as killed:
+    with started("print('ready', flush=True); import time; time.sleep(600)") as killed:
         ranks = [Rank(other.pid, 1.0), Rank(killed.pid, 0.0)]
         assert hung(ranks) == {killed.pid: STILL}
         killed.kill()
@@ -82,6 +83,21 @@ def test_a_rank_that_still_imports_does_not_hang(started: Started) -> None:
     assert hung([first, Rank(pids[1], 0.0, background=None)]) == {
         pids[1]: "it has done nothing for 10 s, and Horovod has not begun in it"
     }
+
+
+def test_uninterruptible_sleep_counts_when_it_lasts(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page that is read back from storage is such a sleep, of milliseconds."""
+    code = "print('ready', flush=True); import time; time.sleep(600)"
+    ranks = [Rank(started(code).pid, cycles) for cycles in (1.0, 0.0)]
+    asleep = stat.of_process(ranks[1].pid)
+    assert asleep
+    seen = {ranks[0].pid: asleep, ranks[1].pid: asleep._replace(state="D")}
+    monkeypatch.setattr(stat, "of_process", seen.__getitem__)
+    assert hung(ranks) == {ranks[1].pid: STILL}
+    monkeypatch.setattr(stat, "state", lambda pid, _: seen[pid].state)
+    assert hung(ranks) == {ranks[1].pid: "its process is in uninterruptible sleep"}
 
 
 @needs_py_spy
