@@ -130,7 +130,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `control`: nodes that it waits for besides. `outputs`: its tensors by slot (empty: not told).
     `repeats`: runs per execution (more than one in a loop, 0 when the node did not run).
     `start` and `end` are seconds since the first op of one sampled execution under the job's own
-    settings, `live` the bytes that the allocator held at its end.
+    settings, `live` the bytes that the allocator held at its end, `scratch` those that it took and
+    gave back in between.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outputs: tuple[Tensor, ...] = ()
     partner: Partner | None = None
     live: int | None = None
+    scratch: int | None = None
 
     @property
     def received(self) -> tuple[str, str] | None:

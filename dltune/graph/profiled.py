@@ -27,7 +27,8 @@ _KINDS = {
 
 def graph(step: Step) -> StepGraph:
     """Where a profile does not tell a node's outputs apart (its first schema never did, nor any of
-    a node that did not run), the node has one tensor, of all that it gives out."""
+    a node that did not run), the node has one tensor, of all that it gives out. What a kernel takes
+    while it runs is a tensor that nothing reads, behind its others."""
     nodes = step.nodes
     tensors = _Tensors.of(nodes)
     return StepGraph(
@@ -63,6 +64,7 @@ class _Tensors:
         for node in nodes:
             for other, slot in zip(node.inputs, node.slots, strict=False):
                 counts[other] = max(counts[other], slot + 1)
+        counts = [count + bool(node.scratch) for count, node in zip(counts, nodes, strict=True)]
         return cls(nodes, [0, *itertools.accumulate(counts)])
 
     def read(self, node: int) -> list[int]:
@@ -85,8 +87,14 @@ class _Tensors:
             [self._kind(places[owner][0]) for owner in owners],
         )
 
+    def _scratch(self, node: int, slot: int) -> bool:
+        last = self.first[node] + slot + 1 == self.first[node + 1]
+        return bool(self.nodes[node].scratch) and last
+
     def _bytes(self, node: int, slot: int) -> int:
         found = self.nodes[node]
+        if self._scratch(node, slot):
+            return found.scratch or 0
         if slot < len(found.outputs):
             return found.outputs[slot].bytes
         return found.output_bytes if slot == 0 and not found.outputs else 0
@@ -95,7 +103,9 @@ class _Tensors:
         """The tensor whose memory this one is, as far as the node tells."""
         found = self.nodes[node]
         given: int | None = None
-        if found.outputs:
+        if self._scratch(node, slot):
+            pass
+        elif found.outputs:
             given = found.outputs[slot].alias if slot < len(found.outputs) else None
         elif _family(found) in VIEWS and found.inputs:
             given = 0

@@ -199,8 +199,9 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     where ops are recorded. `live` and `peak` are bytes of the CPU allocator. `waited`: ns that the
     process has spent in eager ops that wait for input, until this execution. `counts`: for events
     whose counters were read, [index in `events`, running share, a value for each counter].
-    `levels`: for each event the allocator's bytes at its end, where they are counted. `outputs`: of
-    each node that recorded its first run here, what it gave out.
+    `levels`: for each event the allocator's bytes at its end, where they are counted, and `scratch`
+    those that it took and gave back. `outputs`: of each node that recorded its first run here, what
+    it gave out.
     """
 
     graph: int
@@ -214,6 +215,7 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     waited: int = 0
     counts: list[list[float]] = []
     levels: list[int] = []
+    scratch: list[int] = []
     outputs: list[tuple[int, list[Output]]] = []
 
 

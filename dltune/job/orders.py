@@ -90,19 +90,22 @@ class Orders:
             "hyperthreads": self.hyperthreads,
         }
         lines += [f"{name}\t1" for name, on in flags.items() if on]
-        lines += [f"target\t{_text(signature)}" for signature in self.targets]
+        lines += [f"target\t{escaped(signature)}" for signature in self.targets]
         lines.append(f"small\t{self.small!r}")
         lines += map(_counter, self.counters)
         if self.fallback:
             lines.append(f"default\t{self.fallback[0]}\t{_slots(self.fallback[1])}")
-        lines += [f"op\t{_text(key)}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()]
+        lines += [
+            f"op\t{escaped(key)}\t{n}\t{_slots(cores)}" for key, (n, cores) in self.ops.items()
+        ]
         for key, (serial, choice, candidates) in self.corun.items():
             ways = "\t".join(map(_way, (choice, *candidates)))
-            lines.append(f"corun\t{_text(key)}\t{serial!r}\t{ways}")
+            lines.append(f"corun\t{escaped(key)}\t{serial!r}\t{ways}")
         return [*lines, "end"]
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
+    """As a field that holds any text."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,35 +45,67 @@ _ONCE = (
     "Summary",
     "Save",
     "Restore",
+    "Xla",
 )
 # of these the stateless ones give the same
 _DRAWN = ("Random", "Multinomial", "TruncatedNormal")
 _READ = "ReadVariableOp"
 _WRITES = ("Assign", "ResourceApply", "ResourceScatter")
+# of variables of the old kind, which are written where all that has read them sees it
+_REFERENCE = ("Variable", "VariableV2")
+_WRITES_THERE = ("Assign", "Apply", "Scatter", "Sparse", "Count")
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredStep:
     """`order`: the nodes as they began in the sampled execution. By node `seconds` that it took
-    there, and `again`, as `selection.select` reads it. `written`: as `schedule.lives` does."""
+    there, and `pure`, whether it gives the same a second time and does nothing else. `written`: as
+    `schedule.lives` reads it; `in_place`: by node that writes a variable of the old kind, its
+    tensor."""
 
     graph: StepGraph
     order: Sequence[int]
     seconds: Sequence[float]
-    again: Sequence[int]
+    pure: Sequence[bool]
     written: Mapping[int, Collection[int]]
+    in_place: Mapping[int, Collection[int]]
+
+    @property
+    def writes(self) -> Mapping[int, Collection[int]]:
+        return {**self.written, **self.in_place}
+
+    @functools.cached_property
+    def again(self) -> list[int]:
+        """By node as `selection.select` reads it: what reads a variable may run again until that is
+        written, for a value that is read later takes memory of its own."""
+        until = [len(self.order)] * len(self.graph.tensors)
+        for at, node in reversed(list(enumerate(self.order))):
+            for tensor in self.writes.get(node, ()):
+                until[tensor] = at
+        alias = self.graph.tensors.alias.tolist()
+        last = [min(until[tensor], until[alias[tensor]]) for tensor in range(len(until))]
+        return [
+            min((last[tensor] for tensor in row), default=len(self.order)) if pure else 0
+            for pure, row in zip(self.pure, self.graph.reads.lists, strict=True)
+        ]
 
 
 def measured(step: Step) -> MeasuredStep:
     """Raises UsageError when ops wait for each other."""
     graph = profiled.acyclic(step)
-    order = _order(graph, step.nodes)
     seconds = [
         0.0 if node.start is None or node.end is None else node.end - node.start
         for node in step.nodes
     ]
-    written = _written(graph, step.nodes)
-    return MeasuredStep(graph, order, seconds, _again(graph, step.nodes, order, written), written)
+    pure = [_pure(node.type) for node in step.nodes]
+    return MeasuredStep(
+        graph,
+        _order(graph, step.nodes),
+        seconds,
+        pure,
+        _written(graph, step.nodes),
+        _written_in_place(graph, step.nodes),
+    )
 
 
 def _order(graph: StepGraph, nodes: Sequence[Node]) -> list[int]:
@@ -106,22 +139,14 @@ def _written(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
     }
 
 
-def _again(
-    graph: StepGraph,
-    nodes: Sequence[Node],
-    order: Sequence[int],
-    written: Mapping[int, Collection[int]],
-) -> list[int]:
-    """What reads a variable may run again until that is written, for a value that is read later
-    takes memory of its own."""
-    until = [len(nodes)] * len(graph.tensors)
-    for at, node in reversed(list(enumerate(order))):
-        for tensor in written.get(node, ()):
-            until[tensor] = at
-    return [
-        min((until[tensor] for tensor in row), default=len(nodes)) if _pure(found.type) else 0
-        for found, row in zip(nodes, graph.reads.lists, strict=True)
-    ]
+def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
+    alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
+    found = {
+        node: [alias[tensor] for tensor in row if nodes[producer[alias[tensor]]].type in _REFERENCE]
+        for node, row in enumerate(graph.reads.lists)
+        if nodes[node].type.startswith(_WRITES_THERE)
+    }
+    return {node: tensors for node, tensors in found.items() if tensors}
 
 
 def _pure(type: str) -> bool:

@@ -219,6 +219,9 @@ def _step(
                 outputs=outputs,
                 partner=_partner(node, answers),
                 live=sampled.levels[ran[number][-1]] if mine and sampled.levels else None,
+                scratch=max((sampled.scratch[at] for at in ran[number]), default=0)
+                if sampled.scratch
+                else None,
             )
         )
     return doc.Step(

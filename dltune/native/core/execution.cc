@@ -148,6 +148,7 @@ std::function<std::string()> Execution::Close(int graph) {
                    Hex(e.used)});
     };
     const auto level = [](const Event& e) { return e.live; };
+    const auto scratch = [](const Event& e) { return e.scratch; };
     return Object({{"type", "execution"},
                    {"graph", graph},
                    {"number", number},
@@ -160,6 +161,7 @@ std::function<std::string()> Execution::Close(int graph) {
                    {"events", List(*events, tuple)},
                    {"counts", CountsOf(*events, *counts)},
                    {"levels", g_count_bytes ? List(*events, level) : List({})},
+                   {"scratch", g_count_bytes ? List(*events, scratch) : List({})},
                    {"outputs", OutputsOf(*outputs)}});
   };
 }

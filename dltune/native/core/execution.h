@@ -59,6 +59,7 @@ struct Event {
   int thread;   // executor thread, numbered from 0
   int64_t start, end;  // CLOCK_MONOTONIC ns
   int64_t live;        // bytes of the allocator at its end
+  int64_t scratch;     // bytes that it took and gave back
   uint64_t used[kMaxSlots / 64];
   int counts = -1;  // index in the execution's counts; -1: not counted
 };

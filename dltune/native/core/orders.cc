@@ -10,6 +10,7 @@
 
 #include "execution.h"
 #include "handover.h"
+#include "sequence.h"
 
 namespace dltune {
 
@@ -247,6 +248,11 @@ bool Understood(const Fields& field) {
     std::string receiver, tensor;
     if (n != 3 || !Unescape(field[1], &receiver) || !Unescape(field[2], &tensor)) return false;
     return AddToOrder(receiver, tensor), true;
+  }
+  if (word == "run") {
+    std::string signature, node;
+    if (n != 3 || !Unescape(field[1], &signature) || !Unescape(field[2], &node)) return false;
+    return AddToSequence(signature, node), true;
   }
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;

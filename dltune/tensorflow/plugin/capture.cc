@@ -9,6 +9,7 @@
 #include "../../native/core/channel.h"
 #include "../../native/core/child.h"
 #include "../../native/core/handover.h"
+#include "rewrite.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
@@ -222,6 +223,7 @@ void NumberSends(tensorflow::Graph* graph) {
 void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
   auto mine = std::make_unique<dltune::Graph>();
   mine->signature = Signature(*graph);
+  Rewrite(graph, mine->signature, MayWait);
   std::unordered_map<int, int> index;  // node id -> index
   bool xla = false;
   for (tensorflow::Node* node : graph->op_nodes()) {

@@ -90,6 +90,9 @@ class Serially {
   bool held_ = false;
 };
 
+// What this thread has taken less what it has given back, in bytes, and the most of that.
+thread_local int64_t tl_taken = 0, tl_most = 0;
+
 // Counts live bytes exactly: a size stands before each block.
 class CountingAllocator : public Allocator {
  public:
@@ -102,6 +105,7 @@ class CountingAllocator : public Allocator {
     auto* header = reinterpret_cast<Header*>(block + alignment - sizeof(Header));
     header->bytes = bytes;
     header->block = block;
+    tl_most = std::max(tl_most, tl_taken += bytes);
     const int64_t live = g_live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
     while (live > peak && !g_peak_bytes.compare_exchange_weak(peak, live)) {
@@ -111,6 +115,7 @@ class CountingAllocator : public Allocator {
   void DeallocateRaw(void* pointer) override {
     if (!pointer) return;
     auto* header = reinterpret_cast<Header*>(static_cast<char*>(pointer) - sizeof(Header));
+    tl_taken -= header->bytes;
     g_live_bytes.fetch_sub(header->bytes, std::memory_order_relaxed);
     base_->DeallocateRaw(header->block);
   }
@@ -235,9 +240,12 @@ class TunedDevice : public ThreadPoolDevice {
       if (group) view->Count(group);
     }
     if (group) before = ReadCounters(group);
+    const int64_t outer_most = std::exchange(tl_most, tl_taken);
     if (records) event.start = NowNs();
     ThreadPoolDevice::Compute(kernel, context);
     if (records) event.end = NowNs();
+    event.scratch = tl_most - tl_taken;
+    tl_most = std::max(tl_most, outer_most);
     if (group) counts = Between(*group, before, ReadCounters(group));
     if (view && records) {
       if (group) counts.Add(view->TakeCounts());

@@ -1,0 +1,1 @@
+"""What a step computes again so that it needs less memory."""

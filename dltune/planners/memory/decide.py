@@ -1,0 +1,154 @@
+"""From a profile and a budget to the order in which a step's nodes run, some of them again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dltune.documents.profile import Profile, Step
+from dltune.documents.sections.memory import Memory
+from dltune.errors import UsageError
+from dltune.graph.liveness import peak
+from dltune.memory.measured import MeasuredStep, measured
+from dltune.memory.ordering import lean
+from dltune.memory.schedule import Step as Run
+from dltune.memory.schedule import lives
+from dltune.memory.selection import BudgetTooSmall, Selection, select
+
+# what runs several times in a step, or not at all
+_CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+LARGEST = 5  # tensors that are named
+# of the budgets between the least and the one that asks for nothing
+HALVINGS = 8
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Where a step without a plan needs the most memory: `bytes` beside what there is between
+    steps, at the node `at`; the largest tensors' bytes there, by the node that gives them out."""
+
+    bytes: int
+    at: str
+    largest: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    section: Memory
+    peak: Peak
+
+
+def decide(profile: Profile, budget: int | None = None, slowdown: float | None = None) -> Planned:
+    """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
+    time, a share; neither: as few as possible. Raises UsageError when the budget cannot be met, or
+    the profile does not tell what is needed."""
+    if profile.memory is None:
+        raise UsageError(
+            "the profile does not tell how much memory the job takes between steps",
+            remedy="profile the job with this version of dltune",
+        )
+    step = max(profile.steps, key=lambda one: one.share)
+    _require_straight(step)
+    given = measured(step)
+    before, live = _peak(given), profile.memory.live
+    order = lean(given.graph, given.order, given.written, given.in_place)
+    lower = replace(given, order=order)
+    total = sum(given.seconds)
+    if budget is not None:
+        found, chosen = _within((lower, given), budget, live)
+    elif slowdown is not None:
+        found, chosen = lower, _slower(lower, slowdown * total)
+    else:
+        found, chosen = _least((lower, given))
+    section = Memory(
+        signature=step.signature,
+        nodes=tuple(found.graph.names[node] for node in found.order),
+        order=_places(found, chosen),
+        budget=budget,
+        live=live,
+        before=before.bytes,
+        peak=chosen.peak,
+        seconds=total,
+        added=chosen.seconds,
+    )
+    return Planned(section, before)
+
+
+def _require_straight(step: Step) -> None:
+    for node in step.nodes:
+        if node.type.lstrip("_").removeprefix("Ref") in _CONTROL_FLOW or node.repeats > 1:
+            raise UsageError(
+                f"{node.name} is part of a loop or a condition in the step's graph, whose order "
+                "cannot be fixed",
+                remedy="plan memory for steps without tf.while_loop and tf.cond of version 1",
+            )
+
+
+_Chosen = tuple[MeasuredStep, Selection]
+
+
+def _within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
+    """In the first of these orders in which the budget can be met."""
+    least = []
+    for found in orders:
+        try:
+            return found, _selected(found, budget - live)
+        except BudgetTooSmall as error:
+            least.append(error.least)
+    raise UsageError(
+        f"{_mib(budget)} are too few: the job holds {_mib(live)} between steps, and a step needs "
+        f"{_mib(min(least))} more at least",
+        remedy=f"give --budget {-(-(live + min(least)) >> 20)}MiB or more, or --smallest",
+    )
+
+
+def _least(orders: Sequence[MeasuredStep]) -> _Chosen:
+    found = [(one, _smallest(one)) for one in orders]
+    return min(found, key=lambda one: (one[1].peak, one[1].seconds))
+
+
+def _smallest(found: MeasuredStep) -> Selection:
+    try:
+        return _selected(found, 0)
+    except BudgetTooSmall as error:
+        return _selected(found, error.least)
+
+
+def _slower(found: MeasuredStep, seconds: float) -> Selection:
+    """The one of the lowest peak that adds no more than these, by halving the budgets between."""
+    low = _smallest(found)
+    if low.seconds <= seconds:
+        return low
+    best = _selected(found, sys.maxsize)
+    least = low.peak
+    for _ in range(HALVINGS):
+        tried = _selected(found, (least + best.peak) // 2)
+        if tried.seconds <= seconds:
+            best = tried
+        else:
+            least = tried.peak
+    return best
+
+
+def _selected(found: MeasuredStep, budget: int) -> Selection:
+    return select(found.graph, found.order, found.seconds, found.again, budget, found.written)
+
+
+def _places(found: MeasuredStep, chosen: Selection) -> tuple[int, ...]:
+    place = {node: number for number, node in enumerate(found.order)}
+    return tuple(place[step.node] for step in chosen.steps)
+
+
+def _peak(found: MeasuredStep) -> Peak:
+    graph = found.graph
+    bytes, moment, tensors = peak(lives(graph, [Run(node) for node in found.order], found.written))
+    largest = tuple(
+        (graph.names[graph.tensors.producer[tensor]], int(graph.tensors.bytes[tensor]))
+        for tensor in tensors[:LARGEST]
+    )
+    return Peak(bytes, graph.names[found.order[moment]], largest)
+
+
+def _mib(bytes: int) -> str:
+    return f"{bytes / 2**20:.1f} MiB"

@@ -1,0 +1,147 @@
+"""The planner of memory, as the registry knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from dltune.documents.plan import Plan
+from dltune.documents.sections import memory
+from dltune.documents.sections.memory import Memory
+from dltune.errors import UsageError
+from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.planner import Decision, Planner
+from dltune.planners.shown import Shown
+
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+class Bytes(click.ParamType[int]):
+    """An amount of memory, as 8GiB or 500MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB)", value)
+        if not found or not (bytes := round(float(found[1]) * _UNITS[found[2]])):
+            self.fail(f"{value!r} is no amount of memory, such as 8GiB or 500MiB", param, ctx)
+        return bytes
+
+
+class Percent(click.ParamType[float]):
+    """A share, as 10%."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value)
+        if not found:
+            self.fail(f"{value!r} is no share, such as 10%", param, ctx)
+        return float(found[1]) / 100.0
+
+
+class MemoryPlanner(Planner[Memory]):
+    name = "memory"
+    summary = "What a step computes again so that it fits into a budget of memory."
+    section = Memory
+    after = ("settings", "allreduce", "threads", "transfers")
+
+    def faults(self, section: Memory, plan: Plan) -> Iterator[str]:
+        return memory.faults(section)
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        return [
+            click.Argument(["profile"], type=click.Path(path_type=Path)),
+            click.Option(
+                ["--budget"],
+                type=Bytes(),
+                metavar="SIZE",
+                help="What TensorFlow's allocator may hold in all, such as 8GiB.",
+            ),
+            click.Option(["--smallest"], is_flag=True, help="As little as can be."),
+            click.Option(
+                ["--slowdown"],
+                type=Percent(),
+                metavar="PERCENT",
+                help="As little as ops can do with that take so much longer in all, such as 10%.",
+            ),
+        ]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
+        """Results of the forward pass wait in memory for the backward pass; those that are cheap to
+        compute are computed again instead. Numbers stay as they are. `dltune run` has the job's
+        graph do so, one op after the other."""
+        return _decide(**parameters)
+
+    def names_ops(self, section: Memory) -> bool:
+        return True
+
+    def enforce(self, section: Memory, run: Run) -> Enforcement:
+        from dltune.planners.memory.enforce import EnforcedMemory
+
+        return EnforcedMemory(section, run)
+
+    def show(self, section: Memory, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        from dltune.planners.memory.show import shown
+
+        return shown(section)
+
+
+PLANNER = MemoryPlanner()
+
+
+def _decide(
+    profile: Path, budget: int | None, smallest: bool, slowdown: float | None
+) -> Decision[Memory]:
+    from dltune.documents import profile as documents
+    from dltune.planners.memory import show
+    from dltune.planners.memory.decide import decide
+
+    if [budget is not None, smallest, slowdown is not None].count(True) != 1:
+        raise UsageError(
+            "give one of --budget, --smallest, and --slowdown", remedy="such as --budget 8GiB"
+        )
+    found = documents.load(profile)
+    planned = decide(found, budget, slowdown)
+    section, peak = planned.section, planned.peak
+    remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
+    largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
+    remarks.append(
+        f"as the job is, a step needs most at {peak.at}: {show.mib(peak.bytes)} beside the "
+        f"{show.mib(section.live)} that there are between steps; the largest tensors then are of "
+        f"{largest}"
+    )
+    if not section.again:
+        remarks.append("it fits: nothing is computed again, the order alone is kept")
+    return Decision(
+        section,
+        found.machine,
+        found,
+        choice=show.choice(section),
+        remarks=remarks,
+        shown=show.decision(section),
+        summary={
+            field: getattr(section, field)
+            for field in (
+                "signature",
+                "budget",
+                "live",
+                "before",
+                "peak",
+                "seconds",
+                "added",
+                "again",
+            )
+        },
+    )

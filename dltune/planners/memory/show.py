@@ -1,0 +1,125 @@
+"""The section on memory, and what came of it, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dltune.documents.sections.memory import Memory
+from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.tables import Bar, Key, Table, columns
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of a run in one process. `again`: so many results its graph computes again.
+    `peak`: the most bytes that the allocator held in one of `steps` (None: none was recorded);
+    `at`: the node that ended when it held the most, where steps were recorded op by op."""
+
+    pid: int
+    again: int
+    steps: int
+    peak: int | None
+    at: str
+
+
+@dataclass(frozen=True)
+class MemoryOutcome:
+    """`left`: what was not in force, and why, sentences."""
+
+    processes: tuple[Kept, ...]
+    left: tuple[str, ...] = ()
+
+
+def intent(section: Memory) -> Iterator[str]:
+    """What would be enforced."""
+    yield (
+        f"{counted(section.again, 'result')} of graph {section.signature} computed again, "
+        f"{mib(section.live + section.peak)} at most"
+    )
+
+
+def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
+    """What came of the section."""
+    for one in outcome.processes:
+        text = (
+            f"process {one.pid}: {counted(one.again, 'result')} of {section.again} computed again"
+        )
+        if one.peak is not None:
+            text += (
+                f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned "
+                f"{mib(section.live + section.peak)})"
+            )
+        yield text
+        if one.peak is not None and section.budget is not None and one.peak > section.budget:
+            where = f", at {one.at}" if one.at else ""
+            yield (
+                f"the budget of {mib(section.budget)} was exceeded by "
+                f"{(one.peak - section.budget) / 2**10:,.0f} KiB{where}"
+            )
+    yield from outcome.left
+
+
+def choice(section: Memory) -> str:
+    """In a few words."""
+    return f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} again"
+
+
+def shown(section: Memory) -> Shown:
+    return Shown(
+        [Part("memory", "Memory of a step", [_table(section), _again(section)])],
+        [Finding(1, _sentence(section))],
+    )
+
+
+def decision(section: Memory) -> Shown:
+    return Shown([Part("memory", "", [_table(section)])])
+
+
+def mib(bytes: int) -> str:
+    return f"{bytes / MIB:.1f} MiB"
+
+
+def _sentence(section: Memory) -> str:
+    added = section.added / section.seconds if section.seconds else 0.0
+    return (
+        f"A step is planned with {mib(section.live + section.peak)} in place of "
+        f"{mib(section.live + section.before)}, for {added:.1%} more op time."
+    )
+
+
+def _table(section: Memory) -> Table:
+    most = section.live + max(section.before, section.peak, 1)
+    rows = []
+    for name, peak, added in (
+        ("as the job is", section.before, 0.0),
+        ("planned", section.peak, section.added),
+    ):
+        whole = section.live + peak
+        rows.append(
+            (
+                name,
+                f"{section.live / MIB:.1f}",
+                f"{peak / MIB:.1f}",
+                f"{whole / MIB:.1f}",
+                Bar(whole / most, chosen=name == "planned"),
+                f"{added * 1e3:.1f}",
+                f"{added / section.seconds:.1%}" if section.seconds else "",
+            )
+        )
+    heads = ("a step", ">MiB between", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
+    return Table("predicted memory of TensorFlow's allocator", columns(*heads), rows)
+
+
+def _again(section: Memory) -> Table:
+    """What runs several times, the most often first."""
+    times = Counter(section.order)
+    rows = [
+        (Key(section.nodes[place]), str(count - 1))
+        for place, count in times.most_common()
+        if count > 1
+    ]
+    return Table("what is computed again", columns("node", ">times"), rows)

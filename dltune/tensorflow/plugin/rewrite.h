@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tensorflow/core/graph/graph.h"
+
+namespace dltune {
+
+// What follows a node's name, and a number, where it runs again.
+constexpr char kAgain[] = "/dltune_again_";
+
+// Where there is an order for the graph with this signature. `waits`: by a node's type, whether it
+// may wait for another kernel.
+void Rewrite(tensorflow::Graph* graph, const std::string& signature,
+             const std::function<bool(const std::string&)>& waits);
+
+}  // namespace dltune
