@@ -88,6 +88,24 @@ class Ratios:
 
 
 @dataclass(frozen=True)
+class Series:
+    """`values`: the highest within each of so many equal parts of `seconds`."""
+
+    name: str
+    seconds: float
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A picture of amounts over time, in this unit, one below the other on the same axes."""
+
+    title: str
+    series: Sequence[Series]
+    unit: str
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells in rows, one for each column. Names in them may be anybody's: who draws a cell makes it
     safe to see. `sorted_by`: the column by which rows come sorted, highest first."""
@@ -96,3 +114,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     sorted_by: int | None = None
+
+
+# what a sentence may be followed by
+Piece: TypeAlias = str | Table | Ratios | Course

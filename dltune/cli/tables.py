@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dltune.tables import Bar, Cell, Figure, Key, Prose, Ratios, Table
+from dltune.tables import Bar, Cell, Course, Figure, Key, Piece, Prose, Table
 from dltune.visible import visible
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # columns of a table that is not on a terminal, and the least for an op's key
 WIDTH, KEY = 120, 24
+# of a series over time, and from nothing to the most
+COLUMNS, BLOCKS = 80, " ▁▂▃▄▅▆▇█"
 # characters at most: of a sentence in a cell, and of what any cell or title says
 PROSE, LONGEST = 60, 4000
 
@@ -53,13 +55,32 @@ def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def show_body(body: Iterable[str | Table | Ratios], most: int | None = None) -> None:
+def show_body(body: Iterable[Piece], most: int | None = None) -> None:
     """Print sentences and tables, `most` rows of each at most."""
     for number, one in enumerate(body):
         if isinstance(one, Table):
             show(one, most, gap=number > 0 and bool(one.title))
+        elif isinstance(one, Course):
+            _plot(one)
         elif isinstance(one, str):
             click.echo(visible(one, LONGEST))
+
+
+def _plot(course: Course) -> None:
+    """A line of blocks for each series, the highest that is seen in each."""
+    end = max(series.seconds for series in course.series)
+    most = max(max(series.values) for series in course.series)
+    name = max(len(series.name) for series in course.series)
+    click.echo(f"\n{course.title}, of at most {most:.1f} {course.unit} in {end * 1e3:.1f} ms")
+    for series in course.series:
+        count = max(1, round(COLUMNS * series.seconds / end))
+        cells = (
+            max(series.values[at * len(series.values) // count :][:step] or (0.0,))
+            for at in range(count)
+            for step in [-(-len(series.values) // count)]
+        )
+        blocks = "".join(BLOCKS[round(cell / most * (len(BLOCKS) - 1))] for cell in cells)
+        click.echo(f"{series.name:{name}}  {blocks}")
 
 
 def drawn(table: Table) -> rich.Table:

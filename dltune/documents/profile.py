@@ -131,7 +131,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `repeats`: runs per execution (more than one in a loop, 0 when the node did not run).
     `start` and `end` are seconds since the first op of one sampled execution under the job's own
     settings, `live` the bytes that the allocator held at its end, `scratch` those that it took and
-    gave back in between.
+    gave back in between. `stateful`: it keeps something from one run to the next, or changes what
+    it reads.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partner: Partner | None = None
     live: int | None = None
     scratch: int | None = None
+    stateful: bool = False
 
     @property
     def received(self) -> tuple[str, str] | None:

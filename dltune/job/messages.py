@@ -145,7 +145,8 @@ class Partner(msgspec.Struct, frozen=True, array_like=True):
 class Node(msgspec.Struct, frozen=True, array_like=True):
     """`inputs`: nodes whose tensors it reads, by input slot; `slots`: their output slots.
     `control`: nodes that it waits for besides. `waits`: it may wait for another kernel, or is
-    asynchronous."""
+    asynchronous. `stateful`: it keeps something from one run to the next, or changes what it reads.
+    """
 
     name: str
     type: str
@@ -154,6 +155,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     waits: bool
     slots: list[int] = []
     partner: Partner | None = None
+    stateful: bool = False
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True):

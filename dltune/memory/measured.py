@@ -15,9 +15,9 @@ from dltune.graph.step_graph import StepGraph
 _ONCE = (
     "Variable",
     "Assign",
-    "ResourceApply",
+    "Apply",
+    "Scatter",
     "ResourceGather",
-    "ResourceScatter",
     "Arg",
     "Retval",
     "Iterator",
@@ -97,7 +97,7 @@ def measured(step: Step) -> MeasuredStep:
         0.0 if node.start is None or node.end is None else node.end - node.start
         for node in step.nodes
     ]
-    pure = [_pure(node.type) for node in step.nodes]
+    pure = [not node.stateful and _pure(node.type) for node in step.nodes]
     return MeasuredStep(
         graph,
         _order(graph, step.nodes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.tables import Ratios, Table
+from dltune.tables import Piece
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Part:
 
     name: str
     title: str
-    body: Sequence[str | Table | Ratios]
+    body: Sequence[Piece]
 
 
 @dataclass(frozen=True)

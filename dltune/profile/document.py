@@ -222,6 +222,7 @@ def _step(
                 scratch=max((sampled.scratch[at] for at in ran[number]), default=0)
                 if sampled.scratch
                 else None,
+                stateful=node.stateful,
             )
         )
     return doc.Step(

@@ -49,6 +49,20 @@ def test_a_variables_reader_may_run_again_until_the_variable_is_written():
     assert found.again == [0, 0, 4, 8, 0, 0, 8, 4]
 
 
+def test_a_variable_of_the_old_kind_changes_under_its_readers():
+    """No value of before is kept: nothing takes memory where it is written."""
+    nodes = [
+        synthetic.node("VariableV2_weights", None),
+        began(synthetic.node("Identity_read", 1, [0]), 1.0),
+        began(synthetic.node("MatMul_product", 1, [1]), 2.0),
+        began(synthetic.node("ApplyGradientDescent_step", 1, [0, 2]), 3.0),
+    ]
+    found = measured(step(nodes))
+    assert found.written == {}
+    assert found.in_place == {3: [0]}
+    assert found.again == [0, 3, 3, 0]
+
+
 def test_ops_that_wait_for_each_other_are_named():
     nodes = [synthetic.node("Add_a", 1, [1]), synthetic.node("Add_b", 1, [0])]
     with pytest.raises(UsageError, match="2 ops wait for each other: Add_a, Add_b"):

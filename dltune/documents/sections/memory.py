@@ -8,14 +8,19 @@ import msgspec
 
 from dltune.documents.faults import AMOUNT, Bound, at_least
 
+# all but the order, what there is to tell of a plan in numbers
+FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch")
+
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`signature`: of the graph. `nodes`: its nodes' names. `order`: places in `nodes` as they run,
     each once at least; what reads a result reads that of the last time.
 
-    `budget`: bytes that TensorFlow's allocator may hold, where that was asked. `live`: those that it holds between steps,
-    and beside them within one `peak`, or `before` without the plan. `seconds`: of all ops of a
-    step, `added`: of what runs again.
+    `budget`: bytes that TensorFlow's allocator may hold, where that was asked. `live`: those that
+    it holds between steps, and beside them within one `peak`, or `before` without the plan.
+    `seconds`: of all ops of a step, `added`: of what runs again. `course_before` and `course`: the
+    most bytes within a step in each of so many equal parts of its op time. `batch`: examples of a
+    step where they are not as many as in the profile.
     """
 
     signature: str
@@ -27,6 +32,9 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak: int
     seconds: float
     added: float
+    course_before: tuple[int, ...]
+    course: tuple[int, ...]
+    batch: int | None = None
 
     @property
     def again(self) -> int:
@@ -36,9 +44,10 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def faults(section: Memory) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
-    if section.budget is not None:
-        yield from at_least(1).of("memory", section, "budget")
+    yield from at_least(1).of("memory", section, "budget", "batch")
     yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added")
+    yield from AMOUNT.faults("memory.course_before", *section.course_before)
+    yield from AMOUNT.faults("memory.course", *section.course)
     if bad := next((name for name in section.nodes if not _NAME.holds(name)), None):
         yield f"memory.nodes must be names that can be printed, got {bad!r}"
     if len(set(section.nodes)) < len(section.nodes):

@@ -213,7 +213,7 @@ class Watch:
             if seen := rank.threads.get(key):
                 seen.last, seen.until = counts, now
             else:
-                first = None if rank.threads and counts.stat.started > self._clock else counts
+                first = None if rank.threads and counts.stat.started >= self._clock else counts
                 rank.threads[key] = ThreadSeen(first, counts, now, now)
         cpu = process.cpu_seconds(rank.pid)
         if alive and cpu is not None:

@@ -6,14 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dltune.documents.profile import Profile, Step
 from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
 from dltune.graph.liveness import peak
+from dltune.memory.batch import Batched, batched
 from dltune.memory.measured import MeasuredStep, measured
 from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
-from dltune.memory.schedule import lives
+from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
 
 # what runs several times in a step, or not at all
@@ -21,6 +24,8 @@ _CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"
 LARGEST = 5  # tensors that are named
 # of the budgets between the least and the one that asks for nothing
 HALVINGS = 8
+PARTS = 200  # of a step, of each of which the most bytes are told
+MOST_EXAMPLES = 2**24
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,17 @@ class Planned:
     peak: Peak
 
 
-def decide(profile: Profile, budget: int | None = None, slowdown: float | None = None) -> Planned:
+def decide(
+    profile: Profile,
+    budget: int | None = None,
+    slowdown: float | None = None,
+    *,
+    largest_batch: bool = False,
+) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
-    time, a share; neither: as few as possible. Raises UsageError when the budget cannot be met, or
-    the profile does not tell what is needed."""
+    time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
+    has room for. Raises UsageError when the budget cannot be met, or the profile does not tell what
+    is needed."""
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes between steps",
@@ -50,10 +62,11 @@ def decide(profile: Profile, budget: int | None = None, slowdown: float | None =
         )
     step = max(profile.steps, key=lambda one: one.share)
     _require_straight(step)
-    given = measured(step)
-    before, live = _peak(given), profile.memory.live
-    order = lean(given.graph, given.order, given.written, given.in_place)
-    lower = replace(given, order=order)
+    given, live = measured(step), profile.memory.live
+    batch = None
+    if largest_batch and budget is not None:
+        given, batch = _largest(batched(profile, step, given), budget - live)
+    lower = _leaner(given)
     total = sum(given.seconds)
     if budget is not None:
         found, chosen = _within((lower, given), budget, live)
@@ -61,18 +74,39 @@ def decide(profile: Profile, budget: int | None = None, slowdown: float | None =
         found, chosen = lower, _slower(lower, slowdown * total)
     else:
         found, chosen = _least((lower, given))
+    before = [Run(node) for node in given.order]
     section = Memory(
         signature=step.signature,
         nodes=tuple(found.graph.names[node] for node in found.order),
         order=_places(found, chosen),
         budget=budget,
         live=live,
-        before=before.bytes,
+        before=_peak(given, before).bytes,
         peak=chosen.peak,
         seconds=total,
         added=chosen.seconds,
+        course_before=course(given, before),
+        course=course(found, chosen.steps),
+        batch=batch,
     )
-    return Planned(section, before)
+    return Planned(section, _peak(given, before))
+
+
+def _leaner(found: MeasuredStep) -> MeasuredStep:
+    order = lean(found.graph, found.order, found.written, found.in_place)
+    return replace(found, order=order)
+
+
+def course(found: MeasuredStep, steps: Sequence[Run]) -> tuple[int, ...]:
+    """The most bytes in each of PARTS equal parts of the op time of these steps."""
+    bytes, _ = levels(lives(found.graph, steps, found.written), len(steps))
+    ends = np.cumsum([found.seconds[step.node] for step in steps])
+    part = np.minimum(ends / max(ends[-1], 1e-12) * PARTS, PARTS - 1).astype(np.int64)
+    most = np.zeros(PARTS, np.int64)
+    # an op is seen in all parts that it takes
+    for first, last, held in zip(np.append(0, part[:-1]), part, bytes, strict=True):
+        most[first : last + 1] = np.maximum(most[first : last + 1], held)
+    return tuple(most.tolist())
 
 
 def _require_straight(step: Step) -> None:
@@ -135,19 +169,52 @@ def _selected(found: MeasuredStep, budget: int) -> Selection:
     return select(found.graph, found.order, found.seconds, found.again, budget, found.written)
 
 
+def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
+    """The step with the most examples that can be done within `room` bytes, and how many those are:
+    the order of the least peak is kept while there is room for more, and sought again there."""
+    batch = 0
+    chosen = _least((_leaner(steps.step), steps.step))[1].steps
+    while True:
+        most = _most(steps, chosen, room)
+        if most <= batch:
+            break
+        batch, step = most, steps.of(most)
+        chosen = _least((_leaner(step), step))[1].steps
+    if not batch:
+        raise UsageError(
+            f"{_mib(max(room, 0))} beside what there is between steps have no room for one example",
+            remedy="give a larger --budget",
+        )
+    return steps.of(batch), batch
+
+
+def _most(steps: Batched, order: Sequence[Run], room: int) -> int:
+    def fits(batch: int) -> bool:
+        step = steps.of(batch)
+        return peak(lives(step.graph, order, step.written))[0] <= room
+
+    low, high = 0, 1
+    while fits(high) and high < MOST_EXAMPLES:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
 def _places(found: MeasuredStep, chosen: Selection) -> tuple[int, ...]:
     place = {node: number for number, node in enumerate(found.order)}
     return tuple(place[step.node] for step in chosen.steps)
 
 
-def _peak(found: MeasuredStep) -> Peak:
+def _peak(found: MeasuredStep, steps: Sequence[Run]) -> Peak:
     graph = found.graph
-    bytes, moment, tensors = peak(lives(graph, [Run(node) for node in found.order], found.written))
+    bytes, moment, tensors = peak(lives(graph, steps, found.written))
     largest = tuple(
         (graph.names[graph.tensors.producer[tensor]], int(graph.tensors.bytes[tensor]))
         for tensor in tensors[:LARGEST]
     )
-    return Peak(bytes, graph.names[found.order[moment]], largest)
+    return Peak(bytes, graph.names[steps[moment].node], largest)
 
 
 def _mib(bytes: int) -> str:

@@ -76,6 +76,11 @@ class MemoryPlanner(Planner[Memory]):
                 metavar="PERCENT",
                 help="As little as ops can do with that take so much longer in all, such as 10%.",
             ),
+            click.Option(
+                ["--largest-batch"],
+                is_flag=True,
+                help="With --budget: for as many examples a step as it has room for.",
+            ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
@@ -102,7 +107,11 @@ PLANNER = MemoryPlanner()
 
 
 def _decide(
-    profile: Path, budget: int | None, smallest: bool, slowdown: float | None
+    profile: Path,
+    budget: int | None,
+    smallest: bool,
+    slowdown: float | None,
+    largest_batch: bool,
 ) -> Decision[Memory]:
     from dltune.documents import profile as documents
     from dltune.planners.memory import show
@@ -112,8 +121,10 @@ def _decide(
         raise UsageError(
             "give one of --budget, --smallest, and --slowdown", remedy="such as --budget 8GiB"
         )
+    if largest_batch and budget is None:
+        raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
     found = documents.load(profile)
-    planned = decide(found, budget, slowdown)
+    planned = decide(found, budget, slowdown, largest_batch=largest_batch)
     section, peak = planned.section, planned.peak
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
@@ -122,8 +133,13 @@ def _decide(
         f"{show.mib(section.live)} that there are between steps; the largest tensors then are of "
         f"{largest}"
     )
+    if section.batch is not None:
+        remarks.append(
+            f"{section.batch} examples a step have room; the job must be given as many itself, and "
+            "profiled and planned again where its graph is another then"
+        )
     if not section.again:
-        remarks.append("it fits: nothing is computed again, the order alone is kept")
+        remarks.append("nothing is computed again: the order in which ops run is enough")
     return Decision(
         section,
         found.machine,
@@ -131,17 +147,5 @@ def _decide(
         choice=show.choice(section),
         remarks=remarks,
         shown=show.decision(section),
-        summary={
-            field: getattr(section, field)
-            for field in (
-                "signature",
-                "budget",
-                "live",
-                "before",
-                "peak",
-                "seconds",
-                "added",
-                "again",
-            )
-        },
+        summary={field: getattr(section, field) for field in (*memory.FIGURES, "again")},
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dltune.documents.sections.memory import Memory
 from dltune.planners.shown import Finding, Part, Shown, counted
-from dltune.tables import Bar, Key, Table, columns
+from dltune.tables import Bar, Course, Key, Series, Table, columns
 
 MIB = 2**20
 
@@ -70,13 +70,13 @@ def choice(section: Memory) -> str:
 
 def shown(section: Memory) -> Shown:
     return Shown(
-        [Part("memory", "Memory of a step", [_table(section), _again(section)])],
+        [Part("memory", "Memory of a step", [_table(section), _course(section), _again(section)])],
         [Finding(1, _sentence(section))],
     )
 
 
 def decision(section: Memory) -> Shown:
-    return Shown([Part("memory", "", [_table(section)])])
+    return Shown([Part("memory", "", [_table(section), _course(section)])])
 
 
 def mib(bytes: int) -> str:
@@ -112,6 +112,20 @@ def _table(section: Memory) -> Table:
         )
     heads = ("a step", ">MiB between", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
     return Table("predicted memory of TensorFlow's allocator", columns(*heads), rows)
+
+
+def _course(section: Memory) -> Course:
+    def series(name: str, seconds: float, course: tuple[int, ...]) -> Series:
+        return Series(name, seconds, [(section.live + bytes) / MIB for bytes in course])
+
+    return Course(
+        "memory over the op time of a step",
+        [
+            series("as the job is", section.seconds, section.course_before),
+            series("planned", section.seconds + section.added, section.course),
+        ],
+        "MiB",
+    )
 
 
 def _again(section: Memory) -> Table:

@@ -10,7 +10,7 @@ from dltune.planners.settings.applied import Applied
 from dltune.planners.settings.effects import effects, in_words, interval, picture
 from dltune.planners.settings.space import by_name
 from dltune.planners.shown import Finding, Part, Shown
-from dltune.tables import Prose, Ratios, Table, columns
+from dltune.tables import Piece, Prose, Table, columns
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Acted:
 
 def shown(section: SettingsPlan) -> Shown:
     """The chosen set, each trial's ratio with its interval, and what was not tried."""
-    body: list[str | Table | Ratios] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
+    body: list[Piece] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
     if section.partial:
         body.append(f"This search is partial: {section.partial}.")
     drawing = picture(section)

@@ -7,12 +7,13 @@ from dltune.documents.profile import Profile
 from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
 from dltune.planners.shown import Finding, Part
+from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import html
-from dltune.tables import Table
+from dltune.tables import Course, Table
 
 __all__ = ["load", "show"]
 
@@ -55,6 +56,8 @@ def _body(part: Part, identifier: str) -> Markup:
             drawn.append(html(one, f"{identifier}-table{number}", ROWS))
         elif isinstance(one, str):
             drawn.append(tag("p", one))
+        elif isinstance(one, Course):
+            drawn.append(course(one))
         else:
             drawn.append(forest(one))
     return joined(drawn)

@@ -220,6 +220,13 @@ void NumberSends(tensorflow::Graph* graph) {
   }
 }
 
+// Whether it keeps something from one run to the next, or changes what it reads.
+bool IsStateful(const tensorflow::Node& node) {
+  const auto& reads = node.input_types();
+  return node.op_def().is_stateful() ||
+         std::any_of(reads.begin(), reads.end(), [](auto type) { return IsRefType(type); });
+}
+
 void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
   auto mine = std::make_unique<dltune::Graph>();
   mine->signature = Signature(*graph);
@@ -258,7 +265,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
       if (!edge->IsControlEdge()) slots.push_back(edge->src_output());
     }
     nodes.push_back(List({node->name(), node->type_string(), List(data), List(control),
-                          kept->nodes[i]->waits, List(slots), Partner(*node)}));
+                          kept->nodes[i]->waits, List(slots), Partner(*node), IsStateful(*node)}));
   }
   const int id = kept->id;
   const std::string signature = kept->signature;

@@ -1,0 +1,35 @@
+"""What cannot be in the section on memory."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dltune.documents.sections.memory import Memory, faults
+
+SECTION = Memory("step", ("a", "b"), (0, 1, 0), 8, 2, 6, 4, 1.0, 0.5, (6, 2), (4, 4))
+
+
+def test_a_section_that_can_be() -> None:
+    assert list(faults(SECTION)) == []
+    assert SECTION.again == 1
+    assert list(faults(msgspec.structs.replace(SECTION, budget=None, batch=64))) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"budget": 0}, "memory.budget must be at least 1, got 0"),
+        ({"batch": 0}, "memory.batch must be at least 1, got 0"),
+        ({"peak": -1}, "memory.peak must be finite and not negative, got -1"),
+        ({"added": float("nan")}, "memory.added must be finite and not negative, got nan"),
+        ({"course": (1, -1)}, "memory.course must be finite and not negative, got -1"),
+        ({"nodes": ("a", "b\n")}, r"memory.nodes must be names that can be printed, got 'b\n'"),
+        ({"nodes": ("a", "a")}, "memory.nodes must be different, got one twice"),
+        ({"order": (0,)}, "memory.order must have each place from 0 to 1 once at least"),
+        ({"order": (0, 1, 2)}, "memory.order must have each place from 0 to 1 once at least"),
+        ({"order": (-1, 0, 1)}, "memory.order must have each place from 0 to 1 once at least"),
+    ],
+)
+def test_what_cannot_be_is_told(changed: dict[str, object], told: str) -> None:
+    assert list(faults(msgspec.structs.replace(SECTION, **changed))) == [told]

@@ -1,0 +1,120 @@
+"""`dltune plan memory` and `dltune run` on real TensorFlow jobs: as little memory as planned, and
+the very losses of the job as it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from profiled_jobs import JOBS
+
+pytestmark = pytest.mark.tensorflow
+
+STEPS = 40
+EIGEN = ("env", "TF_ENABLE_ONEDNN_OPTS=0")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A section, what came of it, and the losses of the job."""
+
+    section: dict[str, object]
+    outcome: dict[str, object]
+    stderr: str
+    losses: list[str]
+
+    @property
+    def most(self) -> int:
+        return self.section["live"] + self.section["peak"]  # type: ignore[operator]
+
+    @property
+    def measured(self) -> int:
+        (process,) = self.outcome["sections"]["memory"]["processes"]  # type: ignore[index]
+        assert process["steps"] >= STEPS - 1
+        return int(process["peak"])
+
+
+def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dltune", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def command(job: str, losses: Path, before: Sequence[str] = ()) -> list[str]:
+    options = ["--steps", str(STEPS), "--losses", str(losses)]
+    return [*before, sys.executable, str(JOBS / f"{job}.py"), *options]
+
+
+def plain(folder: Path, job: str, before: Sequence[str] = ()) -> list[str]:
+    subprocess.run(
+        command(job, folder / "plain", before), check=True, capture_output=True, timeout=300
+    )
+    return (folder / "plain").read_text().splitlines()
+
+
+def planned(
+    folder: Path, profile: Path, job: str, *options: object, before: Sequence[str] = ()
+) -> Planned:
+    plan, outcome = folder / "plan.json", folder / "outcome.json"
+    made = dltune("plan", "memory", profile, *options, "-o", plan)
+    assert made.returncode == 0, made.stderr
+    run = ["run", "--plan", plan, "--json", outcome, "--"]
+    done = dltune(*run, *command(job, folder / "planned", before))
+    assert done.returncode == 0, done.stderr
+    return Planned(
+        json.loads(plan.read_text())["sections"]["memory"],
+        json.loads(outcome.read_text()),
+        done.stderr,
+        (folder / "planned").read_text().splitlines(),
+    )
+
+
+@pytest.fixture(scope="module")
+def regularised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile of the job with batch norm and dropout."""
+    output = tmp_path_factory.mktemp("regularised") / "profile.json"
+    job = [sys.executable, JOBS / "regularised.py"]
+    done = dltune("profile", "--steps", 3, "--counters", "none", "-o", output, "--", *job)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_batch_norm_and_dropout_give_the_same_in_half_the_memory(regularised, tmp_path):
+    budget = 5 << 20
+    found = planned(tmp_path, regularised, "regularised", "--budget", "5MiB")
+    assert found.section["before"] + found.section["live"] > 1.6 * budget
+    assert found.measured == pytest.approx(found.most, rel=0.01)
+    assert found.measured <= budget
+    assert "exceeded" not in found.stderr
+    assert found.losses == plain(tmp_path, "regularised")
+
+
+def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regularised, tmp_path):
+    refused = dltune("plan", "memory", regularised, "--budget", "1MiB", "-o", tmp_path / "plan")
+    assert refused.returncode == 2
+    assert "1.0 MiB are too few" in refused.stderr
+    assert "give --budget" in refused.stderr
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "before"),
+    [
+        ("keras_fit", "keras_fit", ()),
+        ("v1_session", "v1_session", ()),
+        ("eigen", "gradient_tape", EIGEN),
+    ],
+)
+def test_every_kind_of_job_keeps_its_numbers(
+    profiled: Callable[..., object], tmp_path, name, job, before
+):
+    """Keras's `fit`, a session with variables of both kinds, a tape without oneDNN."""
+    profile = profiled(name).output  # type: ignore[attr-defined]
+    found = planned(tmp_path, profile, job, "--smallest", before=before)
+    assert found.section["peak"] < 0.99 * found.section["before"]
+    assert found.measured == pytest.approx(found.most, rel=0.01)
+    assert found.losses == plain(tmp_path, job, before)

@@ -1,0 +1,132 @@
+"""From a profile to an order: under a budget, as little as can be, for a share of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+import synthetic
+
+from dltune.documents.profile import Memory, Node, Profile, Tensor
+from dltune.documents.sections.memory import faults
+from dltune.errors import UsageError
+from dltune.graph.liveness import peak
+from dltune.memory.measured import measured
+from dltune.memory.schedule import Step, lives
+from dltune.planners.memory.decide import PARTS, decide
+
+HERE = synthetic.machine(2)
+LIVE, LAYERS, MIB = 3 << 20, 8, 1 << 20
+
+
+def node(at: int, name: str, inputs: Sequence[int], bytes: int, seconds: float = 0.01) -> Node:
+    return msgspec.structs.replace(
+        synthetic.node(name, 0, inputs),
+        outputs=(Tensor("float", bytes),),
+        start=at * 0.01,
+        end=at * 0.01 + seconds,
+    )
+
+
+def profile(nodes: Sequence[Node], memory: Memory | None = Memory(LIVE, 2 * LIVE)) -> Profile:
+    op = synthetic.op("Conv2D", None, HERE, key="Conv2D(float[16,8],float[16,8])")
+    made = synthetic.profile(HERE, [op], {"train": list(nodes)})
+    return msgspec.structs.replace(made, memory=memory)
+
+
+def training() -> Profile:
+    """Layers of 1 MiB each, and their gradients from the last to the first; each op takes 10 ms."""
+    nodes = [node(0, "Conv2D_0", [], MIB)]
+    nodes += [node(at, f"Conv2D_{at}", [at - 1], MIB) for at in range(1, LAYERS)]
+    for back in range(LAYERS):
+        at = LAYERS + back
+        nodes.append(node(at, f"Gradient_{at}", [at - 1, LAYERS - 1 - back], MIB))
+    return profile(nodes)
+
+
+def needed(found: Profile, planned) -> int:
+    """The peak of the planned order, counted anew."""
+    step = measured(found.steps[0])
+    place = {name: number for number, name in enumerate(step.graph.names)}
+    steps = [Step(place[planned.nodes[at]]) for at in planned.order]
+    return peak(lives(step.graph, steps, step.written))[0]
+
+
+def test_a_budget_is_met_and_costs_what_runs_again():
+    found = training()
+    planned = decide(found, LIVE + 6 * MIB)
+    section = planned.section
+    assert list(faults(section)) == []
+    assert needed(found, section) == section.peak <= 6 * MIB
+    assert section.before == (LAYERS + 1) * MIB == planned.peak.bytes
+    assert section.again > 0
+    assert section.added == pytest.approx(section.again * 0.01)
+    assert section.seconds == pytest.approx(2 * LAYERS * 0.01)
+    assert (section.live, section.budget) == (LIVE, LIVE + 6 * MIB)
+
+
+def test_with_room_nothing_runs_again():
+    section = decide(training(), LIVE + 9 * MIB).section
+    assert (section.again, section.added) == (0, 0.0)
+
+
+def test_the_least_can_be_had_and_less_cannot():
+    found = training()
+    least = decide(found).section
+    assert least.budget is None
+    assert needed(found, least) == least.peak < 6 * MIB
+    again = decide(found, LIVE + least.peak).section
+    assert again.peak == least.peak
+    with pytest.raises(UsageError) as caught:
+        decide(found, LIVE + least.peak - 1)
+    assert "are too few: the job holds 3.0 MiB between steps" in str(caught.value)
+    assert f"give --budget {(LIVE + least.peak) // MIB}MiB or more" in (caught.value.remedy or "")
+
+
+def test_a_share_of_time_is_kept_and_used():
+    found = training()
+    peaks = []
+    for share in (0.0, 0.1, 0.3, 10.0):
+        section = decide(found, slowdown=share).section
+        assert section.added <= share * section.seconds * (1 + 1e-9)
+        peaks.append(section.peak)
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[0] > peaks[-1] == decide(found).section.peak
+
+
+def test_the_peak_is_named():
+    planned = decide(training(), LIVE + 9 * MIB)
+    assert planned.peak.at in {"Gradient_8", "Conv2D_7"} | {f"Gradient_{n}" for n in range(8, 16)}
+    assert planned.peak.largest[0][1] == MIB
+
+
+def test_the_course_has_the_peaks():
+    section = decide(training(), LIVE + 6 * MIB).section
+    assert len(section.course) == len(section.course_before) == PARTS
+    assert max(section.course) == section.peak
+    assert max(section.course_before) == section.before
+
+
+def test_as_many_examples_as_have_room():
+    """Each MiB is of 16 examples, but that of the last gradient, which nothing reads."""
+    found = training()
+    section = decide(found, LIVE + 12 * MIB, largest_batch=True).section
+    least = decide(found).section.peak
+    assert section.peak <= 12 * MIB
+    assert 12 * MIB / least <= section.batch / 16 <= 12 * MIB / (least - MIB)
+    few = decide(found, LIVE + 2 * MIB, largest_batch=True).section
+    assert 1 <= few.batch < 16
+    with pytest.raises(UsageError, match="no room for one example"):
+        decide(found, LIVE + 1, largest_batch=True)
+
+
+def test_a_loop_is_refused():
+    nodes = [node(0, "Enter_loop", [], 4), node(1, "NextIteration_loop", [0], 4)]
+    with pytest.raises(UsageError, match="Enter_loop is part of a loop or a condition"):
+        decide(profile(nodes))
+
+
+def test_a_profile_without_memory_is_refused():
+    with pytest.raises(UsageError, match="does not tell how much memory"):
+        decide(profile([node(0, "Conv2D_0", [], 4)], memory=None))
