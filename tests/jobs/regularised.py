@@ -1,4 +1,4 @@
-"""A GradientTape loop over blocks with batch norm and dropout, whose activations take most memory."""
+"""A GradientTape loop over blocks with batch norm and dropout: activations take most memory."""
 
 import keras
 import tensorflow as tf

@@ -88,7 +88,7 @@ def test_what_is_read_at_the_end_is_computed_there():
 
 def test_the_last_reader_of_something_large_runs_as_soon_as_it_can():
     """As a weight's gradient, which frees an activation."""
-    # an activation, the gradient that comes, that for the layer before and what follows, the weight's
+    # an activation, the gradient that comes, that for the layer before, what follows, the weight's
     reads = [[], [], [1], [2], [0, 1]]
     made = graph(reads, [9, 4, 4, 9, 1], [Kind.RESULT] * 5, [[]] * 5)
     assert needed(made, range(5)) == 9 + 4 + 4 + 9

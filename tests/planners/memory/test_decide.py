@@ -29,7 +29,10 @@ def node(at: int, name: str, inputs: Sequence[int], bytes: int, seconds: float =
     )
 
 
-def profile(nodes: Sequence[Node], memory: Memory | None = Memory(LIVE, 2 * LIVE)) -> Profile:
+MEMORY = Memory(LIVE, 2 * LIVE)
+
+
+def profile(nodes: Sequence[Node], memory: Memory | None = MEMORY) -> Profile:
     op = synthetic.op("Conv2D", None, HERE, key="Conv2D(float[16,8],float[16,8])")
     made = synthetic.profile(HERE, [op], {"train": list(nodes)})
     return msgspec.structs.replace(made, memory=memory)
