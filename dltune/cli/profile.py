@@ -96,6 +96,7 @@ def command(
     from dltune.cli import interrupts, progress
     from dltune.cli.profile_tables import show_profile
     from dltune.documents.files import claim
+    from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job
     from dltune.machine import topology
@@ -177,9 +178,11 @@ def command(
         except interrupts.Ended as ended:
             line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")
             sys.exit(ended.exit_code)
-        except JobFailed:
+        except JobFailed as failure:
             if session.profile:
                 line.say(_kept(session.profile, output))
+                if isinstance(failure, OutOfMemory) and (saving := _saving(session.profile)):
+                    line.say(saving)
             raise
     if as_json:
         print_json(profile)
@@ -229,6 +232,20 @@ def _standalone(
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
         raise UsageError(f"--batch {batch}: {wrong[0]} is not a number of examples")
     return standalone_job(ops_of, [int(size) for size in sizes])
+
+
+def _saving(profile: Profile) -> str | None:
+    """What a plan of memory could save, where that can be said."""
+    from dltune.planners.memory.decide import decide
+
+    try:
+        section = decide(profile).section
+    except UsageError:
+        return None
+    return (
+        f"`dltune plan memory` can bring a step from {section.before / 2**20:.0f} MiB to "
+        f"{section.peak / 2**20:.0f}"
+    )
 
 
 def _kept(profile: Profile | None, output: Path) -> str:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.record import Record
+from dltune.machine import cgroups
 
+KILLED = 128 + 9
+NO_LIMIT = 2**60  # bytes; control groups of version 1 write a larger number for none
 CRASHES = {128 + 4: "SIGILL", 128 + 6: "SIGABRT", 128 + 7: "SIGBUS", 128 + 11: "SIGSEGV"}
 # so much time in XLA clusters is no warm-up any more, so much in eager ops no preparation
 XLA_SECONDS = 3.0
@@ -19,6 +22,7 @@ class Sightings:
     """Which processes of the job were heard of, and how far each came."""
 
     pythons: list[messages.Python] = field(default_factory=list)
+    oom_kills: int = field(default_factory=cgroups.oom_kills)  # before the job
     failures: list[messages.Failed] = field(default_factory=list)
     records: dict[int, Record] = field(default_factory=dict)
 
@@ -76,8 +80,24 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
     )
 
 
+class OutOfMemory(JobFailed):
+    """The kernel has ended the job."""
+
+
 def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
-    """The error for a job that crashed with the plugin in it."""
+    """The error for a job that ran out of memory, or crashed with the plugin in it."""
+    if exit_code == KILLED and cgroups.oom_kills() > seen.oom_kills:
+        limit = cgroups.limits().memory
+        within = f" of {limit / 2**20:.0f} MiB" if limit and limit < NO_LIMIT else ""
+        steps = [one for record in seen.records.values() for one in record.latest()]
+        peak = max((step.peak for step in steps), default=0)
+        held = f"; TensorFlow held {peak / 2**20:.0f} MiB in a step" if peak else ""
+        return OutOfMemory(
+            f"the job was killed for want of memory: it has reached its limit{within}{held}",
+            exit_code,
+            remedy="profile it with fewer examples a step; `dltune plan memory --budget` plans for "
+            "what there is then, and --largest-batch for as many examples as have room",
+        )
     if exit_code not in CRASHES or not seen.records:
         return None
     return JobFailed(

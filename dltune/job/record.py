@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.job import messages
@@ -45,6 +45,10 @@ class Record:
     complaints: list[str] = field(default_factory=list)
     _same: dict[int, int] = field(default_factory=dict)
     _trains: dict[int, bool] = field(default_factory=dict)
+
+    def latest(self) -> Iterator[messages.Execution]:
+        """The executions that are kept, of all graphs."""
+        return itertools.chain.from_iterable(self.executions.values())
 
     def add(self, message: messages.Message) -> None:
         if isinstance(message, messages.Graph):

@@ -48,6 +48,18 @@ def limits(root: Path = Path("/")) -> Limits:
     )
 
 
+def oom_kills(root: Path = Path("/")) -> int:
+    """How many processes of this process's group the kernel has ended for want of memory; 0 where
+    it does not count them."""
+    for group in _groups(root, "memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            for line in text(group / name).splitlines():
+                event, _, count = line.partition(" ")
+                if event == "oom_kill" and count.isdigit():
+                    return int(count)
+    return 0
+
+
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of this process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")

@@ -7,7 +7,8 @@ from told import MS, TRAINING, VALIDATION, execution, graph, record
 
 from dltune.errors import JobFailed, UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
+from dltune.job.diagnosis import KILLED, Sightings, crash_of, hopeless, why_no_step
+from dltune.machine import cgroups
 
 PYTHON = messages.Python(1, ["python", "train.py"], "3.11.0", {})
 FAILED = messages.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or newer is needed")
@@ -118,3 +119,19 @@ class TestWhileTheJobRuns:
         assert hopeless(seen(python=False)) is None
         assert hopeless(seen()) is None
         assert hopeless(seen(record([graph(0, TRAINING)]))) is None
+
+
+def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatch):
+    """The kernel's own count tells it from one that somebody killed."""
+    sightings = seen(record([graph(0, TRAINING)], steps(0.1)))
+    assert crash_of(sightings, KILLED) is None
+    monkeypatch.setattr(cgroups, "oom_kills", lambda: sightings.oom_kills + 1)
+    limits = cgroups.Limits(None, None, 2**31)
+    monkeypatch.setattr(cgroups, "limits", lambda: limits)
+    assert crash_of(sightings, 0) is None
+    error = crash_of(sightings, KILLED)
+    assert error is not None
+    assert "killed for want of memory: it has reached its limit of 2048 MiB" in str(error)
+    assert "--largest-batch" in (error.remedy or "")
+    assert error.exit_code == KILLED
+    assert why_no_step(sightings, KILLED) is not None

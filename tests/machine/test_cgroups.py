@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dltune.machine.cgroups import limits
+from dltune.machine.cgroups import limits, oom_kills
 
 TWO = "sys/fs/cgroup"
 
@@ -57,3 +57,18 @@ def test_a_group_outside_what_is_mounted_counts_from_the_mount(tree):
 def test_no_groups_no_limits(tree):
     found = limits(tree.root)
     assert (found.cpus, found.quota, found.memory) == (None, None, None)
+
+
+def test_processes_ended_for_want_of_memory_are_those_of_the_own_group(tree):
+    tree.cgroup2("/kubepods/box")
+    assert oom_kills(tree.root) == 0
+    tree.write(f"{TWO}/kubepods/memory.events", "oom 9\noom_kill 9\n")
+    tree.write(f"{TWO}/kubepods/box/memory.events", "low 0\noom 4\noom_kill 2\noom_group_kill 0\n")
+    assert oom_kills(tree.root) == 2
+
+
+def test_version_1_counts_them_in_another_file(tree):
+    tree.cgroup1("/docker/box")
+    held = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
+    tree.write(f"{TWO}/memory/docker/box/memory.oom_control", held)
+    assert oom_kills(tree.root) == 3
