@@ -3,9 +3,8 @@ as its tensor cache does, and, ours, as the times of the ops allow."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-
-import numpy as np
 
 from dltune.memory.accesses import Accesses
 from dltune.memory.layered import LayerStep
@@ -60,35 +59,47 @@ def cached(accesses: Accesses, capacity: int) -> list[Swap]:
 
 
 def hidden(accesses: Accesses, seconds: Sequence[float], capacity: int, tier: Tier) -> list[Swap]:
-    """Ours: when room is needed, what has had the most of its copy's time since it was last used
-    leaves, of what has had all of it that which is needed again last; its copy begins right after
-    that use. What comes back is asked for as late as its copy allows, or as soon as there is room.
-
-    `seconds`: by step of the schedule. Raises CacheTooSmall.
-    """
-    moment = np.concatenate(([0.0], np.cumsum(seconds)))
-    swaps = list(_leaving(accesses, moment.tolist(), capacity, tier))
-    return _fetched(accesses, moment.tolist(), capacity, tier, swaps)
+    """Ours: a step's order is known, so what leaves is what is needed again last (Belady, "A study
+    of replacement algorithms for a virtual-storage computer", 1966), and its copy begins right
+    after its last use before that; it is asked for ahead. `seconds`: by step of the schedule.
+    Raises CacheTooSmall."""
+    swaps = list(_leaving(accesses, capacity))
+    return prefetched(accesses, seconds, capacity, tier, swaps)
 
 
-def _leaving(
-    accesses: Accesses, moment: Sequence[float], capacity: int, tier: Tier
-) -> Iterator[Swap]:
+def prefetched(
+    accesses: Accesses,
+    seconds: Sequence[float],
+    capacity: int,
+    tier: Tier,
+    swaps: Sequence[Swap],
+) -> list[Swap]:
+    """The same, but each is asked for as long before its use as its copy takes, or since when there
+    is room in `capacity` bytes. The last that is needed is the first to be given its time, so that
+    none is in another's way."""
+    moment, level = _moments(seconds), held(accesses, swaps).tolist()
+    found = []
+    begun = moment[-1]
+    for swap in sorted(swaps, key=lambda one: one.use, reverse=True):
+        size = accesses.bytes[swap.block]
+        begun = min(begun, moment[swap.use]) - tier.latency - size / tier.bandwidth
+        back = swap.back
+        while back > swap.freed and moment[back] > begun and level[back - 1] + size <= capacity:
+            back -= 1
+            level[back] += size
+        found.append(swap._replace(back=back))
+    return found
+
+
+def _leaving(accesses: Accesses, capacity: int) -> Iterator[Swap]:
     """Each comes back when it is needed."""
     bytes = accesses.bytes
-    copy = [tier.latency + size / tier.bandwidth for size in bytes]
     later = [list(reversed(row)) for row in accesses.at]  # by block, when it is used from now on
     last: dict[int, int] = {}  # by block that is there, its last use
     away: dict[int, tuple[int, int]] = {}
-    free, used = 0.0, 0  # when the copy engine is, bytes that are
-
-    def waits(block: int, now: int) -> float:
-        done = max(free, moment[last[block] + 1]) + copy[block]
-        return max(0.0, done - moment[now])
-
+    used = 0
     for now, (row, gone) in enumerate(_steps(accesses)):
-        for block in gone:
-            used -= bytes[block] if last.pop(block, None) is not None else 0
+        used -= sum(bytes[block] for block in gone if last.pop(block, None) is not None)
         for block in row:
             later[block].pop()
             if block not in last:
@@ -96,36 +107,19 @@ def _leaving(
                 if block in away:
                     yield Swap(block, *away.pop(block), now, now)
             last[block] = now
-        while used > capacity:
-            idle = [block for block in last if last[block] < now]
-            if not idle:
-                raise CacheTooSmall(used - capacity)
-            victim = min(idle, key=lambda block: (waits(block, now), -later[block][-1], block))
-            free = max(free, moment[last[victim] + 1]) + copy[victim]
-            away[victim] = last.pop(victim), now
-            used -= bytes[victim]
+        idle = sorted((-later[block][-1], block) for block, at in last.items() if at < now)
+        for _, block in idle:
+            if used <= capacity:
+                break
+            away[block] = last.pop(block), now
+            used -= bytes[block]
+        if used > capacity:
+            raise CacheTooSmall(used - capacity)
 
 
-def _fetched(
-    accesses: Accesses,
-    moment: Sequence[float],
-    capacity: int,
-    tier: Tier,
-    swaps: Sequence[Swap],
-) -> list[Swap]:
-    """The last that is needed is the first to be given its time: none is in another's way."""
-    level = held(accesses, swaps).tolist()
-    found = []
-    begun = moment[-1]
-    for swap in sorted(swaps, key=lambda one: one.use, reverse=True):
-        size = accesses.bytes[swap.block]
-        begun = min(begun, moment[swap.use]) - tier.latency - size / tier.bandwidth
-        back = swap.use
-        while back > swap.freed and moment[back] > begun and level[back - 1] + size <= capacity:
-            back -= 1
-            level[back] += size
-        found.append(swap._replace(back=back))
-    return found
+def _moments(seconds: Sequence[float]) -> list[float]:
+    """When each step begins, and the last one ends, where nothing waits for a copy."""
+    return [0.0, *itertools.accumulate(seconds)]
 
 
 def _steps(accesses: Accesses) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
