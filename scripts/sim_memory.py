@@ -1,6 +1,6 @@
 """SuperNeurons' tables and figures of memory, simulated, each beside what the paper has.
 
-    python scripts/sim_memory.py [--figures 2,3,4,5,11,12,14,ours]
+    python scripts/sim_memory.py [--figures 2,3,4,5,11,12,14,ours,links]
     python scripts/sim_memory.py --figures job --profile PROFILE
 
 What is simulated, and from which published facts, is in docs/memory-simulation.md.
@@ -17,20 +17,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from dltune.documents import profile
+from dltune.documents.machine import Tier
 from dltune.graph import liveness, profiled
 from dltune.memory.accesses import Accesses, accesses
 from dltune.memory.layered import LayerStep, layer_step
+from dltune.memory.measured import MeasuredStep, measured
 from dltune.memory.offloading import cached, hidden, prefetched, published
 from dltune.memory.overlapped import Overlapped, overlapped
 from dltune.memory.recomputation import Strategy, schedule
 from dltune.memory.replay import events, replayed
 from dltune.memory.schedule import Step, lives
-from dltune.memory.swaps import Swap, held, traffic
+from dltune.memory.swaps import Swap, held, placed, traffic
 from dltune.memory.tensor_cache import CacheTooSmall
-from dltune.memory.tiers import GIB, HOST, KNOWN, Tiers
+from dltune.memory.tiers import GIB, GPUS, HOST, PEER, REMOTE, Tiers, with_file
 from dltune.memory.workspaces import Work, provisioned
 from dltune.networks import cudnn
 from dltune.networks.cudnn_inception import inception_v4
@@ -41,7 +44,8 @@ MIB = 1 << 20
 # single precision and memory, by NVIDIA's specifications: 2880 cores at 745 MHz, 3840 at 1582 MHz
 K40C = Device(flops=4.29e12, bandwidth=288e9)
 TITAN_XP = Device(flops=12.15e12, bandwidth=547.7e9)
-TIERS = KNOWN["k40c"]
+TIERS = GPUS["k40c"]
+SPEEDS = (250, 500, 1000, 2000)  # MB/s of files
 ECC = TIERS.near * 15 // 16  # error correction takes a sixteenth of GDDR5
 # of parameters: themselves, gradients, and, as in the authors' programs, momenta
 HELD = 3
@@ -136,7 +140,7 @@ def on(device: Device, name: str) -> Device:
 
 def table_2() -> None:
     print("Table 2: what cudaMalloc and cudaFree cost, from the paper's rates and our counts\n")
-    row("network", "allocations", "with cudaMalloc", "pool", "speed-up", "ms an allocation")
+    head("network", "allocations", "with cudaMalloc", "pool", "speed-up", "ms an allocation")
     for name, (batch, plain, pool) in RATES.items():
         count = int((case(name, batch, "keep").uses.lives.bytes > 0).sum())
         cost = batch * (1 / plain - 1 / pool) / count
@@ -153,7 +157,7 @@ def table_3() -> None:
     network = NETWORKS["AlexNet"]()
     learned = sum(one.bytes for one in network.parameters)
     conv = 4 * sum(layer.size for layer in network.layers if layer.kind == "conv")
-    row("batch", "paper", "3 conv + 2 batch + parameters", "conv out and in",
+    head("batch", "paper", "3 conv + 2 batch + parameters", "conv out and in",
         "cache of live tensors", "their room, GiB", "cache of all tensors",
         "their room, GiB", "what moves")  # fmt: skip
     for batch, paper in TABLE_3.items():
@@ -247,7 +251,7 @@ def deep(count: int, batch: int) -> LayerStep:
 def table_4() -> None:
     print("Table 4: the deepest ResNet on 12 GiB, 3 (6 + 32 + n + 6) + 2\n")
     print(f"paper, batch 16: {TABLE_4}; batch 1: SuperNeurons 2500 (n = 788)\n")
-    row("what is kept", "n, batch 16", "depth", "without momenta", "n, batch 1", "depth")
+    head("what is kept", "n, batch 16", "depth", "without momenta", "n, batch 1", "depth")
     for name, needs in POLICIES.items():
         found = [
             deepest(needs, batch, kept) for batch, kept in ((16, HELD), (16, HELD - 1), (1, HELD))
@@ -274,7 +278,7 @@ def deepest(needs: Callable[[LayerStep], int], batch: int, kept: int) -> int:
 
 def table_5() -> None:
     print("Table 5: the largest batch on 12 GiB\n")
-    row("network", *POLICIES, "paper: Caffe", "MXNet", "Torch", "TensorFlow", "SuperNeurons")
+    head("network", *POLICIES, "paper: Caffe", "MXNet", "Torch", "TensorFlow", "SuperNeurons")
     for name, paper in TABLE_5.items():
         step = layer_step(NETWORKS[name](), 1)
         room = TIERS.near - HELD * sum(one.bytes for one in step.network.parameters)
@@ -285,10 +289,9 @@ def table_5() -> None:
 
 
 def figure_11() -> None:
-    print("Figure 11: speed without the tensor cache over speed with it; the paper: down to 0.667, "
-          "less in linear networks\n")  # fmt: skip
-    row("network", "batch", "share", "K40c: img/s with", "without", "ratio", "copying each in turn",
-        "Titan Xp: with", "without", "ratio", "copying each in turn")  # fmt: skip
+    print("Figure 11: speed without the tensor cache over speed with it, K40c, then Titan Xp; the "
+          "paper: down to 0.667, less in linear networks\n")  # fmt: skip
+    head("network", "batch", "share", *("with, img/s", "without", "ratio", "no overlap") * 2)
     for name in NETWORKS:
         batch = 128 if name == "AlexNet" else 32
         found = case(name, batch, "keep")
@@ -313,7 +316,7 @@ def figure_11() -> None:
 def figure_12() -> None:
     print("Figure 12: AlexNet's workspaces in pools, K40c; the paper: 203 img/s where they are "
           "short, 240 with more\n")  # fmt: skip
-    row("pool", "batch", "kept", "img/s", "workspaces, MiB", "at best MiB")
+    head("pool", "batch", "kept", "img/s", "workspaces, MiB", "at best MiB")
     for strategy in ("keep", "cost"):
         for gib, batch in ((3, 100), (3, 300), (5, 300)):
             found = case("AlexNet", batch, strategy)
@@ -340,7 +343,7 @@ def figure_14() -> None:
     print("Figure 14: img/s on a Titan Xp with 12 GiB by batch; the cache on demand, and asking")
     print("ahead; ours; with endless memory")
     print("\nthe paper: slowly slower as batches grow, until one layer fits\n")
-    row("network", "batch", "cache", "asking ahead", "copied GB", "ours", "copied GB", "endless")
+    head("network", "batch", "cache", "asking ahead", "copied GB", "ours", "copied GB", "endless")
     for name, paper in TABLE_5.items():
         most = max(filter(None, paper))
         device = on(TITAN_XP, name)
@@ -377,7 +380,7 @@ def planned(name: str, batch: int, device: Device) -> Overlapped:
 
 def ours() -> None:
     print("Milliseconds that a K40c waits for copies, at the peak that offloading reaches\n")
-    row("network", "batch", "computing, ms", "peak before, MiB", "peak, MiB", "published",
+    head("network", "batch", "computing, ms", "peak before, MiB", "peak, MiB", "published",
         "copied GB", "cache", "asking ahead", "copied GB", "ours", "copied GB")  # fmt: skip
     for name in NETWORKS:
         batch = 128 if name == "AlexNet" else 32
@@ -395,6 +398,32 @@ def ours() -> None:
         cells = [stalls[0], gb[0], *stalls[1:3], gb[2], stalls[3], gb[3]]
         before = found.uses.levels.max() / MIB
         row(name, batch, f"{1e3 * sum(plain):.0f}", f"{before:.0f}", f"{peak / MIB:.0f}", *cells)
+
+
+# --- the links of section 3.3.2 ---
+
+
+def links() -> None:
+    print("ResNet50 on a Titan Xp with 12 GiB, batch 384, what leaves in other memory: img/s\n")
+    head("far tiers", "img/s", "GB in each")
+    found, device = case("ResNet50", 384, "cost"), on(TITAN_XP, "ResNet50")
+    room = TIERS.near - found.parameters
+    plain = [w.seconds for w in found.times(device, TIERS.near, cached(found.uses, room))]
+    for far in ((REMOTE,), (HOST,), (PEER,), (PEER, HOST), (PEER, HOST, REMOTE)):
+        tiers = Tiers(TIERS.near, tuple(replaced(tier, len(far)) for tier in far))
+        swaps = placed(found.uses, hidden(found.uses, plain, room, far[0]), tiers)
+        run = overlapped(found.uses, plain, swaps, tiers)
+        gb = [
+            traffic(found.uses, [one for one in swaps if one.tier == k]) / 2e9
+            for k in range(len(far))
+        ]
+        names = " + ".join(tier.name for tier in far)
+        row(names, f"{384 / run.seconds:.1f}", " + ".join(f"{one:.1f}" for one in gb))
+
+
+def replaced(tier: Tier, others: int) -> Tier:
+    """One that is alone is large enough."""
+    return tier if others > 1 else msgspec.structs.replace(tier, bytes=HOST.bytes)
 
 
 # --- a real job ---
@@ -425,6 +454,31 @@ def job(path: Path) -> None:
             reused = preallocated(sequence, made.addresses, made.top, touch)
             print(f"{'each byte written' if touch else 'nothing written'}: malloc and free "
                   f"{1e3 * plain:.2f} ms a step, one block {1e3 * reused:.2f} ms")  # fmt: skip
+
+        by_file(measured(step))
+
+
+def by_file(job: MeasuredStep) -> None:
+    """Its ops one after the other in the order in which they began, part of its memory in a
+    file."""
+    uses = accesses(job.graph, [Step(node) for node in job.order], job.written)
+    seconds = [job.seconds[node] for node in job.order]
+    peak = int(uses.levels.max())
+    print(f"\none op after the other: {sum(seconds):.2f} s, {peak / MIB:.1f} MiB")
+    print("% more time with a file of so many MB/s, ours, and the cache\n")
+    head("memory, MiB", "tensors moved", "MB copied", *SPEEDS, "cache: MB copied", *SPEEDS)
+    for part in (0.75, 0.5, 0.35, 0.25):
+        ours: list[object] = []
+        cache: list[object] = []
+        for speed in SPEEDS:
+            tiers = with_file(int(part * peak), 1 << 40, speed * 1e6)
+            own = hidden(uses, seconds, tiers.near, tiers.far[0])
+            lru = cached(uses, tiers.near)
+            for cells, way in ((ours, own), (cache, lru)):
+                run = overlapped(uses, seconds, way, tiers)
+                cells.append(f"{100 * run.stall / run.computing:.1f}")
+        copied = [f"{traffic(uses, way) / 1e6:.0f}" for way in (own, lru)]
+        row(f"{part * peak / MIB:.0f}", len(own), copied[0], *ours, copied[1], *cache)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -471,10 +525,13 @@ def preallocated(
     return timed(once)
 
 
+def head(*cells: object) -> None:
+    row(*cells)
+    print("|---" * len(cells) + "|")
+
+
 def row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |")
-    if isinstance(cells[-1], str) and not any(isinstance(cell, int | float) for cell in cells):
-        print("|---" * len(cells) + "|")
 
 
 FIGURES: dict[str, Callable[[], None]] = {
@@ -486,6 +543,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "12": figure_12,
     "14": figure_14,
     "ours": ours,
+    "links": links,
 }
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from dltune.documents.machine import Tier
 from dltune.memory.accesses import Accesses
 from dltune.memory.layered import LayerStep
 from dltune.memory.schedule import Step
 from dltune.memory.swaps import Swap, held
 from dltune.memory.tensor_cache import CacheTooSmall, TensorCache
-from dltune.memory.tiers import Tier
 
 
 def published(step: LayerStep, steps: Sequence[Step], accesses: Accesses) -> list[Swap]:

@@ -14,7 +14,7 @@ import numpy as np
 from dltune.graph.csr import CSR
 from dltune.memory.accesses import Accesses
 from dltune.memory.swaps import Swap, traffic
-from dltune.memory.tiers import Tiers
+from dltune.memory.tiers import Tiers, link
 from dltune.simulate.engine import CoreSet, Graph
 from dltune.simulate.work import FifoWork
 
@@ -67,7 +67,7 @@ def overlapped(
     op = np.where(where == 0, 0, -1).astype(np.int32)
     runs = np.zeros(len(rows))
     runs[:steps] = seconds
-    links = [tier.link for tier in tiers.far for _ in range(2)]
+    links = [link(tier) for tier in tiers.far for _ in range(2)]
     made = Graph(CSR.of(map(dict.fromkeys, rows)), op, runs).on(
         [CoreSet([_SECOND], cores=1, inter=1)], links, where, amount, urgency
     )

@@ -12,7 +12,7 @@ from dltune.memory.offloading import cached, hidden, published
 from dltune.memory.overlapped import overlapped
 from dltune.memory.recomputation import schedule
 from dltune.memory.swaps import held, traffic
-from dltune.memory.tiers import HOST, KNOWN
+from dltune.memory.tiers import GPUS, HOST
 from dltune.networks import cudnn
 from dltune.networks.roofline import Device
 
@@ -64,7 +64,7 @@ def test_ours_waits_less_than_either_at_the_same_peak():
     uses, times, swaps = found(ALEXNET, "keep")
     peak = int(held(uses, swaps).max())
     stalls = [
-        overlapped(uses, times, way, KNOWN["k40c"]).stall
+        overlapped(uses, times, way, GPUS["k40c"]).stall
         for way in (hidden(uses, times, peak, HOST), swaps, cached(uses, peak))
     ]
     assert stalls[0] == pytest.approx(0.0, abs=1e-9)

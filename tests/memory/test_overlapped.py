@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiered import replayed, used
 
+from dltune.documents.machine import Tier
 from dltune.memory.offloading import cached, hidden
 from dltune.memory.overlapped import overlapped
 from dltune.memory.swaps import Swap
-from dltune.memory.tiers import Tier, Tiers
+from dltune.memory.tiers import Tiers
 
 
 def tiers(bandwidth: float, latency: float = 0.0) -> Tiers:

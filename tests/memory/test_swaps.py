@@ -6,10 +6,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tiered import used
 
+from dltune.documents.machine import Tier
 from dltune.memory.offloading import cached, hidden
 from dltune.memory.swaps import FarTiersFull, held, placed, traffic
 from dltune.memory.tensor_cache import CacheTooSmall
-from dltune.memory.tiers import Tier, Tiers
+from dltune.memory.tiers import Tiers
 
 SLOW = Tier("file", 1 << 20, 2.0, latency=0.1)
 
