@@ -140,11 +140,14 @@ def on(device: Device, name: str) -> Device:
 
 def table_2() -> None:
     print("Table 2: what cudaMalloc and cudaFree cost, from the paper's rates and our counts\n")
-    head("network", "allocations", "with cudaMalloc", "pool", "speed-up", "ms an allocation")
+    head("network", "allocations", "with cudaMalloc", "pool", "speed-up", "ms an allocation",
+        "pool over peak")  # fmt: skip
     for name, (batch, plain, pool) in RATES.items():
         count = int((case(name, batch, "keep").uses.lives.bytes > 0).sum())
         cost = batch * (1 / plain - 1 / pool) / count
-        row(name, count, plain, pool, f"{pool / plain:.2f}", f"{1e3 * cost:.2f}")
+        waste = replayed(case(name, batch, "keep").uses.lives).waste
+        cells = f"{pool / plain:.2f}", f"{1e3 * cost:.2f}", f"{waste:.1%}"
+        row(name, count, plain, pool, *cells)
 
 
 # --- Table 3: traffic with the tensor cache ---
