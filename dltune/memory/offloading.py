@@ -107,14 +107,15 @@ def _leaving(accesses: Accesses, capacity: int) -> Iterator[Swap]:
                 if block in away:
                     yield Swap(block, *away.pop(block), now, now)
             last[block] = now
-        idle = sorted((-later[block][-1], block) for block, at in last.items() if at < now)
-        for _, block in idle:
-            if used <= capacity:
-                break
+        if used <= capacity:
+            continue
+        idle = sorted((later[block][-1], block) for block, at in last.items() if at < now)
+        while used > capacity:
+            if not idle:
+                raise CacheTooSmall(used - capacity)
+            _, block = idle.pop()
             away[block] = last.pop(block), now
             used -= bytes[block]
-        if used > capacity:
-            raise CacheTooSmall(used - capacity)
 
 
 def _moments(seconds: Sequence[float]) -> list[float]:
