@@ -1,6 +1,6 @@
 """SuperNeurons' tables and figures of memory, simulated, each beside what the paper has.
 
-    python scripts/sim_memory.py [--figures 2,3,4,5,11,12,14,ours,links]
+    python scripts/sim_memory.py [--figures 2,3,4,5,11,12,14,ours,links,knl]
     python scripts/sim_memory.py --figures job --profile PROFILE
 
 What is simulated, and from which published facts, is in docs/memory-simulation.md.
@@ -23,6 +23,8 @@ import numpy as np
 from dltune.documents import profile
 from dltune.documents.machine import Tier
 from dltune.graph import liveness, profiled
+from dltune.machine import known
+from dltune.memory import layer_times
 from dltune.memory.accesses import Accesses, accesses
 from dltune.memory.layered import LayerStep, layer_step
 from dltune.memory.measured import MeasuredStep, measured
@@ -41,12 +43,15 @@ from dltune.networks.layer import Network
 from dltune.networks.roofline import Device
 
 MIB = 1 << 20
-# single precision and memory, by NVIDIA's specifications: 2880 cores at 745 MHz, 3840 at 1582 MHz
+# single precision and memory, by NVIDIA's specifications (BD-06902-001): 2880 cores at 745 MHz, 3840
+# at 1582 MHz
 K40C = Device(flops=4.29e12, bandwidth=288e9)
 TITAN_XP = Device(flops=12.15e12, bandwidth=547.7e9)
+# 68 cores of 1.4 GHz and 64 operations a cycle; about what STREAM comes to in MCDRAM
+KNL = Device(flops=6.09e12, bandwidth=450e9)
 TIERS = GPUS["k40c"]
 SPEEDS = (250, 500, 1000, 2000)  # MB/s of files
-ECC = TIERS.near * 15 // 16  # error correction takes a sixteenth of GDDR5
+ECC = TIERS.near * 15 // 16  # as the card ships, with error correction (BD-06902-001)
 # of parameters: themselves, gradients, and, as in the authors' programs, momenta
 HELD = 3
 
@@ -443,6 +448,32 @@ def replaced(tier: Tier, others: int) -> Tier:
     return tier if others > 1 else msgspec.structs.replace(tier, bytes=HOST.bytes)
 
 
+# --- MCDRAM and DDR4 ---
+
+
+def knl() -> None:
+    machine = known.find("knl-7250")
+    tiers = Tiers.of(machine)
+    print("ResNet50 on a Xeon Phi 7250, tensors in MCDRAM and DDR4: % more time at shares of its")
+    print("peaks, ours, and the cache\n")
+    shares = (0.1, 0.3, 0.5, 1.0)
+    head("batch", "GiB at the peak", "GB copied", *shares, *(f"cache: {share}" for share in shares))
+    for batch in (64, 128, 256, 512):
+        found = case("ResNet50", batch, "keep")
+        room = tiers.near - found.parameters
+        lru = cached(found.uses, room)
+        ours, cache = [], []
+        for share in shares:
+            seconds = layer_times.seconds(found.step, replace(KNL, share=share))
+            plain = seconds[[one.node for one in found.steps]].tolist()
+            own = hidden(found.uses, plain, room, tiers.far[0])
+            for cells, way in ((ours, own), (cache, lru)):
+                run = overlapped(found.uses, plain, way, tiers)
+                cells.append(f"{100 * run.stall / run.computing:.1f}")
+        peak = (int(found.uses.levels.max()) + found.parameters) / GIB
+        row(batch, f"{peak:.1f}", f"{traffic(found.uses, lru) / 1e9:.1f}", *ours, *cache)
+
+
 # --- a real job ---
 
 
@@ -564,6 +595,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "14": figure_14,
     "ours": ours,
     "links": links,
+    "knl": knl,
 }
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from dltune.errors import UsageError
 KNOWN = {
     # the paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that
     # share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode. In flat mode
-    # the six channels of DDR4 are a tier beside it: 90 GB/s (Sodani et al., "Knights Landing:
-    # second-generation Intel Xeon Phi product", 2016), half of it each way
+    # the DDR4 is a tier beside it: 96 GB, as nodes of NERSC's Cori have, and half of the some 90
+    # GB/s that STREAM comes to each way
     "knl-7250": Machine(
         schema=SCHEMA,
         name="Intel Xeon Phi 7250",
