@@ -43,8 +43,8 @@ from dltune.networks.layer import Network
 from dltune.networks.roofline import Device
 
 MIB = 1 << 20
-# single precision and memory, by NVIDIA's specifications (BD-06902-001): 2880 cores at 745 MHz, 3840
-# at 1582 MHz
+# single precision and memory, by NVIDIA's specifications: 2880 cores at 745 MHz (BD-06902-001),
+# 3840 at 1582 MHz
 K40C = Device(flops=4.29e12, bandwidth=288e9)
 TITAN_XP = Device(flops=12.15e12, bandwidth=547.7e9)
 # 68 cores of 1.4 GHz and 64 operations a cycle; about what STREAM comes to in MCDRAM
