@@ -38,12 +38,12 @@ NAP = 1e-3  # seconds; shorter ops are slept through together
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("profile", type=Path)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of computing in a step")
+    parser.add_argument("--seconds", type=float, help="of computing in a step, in place of its own")
     arguments = parser.parse_args()
     job = measured(profile.load(arguments.profile).steps[0])
     uses = accesses(job.graph, [Step(node) for node in job.order], job.written)
-    whole = sum(job.seconds)
-    seconds = [job.seconds[node] * arguments.seconds / whole for node in job.order]
+    scale = arguments.seconds / sum(job.seconds) if arguments.seconds else 1.0
+    seconds = [job.seconds[node] * scale for node in job.order]
     peak = int(uses.levels.max())
     rows: list[tuple[int, float, str, list[Swap]]] = [(peak, 1e9, "all near", [])]
     for part in (0.5, 0.35):

@@ -79,7 +79,10 @@ def main() -> None:
     parser.add_argument("--figures", default=",".join(FIGURES))
     parser.add_argument("--profile", type=Path, help="of a job, for the figure `job`")
     arguments = parser.parse_args()
-    for name in arguments.figures.split(","):
+    figures = arguments.figures.split(",")
+    if "job" in figures and not arguments.profile:
+        parser.error("the figure `job` needs --profile")
+    for name in figures:
         began = time.perf_counter()
         if name == "job":
             job(arguments.profile)
