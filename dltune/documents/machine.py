@@ -31,6 +31,19 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numa: int
 
 
+class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory beside that which ops compute in.
+
+    `bytes` that it holds. `bandwidth` between the two in bytes/s, each way on its own; `latency`:
+    seconds that each copy takes besides.
+    """
+
+    name: str
+    bytes: int
+    bandwidth: float
+    latency: float = 0.0
+
+
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cores a job may use.
 
@@ -39,6 +52,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `smt_throughput` is the throughput of a core running two hardware threads, relative to one
     (None: not known or no SMT). `peak_flops` (flop/s) and `peak_bandwidth` (bytes/s of main memory)
     are what all cores reach together at most; None: not known, as dltune does not measure them.
+    `tiers`: memory beside `memory`, the fastest first.
     """
 
     schema: str
@@ -50,6 +64,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     smt_throughput: float | None = None
     peak_flops: float | None = None
     peak_bandwidth: float | None = None
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def tiles(self) -> tuple[tuple[int, ...], ...]:
@@ -100,6 +115,9 @@ def check(machine: Machine) -> list[str]:
     threads = max((len(core.cpus) for core in machine.cores), default=1)
     words = f"above 0 and at most {threads}, the hardware threads of a core"
     faults += Bound(words, lambda value: 0 < value <= threads).of("", machine, "smt_throughput")
+    for here, tier in each("tiers", machine.tiers, "name"):
+        faults += above(0).of(here, tier, "bytes", "bandwidth")
+        faults += at_least(0).of(here, tier, "latency")
     return faults
 
 

@@ -6,12 +6,14 @@ import difflib
 from pathlib import Path
 
 from dltune.documents import machine as document
-from dltune.documents.machine import SCHEMA, Core, Machine
+from dltune.documents.machine import SCHEMA, Core, Machine, Tier
 from dltune.errors import UsageError
 
 KNOWN = {
     # the paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that
-    # share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode
+    # share 1 MB of L2, four hardware threads a core, 16 GB of MCDRAM in cache mode. In flat mode
+    # the DDR4 is a tier beside it: 96 GB, as nodes of NERSC's Cori have, and half of the some 90
+    # GB/s that STREAM comes to each way
     "knl-7250": Machine(
         schema=SCHEMA,
         name="Intel Xeon Phi 7250",
@@ -22,6 +24,7 @@ KNOWN = {
         shared_cache=2**20,
         memory=16 * 2**30,
         smt_throughput=1.03,  # Table III: 41.1 s one after the other, 39.9 s on hyper-threads
+        tiers=(Tier("DDR4", 96 * 2**30, 45e9),),
     )
 }
 

@@ -42,6 +42,10 @@ class LayerStep:
         return 2 * len(self.route) - 1 - node
 
     @property
+    def batch(self) -> int:
+        return self.input // (FLOAT * self.network.layers[0].size)
+
+    @property
     def baseline(self) -> int:
         """Bytes where each tensor has memory of its own for the whole step."""
         tensors = self.graph.tensors

@@ -50,7 +50,8 @@ def expensive(step: LayerStep, found: Sequence[Segment]) -> set[int]:
     """The checkpoints of segments that take more memory than any layer alone, once all that is in
     them has been computed again: their results are not worth keeping together (cost-aware
     recomputation, step 2)."""
-    return {one.checkpoint for one in found if _together(step, one) > _largest(step)}
+    largest = _largest(step)
+    return {one.checkpoint for one in found if _together(step, one) > largest}
 
 
 def schedule(step: LayerStep, strategy: Strategy, *, offload: bool) -> list[Step]:
