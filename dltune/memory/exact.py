@@ -25,7 +25,7 @@ from dltune.memory.selection import BudgetTooSmall, Selection, found, select
 
 ADDED = 4  # moments at once
 _PART = 0.5  # of the time that is left, for one relaxation
-_ENOUGH = 1e-6  # of a step: where bound and plan are the same
+_ENOUGH = 1e-4  # of a step: where bound and plan are the same
 
 
 @dataclass(frozen=True)
