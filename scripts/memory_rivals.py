@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ SLACK = 0.1  # of the budget, which Checkmate's rounding leaves free
 class Blocks:
     """`members`: by block the nodes of the step, in their order. By block `reads`, the blocks that
     give what it reads, `bytes` of what it gives that others read, and `seconds` of what may run
-    again; `own`: whether all of its nodes may not."""
+    again; `once`: whether none of its nodes may."""
 
     members: Sequence[Sequence[int]]
     reads: Sequence[Sequence[int]]
@@ -258,6 +258,3 @@ def rotor(blocks: Blocks, half: int, budget: int) -> list[int] | None:
     if math.isinf(least(0, half - 1, SLOTS)[0]):
         return None
     return run(0, half - 1, SLOTS)
-
-
-Rival = Callable[[Blocks, int, float], list[int] | None]

@@ -22,6 +22,7 @@ def curve(
     found: dict[int, Selection | None] = {}
     best: Selection | None = None
     for budget in sorted(set(budgets)):
+        one: Selection | None
         try:
             one = select(graph, order, seconds, again, budget, written)
         except BudgetTooSmall:
