@@ -62,6 +62,8 @@ def test_it_takes_what_the_best_of_all_orders_takes(drawn):
     assert found.bound == pytest.approx(wanted)
     assert found.gap == pytest.approx(0)
     assert bound <= wanted + 1e-6
+    every = range(len(made))
+    assert moments.Relaxation(*arguments).solve(every, LIMIT).bound <= wanted + 1e-6
     with contextlib.suppress(BudgetTooSmall):
         assert select(*arguments).seconds >= wanted
 
