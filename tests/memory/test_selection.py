@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import statistics
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_steps import graph, least_seconds
 
-from dltune.graph.csr import CSR
 from dltune.graph.liveness import peak
-from dltune.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.graph.step_graph import Kind, StepGraph
 from dltune.memory.schedule import Step, lives
 from dltune.memory.selection import BudgetTooSmall, select
-
-
-def graph(reads: list[list[int]], bytes: list[int], kinds: list[Kind] | None = None) -> StepGraph:
-    """Each node gives out one tensor."""
-    count = len(reads)
-    return StepGraph(
-        [str(node) for node in range(count)],
-        np.arange(count, dtype=np.int32),
-        np.ones(count),
-        Tensors.of([(node, 0) for node in range(count)], bytes, kind=kinds),
-        CSR.of(reads),
-        CSR.of(() for _ in reads),
-        np.zeros(count, np.bool_),
-    )
-
-
-def least(made: StepGraph, seconds: list[int], budget: int) -> int | None:
-    """The least seconds of computing again with which the nodes run in their order: a shortest
-    path over what has run and what is held. None: the budget is too small."""
-    reads, size = made.reads.lists, made.tensors.bytes.tolist()
-    count = len(made)
-    best = {(0, frozenset[int]()): 0}
-    heap = [(0, 0, 0, frozenset[int]())]
-    tie = itertools.count(1)
-    while heap:
-        cost, _, done, held = heapq.heappop(heap)
-        if done == count:
-            return cost
-        if best[done, held] < cost:
-            continue
-        for node in range(done + 1):
-            if not held.issuperset(reads[node]):
-                continue
-            during = held | {node}
-            if sum(size[one] for one in during) > budget:
-                continue
-            more = 0 if node == done else seconds[node]
-            reached = max(done, node + 1)
-            for kept in range(1 << len(during)):
-                left = frozenset(one for k, one in enumerate(sorted(during)) if kept >> k & 1)
-                if cost + more < best.get((reached, left), 1 << 60):
-                    best[reached, left] = cost + more
-                    heapq.heappush(heap, (cost + more, next(tie), reached, left))
-    return None
 
 
 @st.composite
@@ -80,7 +34,7 @@ def test_a_budget_is_met_or_cannot_easily_be(drawn, data):
     order = range(len(made))
     most, _, _ = peak(lives(made, [Step(node) for node in order]))
     budget = data.draw(st.integers(1, most + 1))
-    exact = least(made, seconds, budget)
+    exact = least_seconds(made, seconds, budget)
     try:
         found = select(made, order, seconds, [len(made)] * len(made), budget)
     except BudgetTooSmall as error:
@@ -118,7 +72,7 @@ def test_how_far_it_is_from_the_least():
         seconds = [1, 3, 2, 4, 1, 1, 1, 1]
         most, _, _ = peak(lives(made, [Step(node) for node in range(2 * half)]))
         for budget in range(1, most):
-            exact = least(made, seconds, budget)
+            exact = least_seconds(made, seconds, budget)
             if exact is None:
                 continue
             try:
