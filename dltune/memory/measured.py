@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from dltune.documents.profile import Node, Step
 from dltune.graph import profiled
-from dltune.graph.step_graph import StepGraph
+from dltune.graph.step_graph import Kind, StepGraph
+from dltune.graph.views import VIEWS
 
 # what does not give the same a second time, or does more than give something, by parts of its type
 _ONCE = (
@@ -61,7 +62,8 @@ class MeasuredStep:
     """`order`: the nodes as they began in the sampled execution. By node `seconds` that it took
     there, and `pure`, whether it gives the same a second time and does nothing else. `written`: as
     `schedule.lives` reads it; `in_place`: by node that writes a variable of the old kind, its
-    tensor."""
+    tensor. `forwarded`: as `schedule.lives` reads it, where one of the step's nodes of the type has
+    written over its input."""
 
     graph: StepGraph
     order: Sequence[int]
@@ -69,6 +71,7 @@ class MeasuredStep:
     pure: Sequence[bool]
     written: Mapping[int, Collection[int]]
     in_place: Mapping[int, Collection[int]]
+    forwarded: Mapping[int, Collection[int]]
 
     @property
     def writes(self) -> Mapping[int, Collection[int]]:
@@ -105,6 +108,7 @@ def measured(step: Step) -> MeasuredStep:
         pure,
         _written(graph, step.nodes),
         _written_in_place(graph, step.nodes),
+        _forwarded(graph, step.nodes),
     )
 
 
@@ -147,6 +151,25 @@ def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list
         if nodes[node].type.startswith(_WRITES_THERE)
     }
     return {node: tensors for node, tensors in found.items() if tensors}
+
+
+def _forwarded(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
+    types: dict[str, set[int]] = {}
+    for node in nodes:
+        if node.type.lstrip("_") not in VIEWS:
+            types.setdefault(node.type, set()).update(
+                tensor.alias for tensor in node.outputs if tensor.alias is not None
+            )
+    bytes = graph.tensors.bytes.tolist()
+    kinds, slots = graph.tensors.kind.tolist(), graph.tensors.slot.tolist()
+    found: dict[int, list[int]] = {}
+    for tensor, node in enumerate(graph.tensors.producer.tolist()):
+        row = graph.reads.lists[node]
+        if slots[tensor] < len(nodes[node].outputs) and kinds[tensor] == Kind.RESULT:
+            inputs = sorted(at for at in types.get(nodes[node].type, ()) if at < len(row))
+            if over := [row[at] for at in inputs if bytes[row[at]] == bytes[tensor]]:
+                found[tensor] = over
+    return found
 
 
 def _pure(type: str) -> bool:

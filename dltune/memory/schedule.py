@@ -23,7 +23,10 @@ class Step(NamedTuple):
 
 
 def lives(
-    graph: StepGraph, steps: Sequence[Step], written: Mapping[int, Collection[int]] = NOTHING
+    graph: StepGraph,
+    steps: Sequence[Step],
+    written: Mapping[int, Collection[int]] = NOTHING,
+    forwarded: Mapping[int, Collection[int]] = NOTHING,
 ) -> Lives:
     """Over the tensors' memory each time that it is taken, in numbers of steps: from the one that
     gives a tensor out, or before which it is brought back, to behind the last one that reads it
@@ -32,7 +35,10 @@ def lives(
     A tensor that is given out again, or brought back later, is so not kept until then. One in the
     memory of another keeps that of the moment at which it was given out. `written`: by node that
     writes a variable, the tensors that hold its value: those that are read later are in memory of
-    their own from then on. Raises ValueError when a step reads what no step before has given out.
+    their own from then on. `forwarded`: by tensor that its kernel may write over an input, those
+    inputs in the order in which it tries them: it does where nothing reads that memory later,
+    whatever the graph tells of the order that was measured. Raises ValueError when a step reads
+    what no step before has given out.
     """
     tensors = graph.tensors
     alias, size = tensors.alias.tolist(), tensors.bytes.tolist()
@@ -46,6 +52,8 @@ def lives(
             variables[node].append(tensor)
     reads = graph.reads.lists
     had: set[int] = set()  # of variables, what has been read of them
+    later = _later_reads(graph, steps) if forwarded else {}
+    left: dict[int, int] = {}  # reads of memory that are still to come
     place: dict[int, int] = {}  # of the memory that a tensor is in, among those below
     taken: list[int] = []
     begin: list[int] = []
@@ -72,13 +80,25 @@ def lives(
             end[place[tensor]] = at + 1
         for tensor in given[node]:
             owner = alias[tensor]
-            if owner == tensor:
+            if tensor in forwarded:
+                over = (place[one] for one in forwarded[tensor] if held[one])
+                memory = next((one for one in over if left.get(one) == 1), None)
+                if memory is None:
+                    take(tensor, at)
+                else:
+                    place[tensor], end[memory] = memory, at + 1
+            elif owner == tensor:
                 take(tensor, at)
             else:
                 place[tensor] = next(
                     (place[one] for one in reads[node] if alias[one] == owner), place[owner]
                 )
                 end[place[tensor]] = at + 1
+            if later:
+                left[place[tensor]] = left.get(place[tensor], 0) + later[at, tensor]
+        for tensor in reads[node] if later else ():
+            if held[tensor]:
+                left[place[tensor]] -= 1
         for tensor in variables[node]:
             place.pop(tensor, None)
             had.add(tensor)
@@ -94,6 +114,23 @@ def lives(
         np.array(end, np.int64)[kept],
         np.array([size[tensor] for tensor in taken], np.int64)[kept],
     )
+
+
+def _later_reads(graph: StepGraph, steps: Sequence[Step]) -> dict[tuple[int, int], int]:
+    """By step, and tensor that it gives out, how often that is read before it is given out anew."""
+    given: list[list[int]] = [[] for _ in range(len(graph))]
+    for tensor, node in enumerate(graph.tensors.producer.tolist()):
+        given[node].append(tensor)
+    found: dict[tuple[int, int], int] = {}
+    latest: dict[int, tuple[int, int]] = {}
+    for at, (node, _) in enumerate(steps):
+        for tensor in graph.reads.lists[node]:
+            if tensor in latest:
+                found[latest[tensor]] += 1
+        for tensor in given[node]:
+            latest[tensor] = at, tensor
+            found[at, tensor] = 0
+    return found
 
 
 def levels(found: Lives, steps: int) -> tuple[Amounts, Amounts]:

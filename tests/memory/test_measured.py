@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import synthetic
 
+from dltune.documents.profile import Tensor
 from dltune.errors import UsageError
 from dltune.memory.measured import measured
 
@@ -67,3 +68,21 @@ def test_ops_that_wait_for_each_other_are_named():
     nodes = [synthetic.node("Add_a", 1, [1]), synthetic.node("Add_b", 1, [0])]
     with pytest.raises(UsageError, match="2 ops wait for each other: Add_a, Add_b"):
         measured(step(nodes))
+
+
+def test_kernels_of_a_type_that_has_written_over_its_input_may_do_so():
+    """Views always are their input's memory, and a smaller input has no room."""
+
+    def given(name, at, inputs, bytes, alias=None):
+        out = (Tensor("float", bytes, alias),)
+        return msgspec.structs.replace(began(synthetic.node(name, 1, inputs), at), outputs=out)
+
+    nodes = [
+        given("MatMul_a", 0.0, [], 8),
+        given("Relu_over", 1.0, [0], 8, 0),
+        given("Relu_beside", 2.0, [1], 8),
+        given("Reshape_view", 3.0, [2], 8, 0),
+        given("AddV2_second", 4.0, [3, 1], 8, 1),
+        given("AddV2_smaller", 5.0, [0, 4], 16),
+    ]
+    assert measured(step(nodes)).forwarded == {1: [0], 2: [1], 4: [1]}

@@ -17,7 +17,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     each once at least; what reads a result reads that of the last time.
 
     `budget`: bytes that TensorFlow's allocator may hold, where that was asked. `live`: those that
-    it holds between steps, and beside them within one `peak`, or `before` without the plan.
+    are none of a step's results, and beside them within one `peak`, or `before` without the plan.
     `seconds`: of all ops of a step, `added`: of what runs again. `course_before` and `course`: the
     most bytes within a step in each of so many equal parts of its op time. `batch`: examples of a
     step where they are not as many as in the profile.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dltune.documents.profile import Profile, Step
+from dltune.documents.profile import Node, Profile, Step
 from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
-from dltune.graph.liveness import peak
+from dltune.graph import liveness
+from dltune.graph.liveness import Lives, peak
 from dltune.memory.batch import Batched, batched
 from dltune.memory.measured import MeasuredStep, measured
 from dltune.memory.ordering import lean
@@ -30,8 +32,8 @@ MOST_EXAMPLES = 2**24
 
 @dataclass(frozen=True)
 class Peak:
-    """Where a step without a plan needs the most memory: `bytes` beside what there is between
-    steps, at the node `at`; the largest tensors' bytes there, by the node that gives them out."""
+    """Where a step without a plan needs the most memory: `bytes` beside what it finds,
+    at the node `at`; the largest tensors' bytes there, by the node that gives them out."""
 
     bytes: int
     at: str
@@ -57,12 +59,13 @@ def decide(
     is needed."""
     if profile.memory is None:
         raise UsageError(
-            "the profile does not tell how much memory the job takes between steps",
+            "the profile does not tell how much memory the job takes",
             remedy="profile the job with this version of dltune",
         )
     step = max(profile.steps, key=lambda one: one.share)
     _require_straight(step)
-    given, live = measured(step), profile.memory.live
+    given = measured(step)
+    live = max(profile.memory.live, _beside(step, given))
     batch = None
     if largest_batch and budget is not None:
         given, batch = _largest(batched(profile, step, given), budget - live)
@@ -99,7 +102,7 @@ def _leaner(found: MeasuredStep) -> MeasuredStep:
 
 def course(found: MeasuredStep, steps: Sequence[Run]) -> tuple[int, ...]:
     """The most bytes in each of PARTS equal parts of the op time of these steps."""
-    bytes, _ = levels(lives(found.graph, steps, found.written), len(steps))
+    bytes, _ = levels(_lives(found, steps), len(steps))
     ends = np.cumsum([found.seconds[step.node] for step in steps])
     part = np.minimum(ends / max(ends[-1], 1e-12) * PARTS, PARTS - 1).astype(np.int64)
     most = np.zeros(PARTS, np.int64)
@@ -124,17 +127,19 @@ _Chosen = tuple[MeasuredStep, Selection]
 
 def _within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
     """In the first of these orders in which the budget can be met."""
-    least = []
     for found in orders:
         try:
             return found, _selected(found, budget - live)
-        except BudgetTooSmall as error:
-            least.append(error.least)
-    raise UsageError(
-        f"{_mib(budget)} are too few: the job holds {_mib(live)} between steps, and a step needs "
-        f"{_mib(min(least))} more at least",
-        remedy=f"give --budget {-(-(live + min(least)) >> 20)}MiB or more, or --smallest",
-    )
+        except BudgetTooSmall:
+            continue
+    found, chosen = _least(orders)
+    if live + chosen.peak > budget:
+        raise UsageError(
+            f"{_mib(budget)} are too few: the job holds {_mib(live)} beside what a step computes, "
+            f"and that takes {_mib(chosen.peak)} more at least",
+            remedy=f"give --budget {-(-(live + chosen.peak) >> 20)}MiB or more, or --smallest",
+        )
+    return found, chosen
 
 
 def _least(orders: Sequence[MeasuredStep]) -> _Chosen:
@@ -144,9 +149,9 @@ def _least(orders: Sequence[MeasuredStep]) -> _Chosen:
 
 def _smallest(found: MeasuredStep) -> Selection:
     try:
-        return _selected(found, 0)
+        return _counted(found, _select(found, 0))
     except BudgetTooSmall as error:
-        return _selected(found, error.least)
+        return _counted(found, _select(found, error.least))
 
 
 def _slower(found: MeasuredStep, seconds: float) -> Selection:
@@ -165,8 +170,49 @@ def _slower(found: MeasuredStep, seconds: float) -> Selection:
     return best
 
 
-def _selected(found: MeasuredStep, budget: int) -> Selection:
+def _selected(found: MeasuredStep, room: int) -> Selection:
+    """Less is asked for where kernels will find less to write over. Raises BudgetTooSmall."""
+    asked = room
+    while True:
+        chosen = _counted(found, _select(found, asked))
+        if chosen.peak <= room:
+            return chosen
+        asked -= chosen.peak - room
+
+
+def _select(found: MeasuredStep, budget: int) -> Selection:
     return select(found.graph, found.order, found.seconds, found.again, budget, found.written)
+
+
+def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
+    """With the peak of kernels that write over an input where they can in this order, not where
+    they did in that which was measured."""
+    return replace(chosen, peak=peak(_lives(found, chosen.steps))[0])
+
+
+def _lives(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
+    return lives(found.graph, steps, found.written, found.forwarded)
+
+
+def _beside(step: Step, found: MeasuredStep) -> int:
+    """Bytes that were held while the step ran and are none of its results: parameters, and input
+    that came meanwhile. The median over its nodes."""
+    at = [_places_in_time(node) for node in step.nodes]
+    begin, end = np.array(at, np.int64).reshape(-1, 2).T
+    held = liveness.lives(found.graph, begin, end)
+    beside = [
+        node.live - int(held.bytes[(held.begin <= moment) & (held.end >= moment)].sum())
+        for node, moment in zip(step.nodes, end.tolist(), strict=True)
+        if node.live is not None
+    ]
+    return round(statistics.median(beside)) if beside else 0
+
+
+def _places_in_time(node: Node) -> tuple[int, int]:
+    """Nanoseconds at which it began and ended; -1 where it did not run."""
+    if node.start is None or node.end is None:
+        return -1, -1
+    return round(node.start * 1e9), round(node.end * 1e9)
 
 
 def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
@@ -182,7 +228,7 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
         chosen = _least((_leaner(step), step))[1].steps
     if not batch:
         raise UsageError(
-            f"{_mib(max(room, 0))} beside what there is between steps have no room for one example",
+            f"{_mib(max(room, 0))} beside what the job holds have no room for one example",
             remedy="give a larger --budget",
         )
     return steps.of(batch), batch
@@ -190,8 +236,7 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
 
 def _most(steps: Batched, order: Sequence[Run], room: int) -> int:
     def fits(batch: int) -> bool:
-        step = steps.of(batch)
-        return peak(lives(step.graph, order, step.written))[0] <= room
+        return peak(_lives(steps.of(batch), order))[0] <= room
 
     low, high = 0, 1
     while fits(high) and high < MOST_EXAMPLES:
@@ -209,7 +254,7 @@ def _places(found: MeasuredStep, chosen: Selection) -> tuple[int, ...]:
 
 def _peak(found: MeasuredStep, steps: Sequence[Run]) -> Peak:
     graph = found.graph
-    bytes, moment, tensors = peak(lives(graph, steps, found.written))
+    bytes, moment, tensors = peak(_lives(found, steps))
     largest = tuple(
         (graph.names[graph.tensors.producer[tensor]], int(graph.tensors.bytes[tensor]))
         for tensor in tensors[:LARGEST]

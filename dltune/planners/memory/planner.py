@@ -130,7 +130,7 @@ def _decide(
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
     remarks.append(
         f"as the job is, a step needs most at {peak.at}: {show.mib(peak.bytes)} beside the "
-        f"{show.mib(section.live)} that there are between steps; the largest tensors then are of "
+        f"{show.mib(section.live)} that it finds; the largest tensors then are of "
         f"{largest}"
     )
     if section.batch is not None:

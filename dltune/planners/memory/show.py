@@ -110,7 +110,7 @@ def _table(section: Memory) -> Table:
                 f"{added / section.seconds:.1%}" if section.seconds else "",
             )
         )
-    heads = ("a step", ">MiB between", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
+    heads = ("a step", ">MiB beside", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
     return Table("predicted memory of TensorFlow's allocator", columns(*heads), rows)
 
 

@@ -83,7 +83,7 @@ def test_the_least_can_be_had_and_less_cannot():
     assert again.peak == least.peak
     with pytest.raises(UsageError) as caught:
         decide(found, LIVE + least.peak - 1)
-    assert "are too few: the job holds 3.0 MiB between steps" in str(caught.value)
+    assert "are too few: the job holds 3.0 MiB beside what a step computes" in str(caught.value)
     assert f"give --budget {(LIVE + least.peak) // MIB}MiB or more" in (caught.value.remedy or "")
 
 
