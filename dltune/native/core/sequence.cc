@@ -16,10 +16,14 @@ void AddToSequence(const std::string& signature, const std::string& node) {
   g_sequences[signature].push_back(node);
 }
 
-std::vector<std::string> SequenceOf(const std::string& signature) {
+std::vector<std::string> SequenceOf(const std::string& signature,
+                                    const std::set<std::string>& nodes) {
   std::lock_guard<std::mutex> lock(g_mu);
   auto found = g_sequences.find(signature);
-  return found == g_sequences.end() ? std::vector<std::string>() : found->second;
+  if (found != g_sequences.end()) return found->second;
+  for (const auto& [_, sequence] : g_sequences)
+    if (std::set<std::string>(sequence.begin(), sequence.end()) == nodes) return sequence;
+  return {};
 }
 
 }  // namespace dltune

@@ -3,7 +3,9 @@
 #include "rewrite.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "../../native/core/channel.h"
@@ -66,13 +68,25 @@ void Redirect(Graph* graph, Node* node, const Latest& latest) {
 
 void Rewrite(Graph* graph, const std::string& signature,
              const std::function<bool(const std::string&)>& waits) {
-  const std::vector<std::string> sequence = SequenceOf(signature);
-  if (sequence.empty()) return;
   std::unordered_map<std::string, Node*> by_name;
-  for (Node* node : graph->op_nodes()) by_name[node->name()] = node;
-  for (const std::string& name : sequence)
-    if (!by_name.count(name))
+  std::set<std::string> names;
+  for (Node* node : graph->op_nodes()) {
+    by_name[node->name()] = node;
+    names.insert(node->name());
+  }
+  const std::vector<std::string> sequence = SequenceOf(signature, names);
+  if (sequence.empty()) return;
+  std::unordered_set<const Node*> ran;
+  for (const std::string& name : sequence) {
+    auto found = by_name.find(name);
+    if (found == by_name.end())
       return Complain("the graph " + signature + " has no node " + name + ", which the plan orders");
+    for (const Edge* edge : found->second->in_edges())
+      if (edge->src()->IsOp() && !ran.count(edge->src()))
+        return Complain("in the graph " + signature + " " + name + " waits for " +
+                        edge->src()->name() + ", which the plan runs later");
+    ran.insert(found->second);
+  }
   Latest latest;
   std::unordered_map<const Node*, int> times;
   Node* before = nullptr;
