@@ -3,8 +3,9 @@
     python scripts/bench_memory.py profile.json [...] --limit 60
 
 Each rival selects under some budgets of its own count; what its order really needs is counted as
-dltune counts, and dltune's selections get that as their budget: added time at equal peaks. Small
-graphs, by chance and as chains, are there without a profile. Needs scipy for the rivals.
+dltune counts, and dltune's selections get that as their budget: added time at equal peaks. Networks
+by layers, with times by a roofline, and small graphs, by chance and as chains, are there without a
+profile. Needs scipy for the rivals.
 """
 
 from __future__ import annotations
@@ -27,21 +28,33 @@ from dltune.graph.csr import CSR
 from dltune.graph.liveness import peak
 from dltune.graph.step_graph import StepGraph, Tensors
 from dltune.memory.exact import exact
+from dltune.memory.layered import layer_step
 from dltune.memory.measured import MeasuredStep, measured
 from dltune.memory.schedule import Step, levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
+from dltune.networks import cudnn
+from dltune.networks.layer import Network
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.16)  # of the step's peak, as budgets
-STAGES = 24  # of a profile's chain
-BLOCKS = 16  # of Checkmate's graph, each way
+STAGES = 40  # of a chain, at most
+BLOCKS = 24  # of Checkmate's graph, each way, at most
+SMALL = 2000  # tensors of so small a part of the peak are held for nothing by rivals
+NETWORKS = {
+    "AlexNet, 200 pictures": (cudnn.alexnet(), 200),
+    "VGG-16, 32 pictures": (cudnn.vgg_16(), 32),
+    "ResNet-50, 32 pictures": (cudnn.resnet((3, 4, 6, 3)), 32),
+}
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Case:
+    """`half`: how many nodes run before the way back."""
+
     name: str
     step: MeasuredStep
     peak: int
+    half: int
 
 
 def parsed() -> argparse.Namespace:
@@ -58,6 +71,8 @@ def main() -> None:
         profile = documents.load(path)
         step = measured(max(profile.steps, key=lambda one: one.share))
         large(case(path.stem, step), settings.limit)
+    for name, (network, batch) in NETWORKS.items():
+        large(case(name, layered(network, batch)), settings.limit)
     if settings.small:
         lot = random.Random(1)
         for name, made in (("chains", chain_of), ("by chance", by_chance)):
@@ -65,7 +80,29 @@ def main() -> None:
 
 
 def case(name: str, step: MeasuredStep) -> Case:
-    return Case(name, step, peak(lives(step.graph, [Step(n) for n in step.order], step.written))[0])
+    level, _ = levels(
+        lives(step.graph, [Step(node) for node in step.order], step.written), len(step.order)
+    )
+    # of a profile nobody tells where the way back begins
+    half = len(step.order) // 2 if not step.written else int(np.argmax(level))
+    return Case(name, step, int(level.max()), half)
+
+
+def layered(network: Network, batch: int) -> MeasuredStep:
+    """As cuDNN's layers; 100 GFLOP/s and 10 GB/s, gradients twice the operations where there are
+    weights. What is overwritten makes that gradients are not computed again."""
+    made = layer_step(network, batch)
+    half, sizes = len(made.route), made.graph.tensors.bytes
+    gives = np.bincount(made.graph.tensors.producer, sizes, len(made.graph))
+    moved = gives + np.array([sizes[row].sum() for row in made.graph.reads])
+    flops = np.zeros(2 * half)
+    for node, number in enumerate(made.route):
+        layer = network.layers[number]
+        flops[node] = batch * network.forward(layer, training=True)
+        flops[made.backward(node)] = flops[node] * (2 if layer.parameters else 1)
+    seconds = np.maximum(flops / 100e9, moved / 10e9).tolist()
+    again = [2 * half] * half + [0] * half
+    return MeasuredStep(made.graph, range(2 * half), seconds, again, {})
 
 
 def given(step: MeasuredStep) -> tuple[Any, ...]:
@@ -111,14 +148,11 @@ Found = tuple[str, float, list[Step] | None, float]
 
 def rivals(one: Case, limit: float) -> Iterator[Found]:
     step = one.step
-    level, _ = levels(
-        lives(step.graph, [Step(n) for n in step.order], step.written), len(step.order)
-    )
-    half = int(np.argmax(level))
+    count, half, small = len(step.order), one.half, one.peak // SMALL
     ends = cuts(step, 0, half, STAGES)
-    fine = contracted(*given(step), [*ends, *range(half + 1, len(step.order) + 1)])
-    both = [*cuts(step, 0, half, BLOCKS), *cuts(step, half, len(step.order), BLOCKS)]
-    coarse = contracted(*given(step), both)
+    fine = contracted(*given(step), [*ends, *range(half + 1, count + 1)], small)
+    both = [*cuts(step, 0, half, BLOCKS), *cuts(step, half, count, BLOCKS)]
+    coarse = contracted(*given(step), both, small)
     for part in PARTS:
         budget = int(one.peak * part)
         runs, took = timed(lambda b=budget: rotor(fine, len(ends), b))
@@ -148,6 +182,8 @@ def cuts(step: MeasuredStep, begin: int, end: int, count: int) -> list[int]:
         crossing[max(begin, position[int(tensors.producer[tensor])]) + 1 : at + 1] += tensors.bytes[
             tensor
         ]
+    if end - begin <= count:
+        return list(range(begin + 1, end + 1))
     edges = np.linspace(begin, end, count + 1).astype(int)
     found = [a + 1 + int(np.argmin(crossing[a + 1 : b + 1])) for a, b in itertools.pairwise(edges)]
     return sorted({*found[:-1], end})

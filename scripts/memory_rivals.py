@@ -41,8 +41,10 @@ def contracted(
     seconds: Sequence[float],
     again: Sequence[int],
     ends: Sequence[int],
+    small: int = 0,
 ) -> Blocks:
-    """Blocks that end before these positions of the order; the last is its length."""
+    """Blocks that end before these positions of the order; the last is its length. Tensors of up to
+    `small` bytes are held for nothing."""
     tensors = graph.tensors
     held = (tensors.kind == Kind.RESULT)[tensors.alias].tolist()
     owner, producer = tensors.alias.tolist(), tensors.producer.tolist()
@@ -53,7 +55,8 @@ def contracted(
     for node in order:
         for one in graph.reads.lists[node]:
             for source in (one, owner[one]):
-                if held[one] and block[producer[source]] != block[node]:
+                large = tensors.bytes[owner[one]] > small
+                if held[one] and large and block[producer[source]] != block[node]:
                     reads[block[node]].add(block[producer[source]])
                     given[block[producer[source]]].add(owner[one])
     return Blocks(
