@@ -16,14 +16,10 @@ void AddToSequence(const std::string& signature, const std::string& node) {
   g_sequences[signature].push_back(node);
 }
 
-std::vector<std::string> SequenceOf(const std::string& signature,
-                                    const std::set<std::string>& nodes) {
+std::vector<std::string> SequenceOf(const std::string& signature) {
   std::lock_guard<std::mutex> lock(g_mu);
   auto found = g_sequences.find(signature);
-  if (found != g_sequences.end()) return found->second;
-  for (const auto& [_, sequence] : g_sequences)
-    if (std::set<std::string>(sequence.begin(), sequence.end()) == nodes) return sequence;
-  return {};
+  return found == g_sequences.end() ? std::vector<std::string>() : found->second;
 }
 
 }  // namespace dltune

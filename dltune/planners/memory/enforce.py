@@ -44,7 +44,6 @@ class EnforcedMemory(Enforcement):
         self._records = "threads" not in run.plan.sections
         self._attachment = Attachment()
         self._processes: dict[int, _Process] = {}
-        self._nodes = set(section.nodes)
         if run.pools is None:
             run.pools = lambda *_: None
 
@@ -53,18 +52,15 @@ class EnforcedMemory(Enforcement):
 
     def greet(self, process: Process) -> Sequence[str]:
         self._attachment.greet(process)
-        return [*order_lines(self.section), *self._recording(self.section.signature)]
-
-    def _recording(self, signature: str) -> list[str]:
-        if not self._records:
-            return []
-        turns = [_PLAIN] * (RECORD_EVERY - 1)
-        turns.insert(RECORD_EVERY // 2, _RECORDED)
-        return [
-            *Orders(_PLAIN, targets=[signature]).lines(),
-            *Orders(_RECORDED, targets=[signature], events=True).lines(),
-            alternate_line(turns),
-        ]
+        lines = order_lines(self.section)
+        if self._records:
+            targets = [self.section.signature]
+            lines += Orders(_PLAIN, targets=targets).lines()
+            lines += Orders(_RECORDED, targets=targets, events=True).lines()
+            turns = [_PLAIN] * (RECORD_EVERY - 1)
+            turns.insert(RECORD_EVERY // 2, _RECORDED)
+            lines.append(alternate_line(turns))
+        return lines
 
     def look(self, job: Job) -> None:
         """Raises DltuneError when the job runs without the plan."""
@@ -84,17 +80,9 @@ class EnforcedMemory(Enforcement):
             return
         message = event.message
         self._attachment.seen.records[pid].add(message)
-        if isinstance(message, messages.Graph) and self._planned(message):
+        if isinstance(message, messages.Graph) and message.signature == self.section.signature:
             process = self._processes.setdefault(pid, _Process())
             process.graphs[message.id] = message
-            if message.signature != self.section.signature:
-                event.process.order(self._recording(message.signature))
-
-    def _planned(self, graph: messages.Graph) -> bool:
-        """As the plugin decides it: the plan's graph, or one of these very nodes."""
-        if graph.signature == self.section.signature:
-            return True
-        return {node.name for node in graph.nodes if AGAIN not in node.name} == self._nodes
 
     def ended(self, exit_code: int) -> Outcome:
         """Raises DltuneError when no process ran the graph that was planned for."""

@@ -135,7 +135,8 @@ def _decide(
     )
     if section.batch is not None:
         remarks.append(
-            f"{section.batch} examples a step have room; the job must be given as many itself"
+            f"{section.batch} examples a step have room; the job must be given as many itself, and "
+            "profiled and planned again where its graph is another then"
         )
     if not section.again:
         remarks.append("nothing is computed again: the order in which ops run is enough")

@@ -3,7 +3,6 @@
 #include "rewrite.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -68,14 +67,10 @@ void Redirect(Graph* graph, Node* node, const Latest& latest) {
 
 void Rewrite(Graph* graph, const std::string& signature,
              const std::function<bool(const std::string&)>& waits) {
-  std::unordered_map<std::string, Node*> by_name;
-  std::set<std::string> names;
-  for (Node* node : graph->op_nodes()) {
-    by_name[node->name()] = node;
-    names.insert(node->name());
-  }
-  const std::vector<std::string> sequence = SequenceOf(signature, names);
+  const std::vector<std::string> sequence = SequenceOf(signature);
   if (sequence.empty()) return;
+  std::unordered_map<std::string, Node*> by_name;
+  for (Node* node : graph->op_nodes()) by_name[node->name()] = node;
   std::unordered_set<const Node*> ran;
   for (const std::string& name : sequence) {
     auto found = by_name.find(name);
