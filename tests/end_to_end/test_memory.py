@@ -4,6 +4,8 @@ the very losses of the job as it is."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -118,3 +120,45 @@ def test_every_kind_of_job_keeps_its_numbers(
     assert found.section["peak"] < 0.99 * found.section["before"]
     assert found.measured == pytest.approx(found.most, rel=0.01)
     assert found.losses == plain(tmp_path, job, before)
+
+
+def limited(job: Sequence[str], megabytes: int | None) -> tuple[int, int]:
+    """Exit code and most MiB of a command in a control group of its own, with this limit."""
+    group = Path("/sys/fs/cgroup/memory") / f"dltune-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        if megabytes is not None:
+            (group / "memory.limit_in_bytes").write_text(str(megabytes << 20))
+        enter = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
+        done = subprocess.run(["sh", "-c", enter, group, *job], capture_output=True, timeout=600)
+        return done.returncode, int((group / "memory.max_usage_in_bytes").read_text()) >> 20
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.proof
+@pytest.mark.skipif(
+    not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK),
+    reason="needs the right to make memory control groups (version 1)",
+)
+def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
+    """Planned from a profile of fewer examples a step; killed without, the same losses with it."""
+    plan, batch = tmp_path / "plan.json", "512"
+    made = dltune("plan", "memory", regularised, "--smallest", "-o", plan)
+    assert made.returncode == 0, made.stderr
+    job = [*command("regularised", tmp_path / "losses"), "--batch", batch]
+    job[job.index("--steps") + 1] = "6"
+    code, most = limited(job, None)
+    assert code == 0
+    losses = (tmp_path / "losses").read_text()
+    run = [sys.executable, "-m", "dltune", "run", "--plan", str(plan), "--", *job]
+    code, planned = limited(run, None)
+    assert code == 0
+    assert planned < most
+    limit = (planned + most) // 2
+    assert limited(job, limit)[0] == -signal.SIGKILL
+    (tmp_path / "losses").unlink()
+    assert limited(run, limit)[0] == 0
+    assert (tmp_path / "losses").read_text() == losses
+    profiled = [sys.executable, "-m", "dltune", "profile", "-o", str(tmp_path / "p"), "--", *job]
+    assert limited(profiled, limit)[0] == 128 + signal.SIGKILL
