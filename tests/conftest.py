@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -25,8 +25,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
-# no deadlines: machines are shared; the same examples in every run, so that a failure comes again
-settings.register_profile("dltune", deadline=None, derandomize=True)
+# nothing is timed, neither a test nor how its examples are drawn: machines are shared; the same
+# examples in every run, so that a failure comes again
+settings.register_profile(
+    "dltune", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("dltune")
 
 

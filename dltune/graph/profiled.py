@@ -17,6 +17,8 @@ from dltune.graph.views import VIEWS
 
 # the node type through which a loop's values flow back
 BACK = ("NextIteration", "RefNextIteration")
+# what it takes is handed on by reference, without a size, until a node gives it out as its result
+_TEMPORARY, _REFERENCE = "TemporaryVariable", "_ref"
 # by type, with or without the underscore of an op that the runtime itself has made
 _KINDS = {
     **dict.fromkeys(("ReadVariableOp", "VarHandleOp", "Variable", "VariableV2"), Kind.VARIABLE),
@@ -80,9 +82,13 @@ class _Tensors:
             for slot in range(self.first[node + 1] - self.first[node])
         ]
         owners = _owners([self._alias(node, slot) for node, slot in places])
+        bytes = [self._bytes(node, slot) for node, slot in places]
+        for tensor, owner in enumerate(owners):
+            if self.nodes[places[owner][0]].type == _TEMPORARY:
+                bytes[owner] = max(bytes[owner], bytes[tensor])
         return Tensors.of(
             places,
-            [self._bytes(node, slot) for node, slot in places],
+            bytes,
             owners,
             [self._kind(places[owner][0]) for owner in owners],
         )
@@ -106,7 +112,9 @@ class _Tensors:
         if self._scratch(node, slot):
             pass
         elif found.outputs:
-            given = found.outputs[slot].alias if slot < len(found.outputs) else None
+            if slot < len(found.outputs):
+                out = found.outputs[slot]
+                given = 0 if out.dtype.endswith(_REFERENCE) and found.inputs else out.alias
         elif _family(found) in VIEWS and found.inputs:
             given = 0
         return self.first[node] + slot if given is None else self.read(node)[given]

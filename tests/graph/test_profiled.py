@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import synthetic
 
@@ -72,6 +73,35 @@ def test_the_way_back_of_a_loop_is_waited_for_by_nobody():
     assert list(made.predecessors) == [[], [0], [1], [2]]
     assert made.reads.lists[1] == [0, 5]
     assert made.tensors.alias.tolist() == [0, 0, 2, 3, 0, 0]
+
+
+def test_what_a_kernel_takes_is_a_tensor_that_nothing_reads():
+    made = profiled.graph(
+        step(
+            msgspec.structs.replace(node("MatMul", outputs=(own(4),)), scratch=7),
+            msgspec.structs.replace(node("Identity", (0,)), scratch=3),
+        )
+    )
+    assert made.tensors.bytes.tolist()[:2] == [4, 7]
+    assert made.tensors.bytes.tolist()[3] == 3
+    assert made.tensors.alias.tolist() == [0, 1, 0, 3]
+    assert made.reads.lists[1] == [0]
+
+
+def test_a_temporary_variable_is_held_until_it_is_given_out():
+    """TensorFlow adds up many tensors in one; the ops on the way hand it on by reference."""
+    reference = Tensor("float_ref", 0)
+    made = profiled.graph(
+        step(
+            node("TemporaryVariable", outputs=(reference,)),
+            node("Assign", (0,), outputs=(reference,)),
+            node("AssignAdd", (1,), outputs=(reference,)),
+            node("DestroyTemporaryVariable", (1,), outputs=(Tensor("float", 8, 0),)),
+            node("Relu", (3,), outputs=(own(8),)),
+        )
+    )
+    assert made.tensors.alias.tolist() == [0, 0, 0, 0, 4]
+    assert made.tensors.bytes.tolist() == [8, 0, 0, 8, 8]
 
 
 def test_a_slot_of_a_node_that_told_nothing():
