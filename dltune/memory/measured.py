@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dltune.documents.profile import Node, Step
 from dltune.graph import profiled
@@ -95,7 +95,7 @@ class MeasuredStep:
 
 def measured(step: Step) -> MeasuredStep:
     """Raises UsageError when ops wait for each other."""
-    graph = profiled.acyclic(step)
+    graph = _without_copies(profiled.acyclic(step), step.nodes)
     seconds = [
         0.0 if node.start is None or node.end is None else node.end - node.start
         for node in step.nodes
@@ -110,6 +110,17 @@ def measured(step: Step) -> MeasuredStep:
         _written_in_place(graph, step.nodes),
         _forwarded(graph, step.nodes),
     )
+
+
+def _without_copies(graph: StepGraph, nodes: Sequence[Node]) -> StepGraph:
+    """What writes a variable has taken new memory for it where somebody still held the value, in
+    the order that was measured: `written` tells where somebody will."""
+    tensors = graph.tensors
+    bytes = tensors.bytes.copy()
+    for tensor, node in enumerate(tensors.producer.tolist()):
+        if nodes[node].type.startswith(_WRITES):
+            bytes[tensor] = 0
+    return replace(graph, tensors=replace(tensors, bytes=bytes))
 
 
 def _order(graph: StepGraph, nodes: Sequence[Node]) -> list[int]:

@@ -50,6 +50,18 @@ def test_a_variables_reader_may_run_again_until_the_variable_is_written():
     assert found.again == [0, 0, 4, 8, 0, 0, 8, 4]
 
 
+def test_what_a_written_variable_took_is_counted_by_who_holds_its_value():
+    """In the order that was measured it was copied, in another it may not be."""
+    writes = synthetic.node("AssignSubVariableOp_step", 1, [0, 1])
+    nodes = [
+        synthetic.node("VarHandleOp_handle", None),
+        began(synthetic.node("MatMul_gradient", 1), 1.0),
+        msgspec.structs.replace(began(writes, 2.0), output_bytes=0, scratch=64),
+    ]
+    tensors = measured(step(nodes)).graph.tensors
+    assert tensors.bytes[tensors.producer == 2].tolist() == [0, 0]
+
+
 def test_a_variable_of_the_old_kind_changes_under_its_readers():
     """No value of before is kept: nothing takes memory where it is written."""
     nodes = [
