@@ -88,12 +88,13 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     """The error for a job that ran out of memory, or crashed with the plugin in it."""
     if exit_code == KILLED and cgroups.oom_kills() > seen.oom_kills:
         limit = cgroups.limits().memory
-        within = f" of {limit / 2**20:.0f} MiB" if limit and limit < NO_LIMIT else ""
+        within = f", which may take {limit / 2**20:.0f} MiB" if limit and limit < NO_LIMIT else ""
         steps = [one for record in seen.records.values() for one in record.latest()]
         peak = max((step.peak for step in steps), default=0)
         held = f"; TensorFlow held {peak / 2**20:.0f} MiB in a step" if peak else ""
         return OutOfMemory(
-            f"the job was killed for want of memory: it has reached its limit{within}{held}",
+            "the job was killed while the kernel ended a process for want of memory in its control "
+            f"group{within}{held}",
             exit_code,
             remedy="profile it with fewer examples a step; `dltune plan memory --budget` plans for "
             "what there is then, and --largest-batch for as many examples as have room",

@@ -51,10 +51,11 @@ _ONCE = (
 # of these the stateless ones give the same
 _DRAWN = ("Random", "Multinomial", "TruncatedNormal")
 _READ = "ReadVariableOp"
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter")
+_WRITES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStrided")
+_TOUCHES = (*_WRITES, "ResourceGather", "RngReadAndSkip", "StatefulUniform")
 # of variables of the old kind, which are written where all that has read them sees it
 _REFERENCE = ("Variable", "VariableV2")
-_WRITES_THERE = ("Assign", "Apply", "Scatter", "Sparse", "Count")
+_WRITES_THERE = ("Assign", "Apply", "Scatter", "Sparse", "Count", "StridedSliceAssign")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,8 @@ class MeasuredStep:
     there, and `pure`, whether it gives the same a second time and does nothing else. `written`: as
     `schedule.lives` reads it; `in_place`: by node that writes a variable of the old kind, its
     tensor. `forwarded`: as `schedule.lives` reads it, where one of the step's nodes of the type has
-    written over its input."""
+    written over its input. `in_turn`: of each variable the nodes that touch it, which keep their
+    order."""
 
     graph: StepGraph
     order: Sequence[int]
@@ -72,6 +74,7 @@ class MeasuredStep:
     written: Mapping[int, Collection[int]]
     in_place: Mapping[int, Collection[int]]
     forwarded: Mapping[int, Collection[int]]
+    in_turn: Sequence[Sequence[int]]
 
     @property
     def writes(self) -> Mapping[int, Collection[int]]:
@@ -109,6 +112,7 @@ def measured(step: Step) -> MeasuredStep:
         _written(graph, step.nodes),
         _written_in_place(graph, step.nodes),
         _forwarded(graph, step.nodes),
+        _in_turn(graph, step.nodes),
     )
 
 
@@ -147,11 +151,12 @@ def _written(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
     for tensor, node in enumerate(graph.tensors.producer.tolist()):
         if nodes[node].type.endswith(_READ) and nodes[node].inputs:
             values.setdefault(nodes[node].inputs[0], []).append(tensor)
-    return {
-        node: values[found.inputs[0]]
-        for node, found in enumerate(nodes)
-        if found.type.startswith(_WRITES) and found.inputs and found.inputs[0] in values
+    found = {
+        node: [tensor for one in writer.inputs for tensor in values.get(one, ())]
+        for node, writer in enumerate(nodes)
+        if writer.type.startswith(_WRITES)
     }
+    return {node: tensors for node, tensors in found.items() if tensors}
 
 
 def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
@@ -162,6 +167,24 @@ def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list
         if nodes[node].type.startswith(_WRITES_THERE)
     }
     return {node: tensors for node, tensors in found.items() if tensors}
+
+
+def _in_turn(graph: StepGraph, nodes: Sequence[Node]) -> list[list[int]]:
+    """Of a resource all that reads its handle, of a variable of the old kind all that reads its
+    memory."""
+    alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
+    handles = {
+        node.inputs[0]
+        for node in nodes
+        if node.inputs and (node.type.endswith(_READ) or node.type.startswith(_TOUCHES))
+    }
+    found: dict[int, list[int]] = {}
+    for node, row in enumerate(graph.reads.lists):
+        by_reference = {producer[alias[tensor]] for tensor in row}
+        touched = {one for one in by_reference if nodes[one].type in _REFERENCE}
+        for one in touched | (handles & set(nodes[node].inputs)):
+            found.setdefault(one, []).append(node)
+    return [touching for touching in found.values() if len(touching) > 1]
 
 
 def _forwarded(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:

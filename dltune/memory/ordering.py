@@ -8,6 +8,7 @@ what frees more as soon as it can: a weight's gradient is often the last that re
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,36 +25,26 @@ def lean(
     graph: StepGraph,
     order: Sequence[int],
     written: Mapping[int, Collection[int]] = NOTHING,
-    in_place: Mapping[int, Collection[int]] = NOTHING,
+    in_turn: Sequence[Sequence[int]] = (),
 ) -> Sequence[int]:
     """Of `order` and others of the same nodes that of the lowest peak in bytes, itself where none
-    is lower. All that reads a variable stays on its side of what writes it (`written`, `in_place`:
-    as of `MeasuredStep`)."""
-    before, after = _edges(graph, order, {**written, **in_place})
+    is lower. `written`: as of `schedule.lives`; `in_turn`: nodes that keep their order among
+    themselves, as those that touch a variable."""
+    before, after = _edges(graph, order, in_turn)
     early = _early(graph, after, order)
     orders = (order, _late(graph, before, order), early, _late(graph, before, early))
     return min(orders, key=lambda one: peak(lives(graph, [Step(node) for node in one], written))[0])
 
 
 def _edges(
-    graph: StepGraph, order: Sequence[int], writes: Mapping[int, Collection[int]]
+    graph: StepGraph, order: Sequence[int], in_turn: Sequence[Sequence[int]]
 ) -> tuple[_Edges, _Edges]:
     """By node what must run before it, and what after it."""
     before = [list(row) for row in graph.predecessors.lists]
     place = {node: at for at, node in enumerate(order)}
-    alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
-    touch: dict[int, set[int]] = {  # what gives a value out, and what reads it
-        tensor: {producer[tensor]} for tensors in writes.values() for tensor in tensors
-    }
-    for node, row in enumerate(graph.reads.lists):
-        for tensor in row:
-            for one in {tensor, alias[tensor]} & touch.keys():
-                touch[one].add(node)
-    for writer, tensors in writes.items():
-        for tensor in tensors:
-            for node in touch[tensor] - {writer}:
-                first, second = sorted((writer, node), key=place.__getitem__)
-                before[second].append(first)
+    for nodes in in_turn:
+        for first, second in itertools.pairwise(sorted(nodes, key=place.__getitem__)):
+            before[second].append(first)
     after: list[list[int]] = [[] for _ in before]
     for node, row in enumerate(before):
         for one in row:

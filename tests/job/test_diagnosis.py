@@ -131,7 +131,7 @@ def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatc
     assert crash_of(sightings, 0) is None
     error = crash_of(sightings, KILLED)
     assert error is not None
-    assert "killed for want of memory: it has reached its limit of 2048 MiB" in str(error)
+    assert "for want of memory in its control group, which may take 2048 MiB" in str(error)
     assert "--largest-batch" in (error.remedy or "")
     assert error.exit_code == KILLED
     assert why_no_step(sightings, KILLED) is not None

@@ -46,6 +46,7 @@ def test_a_variables_reader_may_run_again_until_the_variable_is_written():
     found = measured(step(nodes))
     assert found.order == list(range(8))
     assert found.written == {4: [1]}
+    assert found.in_turn == [[1, 4]]
     #                      handle, value, product, active, step, drawn, stateless, conv
     assert found.again == [0, 0, 4, 8, 0, 0, 8, 4]
 
@@ -73,6 +74,7 @@ def test_a_variable_of_the_old_kind_changes_under_its_readers():
     found = measured(step(nodes))
     assert found.written == {}
     assert found.in_place == {3: [0]}
+    assert found.in_turn == [[1, 2, 3]]
     assert found.again == [0, 3, 3, 0]
 
 

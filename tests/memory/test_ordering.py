@@ -103,5 +103,5 @@ def test_what_reads_a_variable_stays_on_its_side_of_what_writes_it():
     made = graph(reads, [0, 8, 9, 0, 0], kinds, [[]] * 5)
     free = list(lean(made, range(5)))
     assert free.index(1) > free.index(3)
-    kept = list(lean(made, range(5), in_place={3: [0]}))
+    kept = list(lean(made, range(5), in_turn=[[3, 1]]))
     assert kept.index(1) < kept.index(3)

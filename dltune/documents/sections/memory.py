@@ -48,6 +48,9 @@ def faults(section: Memory) -> Iterator[str]:
     yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added")
     yield from AMOUNT.faults("memory.course_before", *section.course_before)
     yield from AMOUNT.faults("memory.course", *section.course)
+    for field in ("course_before", "course"):
+        if not getattr(section, field):
+            yield f"memory.{field} must have a part at least, got none"
     if bad := next((name for name in section.nodes if not _NAME.holds(name)), None):
         yield f"memory.nodes must be names that can be printed, got {bad!r}"
     if len(set(section.nodes)) < len(section.nodes):

@@ -25,6 +25,8 @@ from dltune.memory.selection import BudgetTooSmall, Selection, select
 
 # what runs several times in a step, or not at all
 _CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+# what waits for others, by the beginning of its type
+_FROM_ELSEWHERE = ("Recv", "HostRecv", "Collective", "Horovod")
 LARGEST = 5  # tensors that are named
 # of the budgets between the least and the one that asks for nothing
 HALVINGS = 8
@@ -68,13 +70,18 @@ def decide(
             "the profile does not tell how much memory the job takes",
             remedy="profile the job with this version of dltune",
         )
+    if not profile.steps:
+        raise UsageError("the profile has no steps", remedy="profile the job for longer")
     step = max(profile.steps, key=lambda one: one.share)
+    _require_known(step)
     _require_straight(step)
     given = measured(step)
     live = max(profile.memory.live, _beside(step, given))
     batch = None
     if largest_batch and budget is not None:
-        given, batch = _largest(batched(profile, step, given), budget - live)
+        steps = batched(profile, step, given)
+        given, batch = _largest(steps, budget - live)
+        batch = None if batch == steps.batch else batch
     lower = _leaner(given)
     total = sum(given.seconds)
     if budget is not None:
@@ -102,7 +109,7 @@ def decide(
 
 
 def _leaner(found: MeasuredStep) -> MeasuredStep:
-    order = lean(found.graph, found.order, found.written, found.in_place)
+    order = lean(found.graph, found.order, found.written, found.in_turn)
     return replace(found, order=order)
 
 
@@ -118,6 +125,18 @@ def course(found: MeasuredStep, steps: Sequence[Run]) -> tuple[int, ...]:
     return tuple(most.tolist())
 
 
+def _require_known(step: Step) -> None:
+    if all(node.start is None or node.end is None for node in step.nodes):
+        raise UsageError(
+            "the profile does not tell when the step's ops ran", remedy="profile the job again"
+        )
+    if not any(node.stateful for node in step.nodes):
+        raise UsageError(
+            "the profile does not tell which ops keep state",
+            remedy="profile the job with this version of dltune",
+        )
+
+
 def _require_straight(step: Step) -> None:
     for node in step.nodes:
         if node.type.lstrip("_").removeprefix("Ref") in _CONTROL_FLOW or node.repeats > 1:
@@ -125,6 +144,12 @@ def _require_straight(step: Step) -> None:
                 f"{node.name} is part of a loop or a condition in the step's graph, whose order "
                 "cannot be fixed",
                 remedy="plan memory for steps without tf.while_loop and tf.cond of version 1",
+            )
+        if node.type.lstrip("_").startswith(_FROM_ELSEWHERE):
+            raise UsageError(
+                f"{node.name} takes a tensor from another device or process, and a fixed order "
+                "could have both wait for each other",
+                remedy="plan memory for steps that run on one device",
             )
 
 
@@ -168,7 +193,12 @@ def _slower(found: MeasuredStep, seconds: float) -> Selection:
     best = _selected(found, sys.maxsize)
     least = low.peak
     for _ in range(HALVINGS):
-        tried = _selected(found, (least + best.peak) // 2)
+        room = (least + best.peak) // 2
+        try:
+            tried = _selected(found, room)
+        except BudgetTooSmall:
+            least = room
+            continue
         if tried.seconds <= seconds:
             best = tried
         else:
@@ -255,8 +285,13 @@ def _most(steps: Batched, order: Sequence[Run], room: int) -> int:
         return peak(_lives(steps.of(batch), order))[0] <= room
 
     low, high = 0, 1
-    while fits(high) and high < MOST_EXAMPLES:
+    while fits(high):
         low, high = high, 2 * high
+        if high > MOST_EXAMPLES:
+            raise UsageError(
+                f"there is room for more than {low} examples",
+                remedy="leave --largest-batch out, or give a smaller --budget",
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -95,9 +95,12 @@ class EnforcedMemory(Enforcement):
         if not self._processes:
             raise self._why_nothing(exit_code)
         kept = tuple(_kept(pid, process) for pid, process in self._processes.items())
-        if any(one.again < self.section.again for one in kept) and not self._run.partial:
+        amiss = [text for text in complaints if self.section.signature in text]
+        if any(one.again < self.section.again for one in kept):
+            amiss = amiss or ["the job's graph was not rewritten"]
+        if amiss and not self._run.partial and exit_code == 0:
             raise UsageError(
-                "; ".join(complaints) or "the job's graph was not rewritten",
+                "; ".join(amiss),
                 remedy="profile the job as it is now and plan again, or pass --partial to let it "
                 "run as it is",
             )
@@ -117,7 +120,8 @@ class EnforcedMemory(Enforcement):
 def order_lines(section: Memory) -> list[str]:
     """The section as the plugin reads it, and that bytes be counted."""
     names = [escaped(name) for name in section.nodes]
-    return ["count\t1", *(f"run\t{section.signature}\t{names[place]}" for place in section.order)]
+    signature = escaped(section.signature)
+    return ["count\t1", *(f"run\t{signature}\t{names[place]}" for place in section.order)]
 
 
 def _add(process: _Process, execution: messages.Execution) -> None:

@@ -21,6 +21,10 @@ from dltune.planners.shown import Shown
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
+_MOST = 2**60  # bytes
+_LONGEST = 1e3  # times as long
+
+
 class Bytes(click.ParamType[int]):
     """An amount of memory, as 8GiB or 500MiB."""
 
@@ -30,9 +34,10 @@ class Bytes(click.ParamType[int]):
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB)", value)
-        if not found or not (bytes := round(float(found[1]) * _UNITS[found[2]])):
+        bytes = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        if not 1 <= bytes <= _MOST:
             self.fail(f"{value!r} is no amount of memory, such as 8GiB or 500MiB", param, ctx)
-        return bytes
+        return round(bytes)
 
 
 class Percent(click.ParamType[float]):
@@ -46,9 +51,10 @@ class Percent(click.ParamType[float]):
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value)
-        if not found:
+        share = float(found[1]) / 100.0 if found else -1.0
+        if not 0 <= share <= _LONGEST:
             self.fail(f"{value!r} is no share, such as 10%", param, ctx)
-        return float(found[1]) / 100.0
+        return share
 
 
 class MemoryPlanner(Planner[Memory]):

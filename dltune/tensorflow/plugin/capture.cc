@@ -220,13 +220,6 @@ void NumberSends(tensorflow::Graph* graph) {
   }
 }
 
-// Whether it keeps something from one run to the next, or changes what it reads.
-bool IsStateful(const tensorflow::Node& node) {
-  const auto& reads = node.input_types();
-  return node.op_def().is_stateful() ||
-         std::any_of(reads.begin(), reads.end(), [](auto type) { return IsRefType(type); });
-}
-
 void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
   auto mine = std::make_unique<dltune::Graph>();
   mine->signature = Signature(*graph);

@@ -240,11 +240,11 @@ class TunedDevice : public ThreadPoolDevice {
       if (group) view->Count(group);
     }
     if (group) before = ReadCounters(group);
-    const int64_t outer_most = std::exchange(tl_most, tl_taken);
+    const int64_t taken = tl_taken, outer_most = std::exchange(tl_most, tl_taken);
     if (records) event.start = NowNs();
     ThreadPoolDevice::Compute(kernel, context);
     if (records) event.end = NowNs();
-    event.scratch = tl_most - tl_taken;
+    event.scratch = tl_most - std::max(tl_taken, taken);
     tl_most = std::max(tl_most, outer_most);
     if (group) counts = Between(*group, before, ReadCounters(group));
     if (view && records) {

@@ -65,6 +65,13 @@ void Redirect(Graph* graph, Node* node, const Latest& latest) {
 
 }  // namespace
 
+bool IsStateful(const Node& node) {
+  const auto& reads = node.input_types();
+  return node.op_def().is_stateful() ||
+         std::any_of(reads.begin(), reads.end(),
+                     [](auto type) { return tensorflow::IsRefType(type); });
+}
+
 void Rewrite(Graph* graph, const std::string& signature,
              const std::function<bool(const std::string&)>& waits) {
   const std::vector<std::string> sequence = SequenceOf(signature);
@@ -80,7 +87,8 @@ void Rewrite(Graph* graph, const std::string& signature,
       if (edge->src()->IsOp() && !ran.count(edge->src()))
         return Complain("in the graph " + signature + " " + name + " waits for " +
                         edge->src()->name() + ", which the plan runs later");
-    ran.insert(found->second);
+    if (!ran.insert(found->second).second && IsStateful(*found->second))
+      return Complain("in the graph " + signature + " " + name + " keeps state and cannot run again");
   }
   Latest latest;
   std::unordered_map<const Node*, int> times;

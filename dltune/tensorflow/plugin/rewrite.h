@@ -10,6 +10,9 @@ namespace dltune {
 // What follows a node's name, and a number, where it runs again.
 constexpr char kAgain[] = "/dltune_again_";
 
+// Whether it keeps something from one run to the next, or changes what it reads.
+bool IsStateful(const tensorflow::Node& node);
+
 // Where there is an order for the graph with this signature. `waits`: by a node's type, whether it
 // may wait for another kernel.
 void Rewrite(tensorflow::Graph* graph, const std::string& signature,

@@ -24,6 +24,7 @@ def test_a_section_that_can_be() -> None:
         ({"peak": -1}, "memory.peak must be finite and not negative, got -1"),
         ({"added": float("nan")}, "memory.added must be finite and not negative, got nan"),
         ({"course": (1, -1)}, "memory.course must be finite and not negative, got -1"),
+        ({"course": ()}, "memory.course must have a part at least, got none"),
         ({"nodes": ("a", "b\n")}, r"memory.nodes must be names that can be printed, got 'b\n'"),
         ({"nodes": ("a", "a")}, "memory.nodes must be different, got one twice"),
         ({"order": (0,)}, "memory.order must have each place from 0 to 1 once at least"),

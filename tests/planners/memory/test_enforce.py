@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 import synthetic
 from told import PYTHON_TOLD, plugin
@@ -20,7 +21,7 @@ from dltune.planners.plan import bare
 HERE = synthetic.machine(2)
 MIB = 2**20
 SECTION = Memory(
-    "step", ("a\\b", "b"), (0, 1, 0), 8 * MIB, 2 * MIB, 9 * MIB, 5 * MIB, 1.0, 0.1, (), ()
+    "step", ("a\\b", "b"), (0, 1, 0), 8 * MIB, 2 * MIB, 9 * MIB, 5 * MIB, 1.0, 0.1, (1,), (1,)
 )
 
 
@@ -88,6 +89,19 @@ def test_a_graph_that_was_not_rewritten_is_told_with_the_reason():
         else:
             with pytest.raises(UsageError, match="has no node b"):
                 section.ended(0)
+
+
+def test_an_order_that_was_not_taken_is_refused_too():
+    """It has nothing to run again, by which it could be missed. A job that failed has its say."""
+    order = msgspec.structs.replace(SECTION, order=(1, 0))
+    complaint = messages.Complaint("in the graph step b waits for a\\b, which the plan runs later")
+    section = enforced(section=order)
+    hear(section, graph("a\\b", "b"), complaint)
+    with pytest.raises(UsageError, match="which the plan runs later"):
+        section.ended(0)
+    section = enforced(section=order)
+    hear(section, graph("a\\b", "b"), complaint)
+    assert complaint.text in section.ended(7).sentences
 
 
 def test_a_job_of_other_graphs_is_refused():
