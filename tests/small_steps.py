@@ -11,7 +11,12 @@ from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors
 
 
-def graph(reads: list[list[int]], bytes: list[int], kinds: list[Kind] | None = None) -> StepGraph:
+def graph(
+    reads: list[list[int]],
+    bytes: list[int],
+    kinds: list[Kind] | None = None,
+    control: list[list[int]] | None = None,
+) -> StepGraph:
     """Each node gives out one tensor."""
     count = len(reads)
     return StepGraph(
@@ -20,7 +25,7 @@ def graph(reads: list[list[int]], bytes: list[int], kinds: list[Kind] | None = N
         np.ones(count),
         Tensors.of([(node, 0) for node in range(count)], bytes, kind=kinds),
         CSR.of(reads),
-        CSR.of(() for _ in reads),
+        CSR.of(control or [() for _ in reads]),
         np.zeros(count, np.bool_),
     )
 

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from small_steps import graph
 
-from dltune.graph.csr import CSR
 from dltune.graph.liveness import peak
-from dltune.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.graph.step_graph import Kind, StepGraph
 from dltune.memory.ordering import lean
 from dltune.memory.schedule import NOTHING, Step, lives
-
-
-def graph(
-    reads: list[list[int]], bytes: list[int], kinds: list[Kind], control: list[list[int]]
-) -> StepGraph:
-    """Each node gives out one tensor."""
-    count = len(reads)
-    return StepGraph(
-        [str(node) for node in range(count)],
-        np.arange(count, dtype=np.int32),
-        np.ones(count),
-        Tensors.of([(node, 0) for node in range(count)], bytes, kind=kinds),
-        CSR.of(reads),
-        CSR.of(control),
-        np.zeros(count, np.bool_),
-    )
 
 
 def needed(made: StepGraph, order, written=NOTHING) -> int:
@@ -80,7 +63,7 @@ def test_what_is_read_at_the_end_is_computed_there():
     """As momentum times a constant, which an executor starts with the step."""
     #        decayed momentum, three layers, the update
     reads = [[], [], [1], [2], [0, 3]]
-    made = graph(reads, [8, 3, 3, 3, 0], [Kind.RESULT] * 5, [[]] * 5)
+    made = graph(reads, [8, 3, 3, 3, 0])
     assert needed(made, range(5)) == 14
     assert list(lean(made, range(5))) == [1, 2, 3, 0, 4]
     assert needed(made, lean(made, range(5))) == 11
@@ -90,7 +73,7 @@ def test_the_last_reader_of_something_large_runs_as_soon_as_it_can():
     """As a weight's gradient, which frees an activation."""
     # an activation, the gradient that comes, that for the layer before, what follows, the weight's
     reads = [[], [], [1], [2], [0, 1]]
-    made = graph(reads, [9, 4, 4, 9, 1], [Kind.RESULT] * 5, [[]] * 5)
+    made = graph(reads, [9, 4, 4, 9, 1])
     assert needed(made, range(5)) == 9 + 4 + 4 + 9
     assert list(lean(made, range(5))) == [0, 1, 4, 2, 3]
 
@@ -100,7 +83,7 @@ def test_what_reads_a_variable_stays_on_its_side_of_what_writes_it():
     # a variable, what reads it, a large result, what writes the variable, the product's reader
     reads = [[], [0], [], [0, 2], [1]]
     kinds = [Kind.VARIABLE, *[Kind.RESULT] * 4]
-    made = graph(reads, [0, 8, 9, 0, 0], kinds, [[]] * 5)
+    made = graph(reads, [0, 8, 9, 0, 0], kinds)
     free = list(lean(made, range(5)))
     assert free.index(1) > free.index(3)
     kept = list(lean(made, range(5), in_turn=[[3, 1]]))
