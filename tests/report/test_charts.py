@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from dltune.report.charts.axis import Axis, round_step, up_to
 from dltune.report.charts.cdf import cdf
+from dltune.report.charts.course import course
 from dltune.report.charts.thin import thinned
+from dltune.tables import Course, Series
 
 numbers = st.floats(1e-9, 1e9)
 
@@ -92,3 +94,15 @@ def test_thinned_keeps_range_and_mean(steps: list[tuple[int, int]], columns: int
             for (start, level), until in zip(points, [*(t for t, _ in points[1:]), at], strict=True)
         )
         assert math.isclose(value, area / width, abs_tol=1e-6)
+
+
+def test_a_course_has_each_series_on_the_same_axes() -> None:
+    series = [Series("before", 2.0, [1.0, 4.0, 2.0, 0.0]), Series("after", 4.0, [2.0, 3.0])]
+    drawn = str(course(Course("memory over time", series, "MiB")))
+    assert "Memory over time." in drawn
+    assert "before: at most 4.0 MiB" in drawn
+    assert "after: at most 3.0 MiB" in drawn
+    first, second = re.findall(r'd="M([^"]*)"', drawn)
+    # the first ends where half of the time has passed
+    assert first.split("H")[-2].startswith("500")
+    assert second.split("H")[-2].startswith("1000")
