@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from dltune.graph import liveness
 from dltune.graph.liveness import Lives, peak
 from dltune.memory.batch import Batched, batched
 from dltune.memory.measured import MeasuredStep, measured
-from dltune.memory.moments import least
 from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
@@ -46,12 +44,8 @@ class Peak:
 
 @dataclass(frozen=True)
 class Planned:
-    """`bound`: seconds of computing again that no selection in this order takes less than; None
-    where that is not known."""
-
     section: Memory
     peak: Peak
-    bound: float | None
 
 
 def decide(
@@ -105,7 +99,7 @@ def decide(
         course=course(found, chosen.steps),
         batch=batch,
     )
-    return Planned(section, _peak(given, before), _bound(found, chosen))
+    return Planned(section, _peak(given, before))
 
 
 def _leaner(found: MeasuredStep) -> MeasuredStep:
@@ -228,16 +222,6 @@ def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
 
 def _lives(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
     return lives(found.graph, steps, found.written, found.forwarded)
-
-
-def _bound(found: MeasuredStep, chosen: Selection) -> float | None:
-    budget = peak(lives(found.graph, chosen.steps, found.written))[0]
-    arguments = (found.graph, found.order, found.seconds, found.again, budget, found.written)
-    try:
-        bound = least(*arguments)
-    except UsageError:  # without the extra
-        return None
-    return bound if math.isfinite(bound) else None
 
 
 def _beside(step: Step, found: MeasuredStep) -> int:

@@ -139,10 +139,6 @@ def _decide(
         f"{show.mib(section.live)} that it finds; the largest tensors then are of "
         f"{largest}"
     )
-    if planned.bound is not None and section.again:
-        remarks.append(
-            f"in this order no selection adds less than {planned.bound / section.seconds:.1%}"
-        )
     if section.batch is not None:
         remarks.append(
             f"{section.batch} examples a step have room; the job must be given as many itself, and "
@@ -157,8 +153,5 @@ def _decide(
         choice=show.choice(section),
         remarks=remarks,
         shown=show.decision(section),
-        summary={
-            **{field: getattr(section, field) for field in (*memory.FIGURES, "again")},
-            "bound": planned.bound,
-        },
+        summary={field: getattr(section, field) for field in (*memory.FIGURES, "again")},
     )
