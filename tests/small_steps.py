@@ -16,6 +16,7 @@ def graph(
     bytes: list[int],
     kinds: list[Kind] | None = None,
     control: list[list[int]] | None = None,
+    alias: list[int] | None = None,
 ) -> StepGraph:
     """Each node gives out one tensor."""
     count = len(reads)
@@ -23,7 +24,7 @@ def graph(
         [str(node) for node in range(count)],
         np.arange(count, dtype=np.int32),
         np.ones(count),
-        Tensors.of([(node, 0) for node in range(count)], bytes, kind=kinds),
+        Tensors.of([(node, 0) for node in range(count)], bytes, alias, kinds),
         CSR.of(reads),
         CSR.of(control or [() for _ in reads]),
         np.zeros(count, np.bool_),

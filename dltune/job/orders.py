@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dltune.machine.perf.events import Event
 
 
+# a plan's outcome is measured on one step in so many
+RECORD_EVERY = 16
+
+
 def machine_lines(machine: Machine, pools: Uniform | None = None) -> list[str]:
     """The cores, once, before anything else, and what TensorFlow's own pools get."""
     lines = [
@@ -47,6 +51,18 @@ def alternate_line(versions: Sequence[int]) -> str:
 def grant_line(count: int) -> str:
     """Let `count` more executions pass the step barrier."""
     return f"grant\t{count}"
+
+
+def sampled_lines(targets: Sequence[str]) -> list[str]:
+    """Of the executions of these graphs, record one in RECORD_EVERY op by op."""
+    plain, recorded = 1, 2
+    turns = [plain] * (RECORD_EVERY - 1)
+    turns.insert(RECORD_EVERY // 2, recorded)
+    return [
+        *Orders(plain, targets=targets).lines(),
+        *Orders(recorded, targets=targets, events=True).lines(),
+        alternate_line(turns),
+    ]
 
 
 # when its dltune vanishes the job runs as ever again, instead of under its last orders

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, hopeless, why_no_step
 from dltune.job.launch import Event, Job, Process
@@ -48,3 +49,10 @@ class Attachment:
         self.seen.add(event.message)
         if isinstance(event.message, messages.Failed):
             raise why_no_step(self.seen, None)
+
+    def why_nothing(self, exit_code: int, unmet: str) -> DltuneError:
+        """Why the plan came into force nowhere; `unmet` says so where a job ran other graphs to
+        its end."""
+        if exit_code == 0 and any(record.graphs for record in self.seen.records.values()):
+            return UsageError(unmet, remedy="profile the job as it is now and plan again")
+        return why_no_step(self.seen, exit_code)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
-from dltune.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.graph.step_graph import Kind
 from dltune.memory.meter import Meter
 from dltune.memory.schedule import Step, lives
 
@@ -31,15 +31,7 @@ def runs(draw):
         node: [one for one in variables if one < node and draw(st.booleans())]
         for node in range(count)
     }
-    graph = StepGraph(
-        [str(node) for node in range(count)],
-        np.arange(count, dtype=np.int32),
-        np.ones(count),
-        Tensors.of([(node, 0) for node in range(count)], bytes, alias, kinds),
-        CSR.of(reads),
-        CSR.of(() for _ in reads),
-        np.zeros(count, np.bool_),
-    )
+    graph = small_steps.graph(reads, bytes, kinds, alias=alias)
     run = []
     for node in range(count):
         again = [one for one in range(node) if kinds[one] == Kind.RESULT]

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,15 +30,7 @@ def graphs(draw: st.DrawFn) -> StepGraph:
     kinds = [draw(st.sampled_from([Kind.RESULT, Kind.RESULT, Kind.VARIABLE])) for _ in reads]
     kind = [kinds[owner] for owner in alias]
     bytes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
-    return StepGraph(
-        [str(node) for node in range(count)],
-        np.arange(count, dtype=np.int32),
-        np.ones(count),
-        Tensors.of([(node, 0) for node in range(count)], bytes, alias, kind),
-        CSR.of(reads),
-        CSR.of(() for _ in reads),
-        np.zeros(count, np.bool_),
-    )
+    return small_steps.graph(reads, bytes, kind, alias=alias)
 
 
 @given(graphs(), st.data())

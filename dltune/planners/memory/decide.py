@@ -20,6 +20,7 @@ from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
+from dltune.planners.memory.show import mib
 
 # what runs several times in a step, or not at all
 _CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
@@ -85,13 +86,14 @@ def decide(
     else:
         found, chosen = _least((lower, given))
     before = [Run(node) for node in given.order]
+    most = _peak(given, before)
     section = Memory(
         signature=step.signature,
         nodes=tuple(found.graph.names[node] for node in found.order),
         order=_places(found, chosen),
         budget=budget,
         live=live,
-        before=_peak(given, before).bytes,
+        before=most.bytes,
         peak=chosen.peak,
         seconds=total,
         added=chosen.seconds,
@@ -99,7 +101,7 @@ def decide(
         course=course(found, chosen.steps),
         batch=batch,
     )
-    return Planned(section, _peak(given, before))
+    return Planned(section, most)
 
 
 def _leaner(found: MeasuredStep) -> MeasuredStep:
@@ -160,8 +162,8 @@ def _within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
     found, chosen = _least(orders)
     if live + chosen.peak > budget:
         raise UsageError(
-            f"{_mib(budget)} are too few: the job holds {_mib(live)} beside what a step computes, "
-            f"and that takes {_mib(chosen.peak)} more at least",
+            f"{mib(budget)} are too few: the job holds {mib(live)} beside what a step computes, "
+            f"and that takes {mib(chosen.peak)} more at least",
             remedy=f"give --budget {-(-(live + chosen.peak) >> 20)}MiB or more, or --smallest",
         )
     return found, chosen
@@ -258,7 +260,7 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
         chosen = _least((_leaner(step), step))[1].steps
     if not batch:
         raise UsageError(
-            f"{_mib(max(room, 0))} beside what the job holds have no room for one example",
+            f"{mib(max(room, 0))} beside what the job holds have no room for one example",
             remedy="give a larger --budget",
         )
     return steps.of(batch), batch
@@ -295,7 +297,3 @@ def _peak(found: MeasuredStep, steps: Sequence[Run]) -> Peak:
         for tensor in tensors[:LARGEST]
     )
     return Peak(bytes, graph.names[steps[moment].node], largest)
-
-
-def _mib(bytes: int) -> str:
-    return f"{bytes / 2**20:.1f} MiB"

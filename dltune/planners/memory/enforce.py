@@ -6,20 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.sections.memory import Memory
-from dltune.errors import DltuneError, UsageError
+from dltune.errors import UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import crash_of, why_no_step
+from dltune.job.diagnosis import crash_of
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import Orders, alternate_line, escaped
+from dltune.job.orders import escaped, sampled_lines
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.memory.show import Kept, MemoryOutcome, intent, sentences
 
 # as the plugin calls what runs again (rewrite.h)
 AGAIN = "/dltune_again_"
-# one step in so many is recorded op by op
-RECORD_EVERY = 16
-_PLAIN, _RECORDED = 1, 2
 
 
 @dataclass
@@ -54,12 +51,7 @@ class EnforcedMemory(Enforcement):
         self._attachment.greet(process)
         lines = order_lines(self.section)
         if self._records:
-            targets = [self.section.signature]
-            lines += Orders(_PLAIN, targets=targets).lines()
-            lines += Orders(_RECORDED, targets=targets, events=True).lines()
-            turns = [_PLAIN] * (RECORD_EVERY - 1)
-            turns.insert(RECORD_EVERY // 2, _RECORDED)
-            lines.append(alternate_line(turns))
+            lines += sampled_lines([self.section.signature])
         return lines
 
     def look(self, job: Job) -> None:
@@ -93,7 +85,9 @@ class EnforcedMemory(Enforcement):
             text for record in seen.records.values() for text in record.complaints
         )
         if not self._processes:
-            raise self._why_nothing(exit_code)
+            raise self._attachment.why_nothing(
+                exit_code, f"no process of the job ran the planned graph {self.section.signature}"
+            )
         kept = tuple(_kept(pid, process) for pid, process in self._processes.items())
         amiss = [text for text in complaints if self.section.signature in text]
         if any(one.again < self.section.again for one in kept):
@@ -106,15 +100,6 @@ class EnforcedMemory(Enforcement):
             )
         outcome = MemoryOutcome(kept, tuple(complaints))
         return Outcome(outcome, list(sentences(outcome, self.section)))
-
-    def _why_nothing(self, exit_code: int) -> DltuneError:
-        seen = self._attachment.seen
-        if exit_code == 0 and any(record.graphs for record in seen.records.values()):
-            return UsageError(
-                f"no process of the job ran the planned graph {self.section.signature}",
-                remedy="profile the job as it is now and plan again",
-            )
-        return why_no_step(seen, exit_code)
 
 
 def order_lines(section: Memory) -> list[str]:

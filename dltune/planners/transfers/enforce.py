@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from dltune.documents.profile import task, tasks, tensor
 from dltune.documents.sections.transfers import Receiver, Transfers
-from dltune.errors import DltuneError, UsageError
+from dltune.errors import UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import crash_of, why_no_step
+from dltune.job.diagnosis import crash_of
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import Orders, alternate_line
+from dltune.job.orders import sampled_lines
 from dltune.job.record import pauses, span
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
@@ -22,10 +22,6 @@ from dltune.planners.transfers.cluster import require_planned
 from dltune.planners.transfers.show import Sent, Stepped, TransfersOutcome, intent, sentences
 from dltune.planners.transfers.steps import efficiency, stragglers
 from dltune.stats.samples import relative_spread
-
-# one step in so many is recorded op by op
-RECORD_EVERY = 16
-_PLAIN, _RECORDED = 1, 2
 
 
 @dataclass
@@ -82,11 +78,7 @@ class EnforcedTransfers(Enforcement):
         lines = order_lines(self.section)
         if self._records:
             graphs = dict.fromkeys(receiver.signature for receiver in self.section.receivers)
-            lines += Orders(_PLAIN, targets=graphs).lines()
-            lines += Orders(_RECORDED, targets=graphs, events=True).lines()
-            turns = [_PLAIN] * (RECORD_EVERY - 1)
-            turns.insert(RECORD_EVERY // 2, _RECORDED)
-            lines.append(alternate_line(turns))
+            lines += sampled_lines(list(graphs))
         return lines
 
     def look(self, job: Job) -> None:
@@ -149,7 +141,9 @@ class EnforcedTransfers(Enforcement):
             for receiver, planned, sender in sorted(self._moved)
         ]
         if not (known or strange or self._sent):
-            raise self._why_nothing(exit_code)
+            raise self._attachment.why_nothing(
+                exit_code, "no process of the job sent or received what the plan orders"
+            )
         if strange and not self._run.partial:
             raise UsageError(
                 "; ".join(strange),
@@ -169,15 +163,6 @@ class EnforcedTransfers(Enforcement):
             (*strange, *dict.fromkeys(complaints)),
         )
         return Outcome(outcome, list(sentences(outcome, self.section)))
-
-    def _why_nothing(self, exit_code: int) -> DltuneError:
-        seen = self._attachment.seen
-        if exit_code == 0 and any(record.graphs for record in seen.records.values()):
-            return UsageError(
-                "no process of the job sent or received what the plan orders",
-                remedy="profile the job as it is now and plan again",
-            )
-        return why_no_step(seen, exit_code)
 
 
 def order_lines(section: Transfers) -> list[str]:
