@@ -204,10 +204,10 @@ def unfreed(found: Case) -> Accesses:
         np.append(own.bytes, found.step.input),
     )
     batch = len(own.begin)
-    touched = [list(row) for row in found.uses.touched]
-    touched[0].append(batch)
-    touched[last].append(batch)
-    return Accesses(lives, touched, [*found.uses.at, [0, last]])
+    tensors = [list(row) for row in found.uses.tensors]
+    tensors[0].append((-1, batch))
+    tensors[last].append((-1, batch))
+    return Accesses(lives, tensors, [*found.uses.at, [0, last]])
 
 
 # --- Tables 4 and 5: how deep, how wide ---

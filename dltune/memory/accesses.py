@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.graph.csr import Amounts
 from dltune.graph.liveness import Lives
 from dltune.graph.step_graph import StepGraph
-from dltune.memory.schedule import NOTHING, Step, levels, lives
+from dltune.memory.schedule import NOTHING, Step, Touched, levels, touches
 
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
     """`lives`: of memory each time that it is taken, a *block*; blocks are known by their places in
-    it. `touched`: by step, the blocks that it reads or gives out, each once. `at`: by block, the
-    steps that touch it, rising."""
+    it. `tensors`: by step, what it reads or gives out, and the block. `at`: by block, the steps
+    that touch it, rising."""
 
     lives: Lives
-    touched: Sequence[Sequence[int]]
+    tensors: Touched
     at: Sequence[Sequence[int]]
+
+    @functools.cached_property
+    def touched(self) -> Sequence[Sequence[int]]:
+        """By step, the blocks that it reads or gives out, each once."""
+        return [list(dict.fromkeys(block for _, block in row)) for row in self.tensors]
+
+    def alone(self, graph: StepGraph, steps: Sequence[Step]) -> dict[int, dict[int, int]]:
+        """By block, and step that touches it, the one tensor that is all that is read later of what
+        the block holds then: what must come back if the block leaves after that step."""
+        producer = graph.tensors.producer.tolist()
+        later: list[set[int]] = [set() for _ in self.at]
+        found: dict[int, dict[int, int]] = {}
+        for now in range(len(self.tensors) - 1, -1, -1):
+            for block in self.touched[now]:
+                if len(later[block]) == 1:
+                    found.setdefault(block, {})[now] = next(iter(later[block]))
+            for tensor, block in reversed(self.tensors[now]):
+                if producer[tensor] == steps[now].node:
+                    later[block].discard(tensor)
+                else:
+                    later[block].add(tensor)
+        return found
 
     @property
     def bytes(self) -> list[int]:
@@ -40,31 +63,17 @@ class Accesses:
 
 
 def accesses(
-    graph: StepGraph, steps: Sequence[Step], written: Mapping[int, Collection[int]] = NOTHING
+    graph: StepGraph,
+    steps: Sequence[Step],
+    written: Mapping[int, Collection[int]] = NOTHING,
+    forwarded: Mapping[int, Collection[int]] = NOTHING,
 ) -> Accesses:
     """Of nodes in the order in which they run; what `steps` bring back is not heeded, for who holds
-    a block when is decided after this. Raises ValueError as `lives` does."""
+    a block when is decided after this. Arguments and ValueError as of `touches`."""
     plain = [Step(step.node) for step in steps]
-    found = lives(graph, plain, written)
-    alias = graph.tensors.alias.tolist()
-    given: list[list[int]] = [[] for _ in range(len(graph))]
-    for tensor, node in enumerate(graph.tensors.producer.tolist()):
-        given[node].append(alias[tensor])
-    rows: list[list[int]] = [[] for _ in plain]
-    owner, end = found.tensor.tolist(), found.end.tolist()
-    for block, (begin, until) in enumerate(zip(found.begin.tolist(), end, strict=True)):
-        rows[begin].append(block)
-        rows[until - 1].append(block)  # whichever block of its owner was read there
-    held: dict[int, int] = {}  # by owner, its latest block
-    touched: list[list[int]] = []
-    at: list[list[int]] = [[] for _ in owner]
-    for now, (step, row) in enumerate(zip(plain, rows, strict=True)):
-        used = [alias[tensor] for tensor in graph.reads.lists[step.node]]
-        own = [held[one] for one in used if one in held]
-        held.update((owner[block], block) for block in row if found.begin[block] == now)
-        own += [held[one] for one in given[step.node] if one in held]
-        distinct = list(dict.fromkeys(block for block in (*own, *row) if end[block] > now))
-        for block in distinct:
+    found, rows = touches(graph, plain, written, forwarded)
+    at: list[list[int]] = [[] for _ in found.tensor]
+    for now, row in enumerate(rows):
+        for block in dict.fromkeys(block for _, block in row):
             at[block].append(now)
-        touched.append(distinct)
-    return Accesses(found, touched, at)
+    return Accesses(found, rows, at)

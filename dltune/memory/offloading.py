@@ -4,7 +4,7 @@ as its tensor cache does, and, ours, as the times of the ops allow."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dltune.documents.machine import Tier
 from dltune.memory.accesses import Accesses
@@ -58,12 +58,18 @@ def cached(accesses: Accesses, capacity: int) -> list[Swap]:
     return found
 
 
-def hidden(accesses: Accesses, seconds: Sequence[float], capacity: int, tier: Tier) -> list[Swap]:
+def hidden(
+    accesses: Accesses,
+    seconds: Sequence[float],
+    capacity: int,
+    tier: Tier,
+    leaves: Mapping[int, Collection[int]] | None = None,
+) -> list[Swap]:
     """Ours: a step's order is known, so what leaves is what is needed again last (Belady, "A study
     of replacement algorithms for a virtual-storage computer", 1966), and its copy begins right
     after its last use before that; it is asked for ahead. `seconds`: by step of the schedule.
-    Raises CacheTooSmall."""
-    swaps = list(_leaving(accesses, capacity))
+    `leaves`: by block, the steps after which it may; None: all. Raises CacheTooSmall."""
+    swaps = list(_leaving(accesses, capacity, leaves))
     return prefetched(accesses, seconds, capacity, tier, swaps)
 
 
@@ -91,7 +97,9 @@ def prefetched(
     return found
 
 
-def _leaving(accesses: Accesses, capacity: int) -> Iterator[Swap]:
+def _leaving(
+    accesses: Accesses, capacity: int, leaves: Mapping[int, Collection[int]] | None
+) -> Iterator[Swap]:
     """Each comes back when it is needed."""
     bytes = accesses.bytes
     later = [list(reversed(row)) for row in accesses.at]  # by block, when it is used from now on
@@ -109,7 +117,11 @@ def _leaving(accesses: Accesses, capacity: int) -> Iterator[Swap]:
             last[block] = now
         if used <= capacity:
             continue
-        idle = sorted((later[block][-1], block) for block, at in last.items() if at < now)
+        idle = sorted(
+            (later[block][-1], block)
+            for block, at in last.items()
+            if at < now and (leaves is None or at in leaves.get(block, ()))
+        )
         while used > capacity:
             if not idle:
                 raise CacheTooSmall(used - capacity)

@@ -13,6 +13,8 @@ from dltune.graph.liveness import Lives
 from dltune.graph.step_graph import Kind, StepGraph
 
 NOTHING: Mapping[int, Collection[int]] = {}
+# by step, tensors and the places of their memory in a schedule's `Lives`
+Touched = Sequence[Sequence[tuple[int, int]]]
 
 
 class Step(NamedTuple):
@@ -28,6 +30,16 @@ def lives(
     written: Mapping[int, Collection[int]] = NOTHING,
     forwarded: Mapping[int, Collection[int]] = NOTHING,
 ) -> Lives:
+    """Memory each time that it is taken, as `touches` tells it."""
+    return touches(graph, steps, written, forwarded)[0]
+
+
+def touches(
+    graph: StepGraph,
+    steps: Sequence[Step],
+    written: Mapping[int, Collection[int]] = NOTHING,
+    forwarded: Mapping[int, Collection[int]] = NOTHING,
+) -> tuple[Lives, Touched]:
     """Over the tensors' memory each time that it is taken, in numbers of steps: from the one that
     gives a tensor out, or before which it is brought back, to behind the last one that reads it
     before that happens again.
@@ -37,8 +49,9 @@ def lives(
     writes a variable, the tensors that hold its value: those that are read later are in memory of
     their own from then on. `forwarded`: by tensor that its kernel may write over an input, those
     inputs in the order in which it tries them: it does where nothing reads that memory later,
-    whatever the graph tells of the order that was measured. Raises ValueError when a step reads
-    what no step before has given out.
+    whatever the graph tells of the order that was measured. And by step, what it reads, then what
+    it gives out, and where that is. Raises ValueError when a step reads what no step before has
+    given out.
     """
     tensors = graph.tensors
     alias, size = tensors.alias.tolist(), tensors.bytes.tolist()
@@ -58,6 +71,7 @@ def lives(
     taken: list[int] = []
     begin: list[int] = []
     end: list[int] = []
+    touched: list[list[tuple[int, int]]] = []
 
     def take(tensor: int, at: int) -> None:
         place[tensor] = len(taken)
@@ -66,27 +80,28 @@ def lives(
         end.append(at + 1)
 
     for at, (node, fetched) in enumerate(steps):
+        row: list[tuple[int, int]] = []
+        touched.append(row)
         for tensor in fetched:
             if tensor not in place:
                 raise ValueError(f"step {at} brings back what nothing has given out")
             take(tensor, at)
         for tensor in reads[node]:
-            if not held[tensor]:
-                if alias[tensor] in place:
-                    end[place[alias[tensor]]] = at + 1
-                continue
-            if tensor not in place:
+            memory = place.get(tensor if held[tensor] else alias[tensor])
+            if memory is not None:
+                end[memory] = at + 1
+                row.append((tensor, memory))
+            elif held[tensor]:
                 raise ValueError(f"{graph.names[node]} reads what nothing has given out")
-            end[place[tensor]] = at + 1
         for tensor in given[node]:
             owner = alias[tensor]
             if tensor in forwarded:
                 over = (place[one] for one in forwarded[tensor] if held[one])
-                memory = next((one for one in over if left.get(one) == 1), None)
-                if memory is None:
+                free = next((one for one in over if left.get(one) == 1), None)
+                if free is None:
                     take(tensor, at)
                 else:
-                    place[tensor], end[memory] = memory, at + 1
+                    place[tensor], end[free] = free, at + 1
             elif owner == tensor:
                 take(tensor, at)
             else:
@@ -94,6 +109,7 @@ def lives(
                     (place[one] for one in reads[node] if alias[one] == owner), place[owner]
                 )
                 end[place[tensor]] = at + 1
+            row.append((tensor, place[tensor]))
             if later:
                 left[place[tensor]] = left.get(place[tensor], 0) + later[at, tensor]
         for tensor in reads[node] if later else ():
@@ -104,16 +120,19 @@ def lives(
             had.add(tensor)
         if before := [one for one in written.get(node, ()) if one in had and one not in place]:
             place.update(dict.fromkeys(before, len(taken)))
+            row.append((before[0], len(taken)))
             taken.append(before[0])
             begin.append(at)
             end.append(at)
     kept = np.array(end, np.int64) > np.array(begin, np.int64)
-    return Lives(
+    found = Lives(
         np.array(taken, np.int32)[kept],
         np.array(begin, np.int64)[kept],
         np.array(end, np.int64)[kept],
         np.array([size[tensor] for tensor in taken], np.int64)[kept],
     )
+    number = (np.cumsum(kept) - 1).tolist()
+    return found, [[(tensor, number[one]) for tensor, one in row if kept[one]] for row in touched]
 
 
 def _later_reads(graph: StepGraph, steps: Sequence[Step]) -> dict[tuple[int, int], int]:

@@ -101,6 +101,20 @@ def test_batch_norm_and_dropout_give_the_same_in_half_the_memory(regularised, tm
     assert found.losses == plain(tmp_path, "regularised")
 
 
+def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, tmp_path):
+    """In less memory than computing again can do with."""
+    least = tmp_path / "least.json"
+    assert dltune("plan", "memory", regularised, "--smallest", "-o", least).returncode == 0
+    section = json.loads(least.read_text())["sections"]["memory"]
+    budget = f"{(section['live'] + section['peak'] >> 10) - 128}KiB"
+    found = planned(tmp_path, regularised, "regularised", "--budget", budget, "--offload", tmp_path)
+    leaving = len(found.section["offloaded"])  # type: ignore[arg-type]
+    assert leaving > 0
+    assert f"{leaving} of {leaving} tensor" in found.stderr
+    assert found.as_planned
+    assert found.losses == plain(tmp_path, "regularised")
+
+
 def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regularised, tmp_path):
     refused = dltune("plan", "memory", regularised, "--budget", "1MiB", "-o", tmp_path / "plan")
     assert refused.returncode == 2

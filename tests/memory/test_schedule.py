@@ -6,31 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
+from small_steps import graphs
 
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.memory.schedule import Step, levels, lives
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> StepGraph:
-    """Each node gives out one tensor, some of them in the memory of one that they read."""
-    count = draw(st.integers(1, 8))
-    reads = [
-        draw(st.lists(st.integers(0, node - 1), max_size=3, unique=True)) if node else []
-        for node in range(count)
-    ]
-    alias: list[int] = []
-    for node, row in enumerate(reads):
-        over = draw(st.booleans()) and row
-        alias.append(alias[row[0]] if over else node)
-    kinds = [draw(st.sampled_from([Kind.RESULT, Kind.RESULT, Kind.VARIABLE])) for _ in reads]
-    kind = [kinds[owner] for owner in alias]
-    bytes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
-    return small_steps.graph(reads, bytes, kind, alias=alias)
 
 
 @given(graphs(), st.data())

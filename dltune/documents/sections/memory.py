@@ -6,10 +6,24 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, Bound, at_least
+from dltune.documents.faults import AMOUNT, Bound, at_least, each, index
 
 # all but the order, what there is to tell of a plan in numbers
-FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch")
+FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")
+
+
+class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`bytes` of what the node at `place` in `nodes` gives out at `slot`. They are copied to the
+    file once the node at `out` in `order` has run, and have left before that at `freed` begins;
+    memory is taken for them anew before that at `back`, and they are read at `use`."""
+
+    place: int
+    slot: int
+    bytes: int
+    out: int
+    freed: int
+    back: int
+    use: int
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +34,8 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     are none of a step's results, and beside them within one `peak`, or `before` without the plan.
     `seconds`: of all ops of a step, `added`: of what runs again. `course_before` and `course`: the
     most bytes within a step in each of so many equal parts of its op time. `batch`: examples of a
-    step where they are not as many as in the profile.
+    step where they are not as many as in the profile. `offloaded`: what leaves memory for a file in
+    `folder` meanwhile, and `waited`, the seconds in which the step waits for those copies.
     """
 
     signature: str
@@ -35,6 +50,9 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     course_before: tuple[int, ...]
     course: tuple[int, ...]
     batch: int | None = None
+    offloaded: tuple[Offloaded, ...] = ()
+    folder: str | None = None
+    waited: float = 0.0
 
     @property
     def again(self) -> int:
@@ -45,7 +63,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def faults(section: Memory) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
     yield from at_least(1).of("memory", section, "budget", "batch")
-    yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added")
+    yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added", "waited")
     yield from AMOUNT.faults("memory.course_before", *section.course_before)
     yield from AMOUNT.faults("memory.course", *section.course)
     for field in ("course_before", "course"):
@@ -57,6 +75,18 @@ def faults(section: Memory) -> Iterator[str]:
         yield "memory.nodes must be different, got one twice"
     if set(section.order) != set(range(len(section.nodes))):
         yield f"memory.order must have each place from 0 to {len(section.nodes) - 1} once at least"
+    if section.offloaded and not section.folder:
+        yield "memory.folder must name a folder where something is offloaded, got none"
+    a_place = index(len(section.nodes), "memory.nodes")
+    for at, one in each("memory.offloaded", section.offloaded):
+        yield from a_place.of(at, one, "place")
+        yield from AMOUNT.of(at, one, "slot", "bytes", "out")
+        if not one.out < one.freed <= one.back <= one.use < len(section.order):
+            yield (
+                f"{at} must leave and come back one after the other within the "
+                f"{len(section.order)} of memory.order, got {one.out}, {one.freed}, {one.back}, "
+                f"{one.use}"
+            )
 
 
 _NAME = Bound("a name that can be printed", lambda name: bool(name) and name.isprintable())

@@ -11,6 +11,7 @@
 #include "execution.h"
 #include "handover.h"
 #include "sequence.h"
+#include "storage.h"
 
 namespace dltune {
 
@@ -185,6 +186,33 @@ bool AddCore(const Fields& field) {
   return true;
 }
 
+// Of a graph's sequence, after its signature.
+bool AddMove(const Fields& field) {
+  constexpr int kMost = 1 << 20;
+  const size_t n = field.size();
+  std::string signature;
+  Move next;
+  if (n < 3 || !Unescape(field[1], &signature)) return false;
+  const auto urgency = [&] { return Number<int64_t>(field[n - 1], 0, INT64_MAX, &next.urgency); };
+  bool good = false;
+  if (field[0] == "run") {
+    next.kind = Move::kRun;
+    good = n == 3 && Unescape(field[2], &next.node);
+  } else if (field[0] == "offload") {
+    next.kind = Move::kOffload;
+    good = n == 5 && Unescape(field[2], &next.node) && Number(field[3], 0, kMost, &next.slot) &&
+           urgency();
+  } else if (field[0] == "offloaded") {
+    next.kind = Move::kOffloaded;
+    good = n == 3 && Number(field[2], 0, kMost, &next.number);
+  } else {
+    next.kind = Move::kPrefetch;
+    good = n == 4 && Number(field[2], 0, kMost, &next.number) && urgency();
+  }
+  if (good) AddToSequence(signature, std::move(next));
+  return good;
+}
+
 bool Alternate(const Fields& field) {
   Turn snapshots;
   for (size_t i = 1; i < field.size(); i++) {
@@ -249,11 +277,12 @@ bool Understood(const Fields& field) {
     if (n != 3 || !Unescape(field[1], &receiver) || !Unescape(field[2], &tensor)) return false;
     return AddToOrder(receiver, tensor), true;
   }
-  if (word == "run") {
-    std::string signature, node;
-    if (n != 3 || !Unescape(field[1], &signature) || !Unescape(field[2], &node)) return false;
-    return AddToSequence(signature, node), true;
+  if (word == "folder") {
+    std::string folder;
+    return n == 2 && Unescape(field[1], &folder) && (SetFolder(folder), true);
   }
+  if (word == "run" || word == "offload" || word == "offloaded" || word == "prefetch")
+    return AddMove(field);
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;
   if (word == "detach") return Flag(field, &g_detach);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dltune.documents.machine import Tier
 from dltune.documents.profile import Node, Profile, Step
 from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
 from dltune.graph import liveness
+from dltune.graph.csr import Amounts
 from dltune.graph.liveness import Lives, peak
 from dltune.memory.batch import Batched, batched
 from dltune.memory.measured import MeasuredStep, measured
@@ -20,6 +23,8 @@ from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
+from dltune.memory.tensor_cache import CacheTooSmall
+from dltune.planners.memory.offload import Offloader, Offloading
 from dltune.planners.memory.show import mib
 
 # what runs several times in a step, or not at all
@@ -31,6 +36,7 @@ LARGEST = 5  # tensors that are named
 HALVINGS = 8
 PARTS = 200  # of a step, of each of which the most bytes are told
 MOST_EXAMPLES = 2**24
+MIXES = 3  # of computing again and offloading, beside offloading alone
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,12 @@ def decide(
     slowdown: float | None = None,
     *,
     largest_batch: bool = False,
+    tier: Tier | None = None,
 ) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. Raises UsageError when the budget cannot be met, or the profile does not tell what
-    is needed."""
+    has room for. `tier`: where results may leave to meanwhile. Raises UsageError when the budget
+    cannot be met, or the profile does not tell what is needed."""
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -79,7 +86,11 @@ def decide(
         batch = None if batch == steps.batch else batch
     lower = _leaner(given)
     total = sum(given.seconds)
-    if budget is not None:
+    moved: Offloading | None = None
+    if budget is not None and tier is not None:
+        found, moved = lower, _offloaded(Offloader(lower, step, tier), budget, live)
+        chosen = moved.selection
+    elif budget is not None:
         found, chosen = _within((lower, given), budget, live)
     elif slowdown is not None:
         found, chosen = lower, _slower(lower, slowdown * total)
@@ -94,12 +105,14 @@ def decide(
         budget=budget,
         live=live,
         before=most.bytes,
-        peak=chosen.peak,
+        peak=moved.peak if moved else chosen.peak,
         seconds=total,
         added=chosen.seconds,
         course_before=course(given, before),
-        course=course(found, chosen.steps),
+        course=course(found, chosen.steps, moved.level if moved else None),
         batch=batch,
+        offloaded=tuple(moved.offloaded) if moved else (),
+        waited=moved.waited if moved else 0.0,
     )
     return Planned(section, most)
 
@@ -109,9 +122,12 @@ def _leaner(found: MeasuredStep) -> MeasuredStep:
     return replace(found, order=order)
 
 
-def course(found: MeasuredStep, steps: Sequence[Run]) -> tuple[int, ...]:
-    """The most bytes in each of PARTS equal parts of the op time of these steps."""
-    bytes, _ = levels(_lives(found, steps), len(steps))
+def course(
+    found: MeasuredStep, steps: Sequence[Run], level: Amounts | None = None
+) -> tuple[int, ...]:
+    """The most bytes in each of PARTS equal parts of the op time of these steps. `level`: by step,
+    where not all stays that is needed later."""
+    bytes = levels(_lives(found, steps), len(steps))[0] if level is None else level
     ends = np.cumsum([found.seconds[step.node] for step in steps])
     part = np.minimum(ends / max(ends[-1], 1e-12) * PARTS, PARTS - 1).astype(np.int64)
     most = np.zeros(PARTS, np.int64)
@@ -161,12 +177,40 @@ def _within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
             continue
     found, chosen = _least(orders)
     if live + chosen.peak > budget:
-        raise UsageError(
-            f"{mib(budget)} are too few: the job holds {mib(live)} beside what a step computes, "
-            f"and that takes {mib(chosen.peak)} more at least",
-            remedy=f"give --budget {-(-(live + chosen.peak) >> 20)}MiB or more, or --smallest",
-        )
+        raise _too_few(budget, live, chosen.peak)
     return found, chosen
+
+
+def _offloaded(offloader: Offloader, budget: int, live: int) -> Offloading:
+    """The one that takes the least time, of several that compute more or less again."""
+    room, found = budget - live, offloader.found
+    chosen = [_selected(found, sys.maxsize)]
+    for part in range(MIXES):
+        with contextlib.suppress(BudgetTooSmall):
+            chosen.append(_selected(found, room + (chosen[0].peak - room) * part // MIXES))
+    moved = _that_fit(offloader, chosen, room)
+    if not moved:
+        chosen.append(_smallest(found))
+        moved = _that_fit(offloader, chosen, room)
+    if not moved:
+        raise _too_few(budget, live, min(map(offloader.least, chosen)))
+    return min(moved, key=lambda one: (one.seconds, one.peak))
+
+
+def _that_fit(offloader: Offloader, chosen: Sequence[Selection], room: int) -> list[Offloading]:
+    found = []
+    for one in chosen:
+        with contextlib.suppress(CacheTooSmall):
+            found.append(offloader.offload(one, room))
+    return found
+
+
+def _too_few(budget: int, live: int, least: int) -> UsageError:
+    return UsageError(
+        f"{mib(budget)} are too few: the job holds {mib(live)} beside what a step computes, and "
+        f"that takes {mib(least)} more at least",
+        remedy=f"give --budget {-(-(live + least) >> 20)}MiB or more, or --smallest",
+    )
 
 
 def _least(orders: Sequence[MeasuredStep]) -> _Chosen:

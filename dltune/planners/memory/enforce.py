@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +19,8 @@ from dltune.planners.memory.show import Kept, MemoryOutcome, intent, sentences
 
 # as the plugin calls what runs again (rewrite.h)
 AGAIN = "/dltune_again_"
+# and what has come back
+PREFETCH = "/dltune_prefetch_"
 
 
 @dataclass
@@ -30,11 +34,17 @@ class _Process:
 
 
 class EnforcedMemory(Enforcement):
-    """The section on memory in one job."""
+    """The section on memory in one job. Raises UsageError when there is no folder for what it
+    offloads."""
 
     inside = True
 
     def __init__(self, section: Memory, run: Run) -> None:
+        if section.folder and not os.access(section.folder, os.W_OK):
+            raise UsageError(
+                f"the plan offloads tensors to {section.folder}, where no file can be made",
+                remedy="make the folder, or plan again with another --offload",
+            )
         self.section = section
         self._run = run
         # sections that order the ops of the same graph have them recorded too
@@ -90,7 +100,10 @@ class EnforcedMemory(Enforcement):
             )
         kept = tuple(_kept(pid, process) for pid, process in self._processes.items())
         amiss = [text for text in complaints if self.section.signature in text]
-        if any(one.again < self.section.again for one in kept):
+        if any(
+            one.again < self.section.again or one.offloaded < len(self.section.offloaded)
+            for one in kept
+        ):
             amiss = amiss or ["the job's graph was not rewritten"]
         if amiss and not self._run.partial and exit_code == 0:
             raise UsageError(
@@ -106,7 +119,34 @@ def order_lines(section: Memory) -> list[str]:
     """The section as the plugin reads it, and that bytes be counted."""
     names = [escaped(name) for name in section.nodes]
     signature = escaped(section.signature)
-    return ["count\t1", *(f"run\t{signature}\t{names[place]}" for place in section.order)]
+    lines = ["count\t1"]
+    if section.folder:
+        lines.append(f"folder\t{escaped(section.folder)}")
+    moments = {
+        field: _by([getattr(one, field) for one in section.offloaded])
+        for field in ("out", "freed", "back")
+    }
+    # tensors that leave are known by the order in which they do
+    number = {one: count for count, one in enumerate(itertools.chain(*moments["out"].values()))}
+    for at, place in enumerate(section.order):
+        for one in moments["freed"].get(at, ()):
+            lines.append(f"offloaded\t{signature}\t{number[one]}")
+        for one in moments["back"].get(at, ()):
+            use = section.offloaded[one].use
+            lines.append(f"prefetch\t{signature}\t{number[one]}\t{use}")
+        lines.append(f"run\t{signature}\t{names[place]}")
+        for one in moments["out"].get(at, ()):
+            moved = section.offloaded[one]
+            lines.append(f"offload\t{signature}\t{names[moved.place]}\t{moved.slot}\t{moved.freed}")
+    return lines
+
+
+def _by(moments: Sequence[int]) -> dict[int, list[int]]:
+    """By moment the places in the list, the earliest first."""
+    found: dict[int, list[int]] = {}
+    for place in sorted(range(len(moments)), key=moments.__getitem__):
+        found.setdefault(moments[place], []).append(place)
+    return found
 
 
 def _add(process: _Process, execution: messages.Execution) -> None:
@@ -120,7 +160,8 @@ def _add(process: _Process, execution: messages.Execution) -> None:
 
 
 def _kept(pid: int, process: _Process) -> Kept:
-    again = max(
-        sum(AGAIN in node.name for node in graph.nodes) for graph in process.graphs.values()
+    again, back = (
+        max(sum(mark in node.name for node in graph.nodes) for graph in process.graphs.values())
+        for mark in (AGAIN, PREFETCH)
     )
-    return Kept(pid, again, process.steps, process.peak, process.at)
+    return Kept(pid, again, back, process.steps, process.peak, process.at)

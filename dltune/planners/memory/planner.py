@@ -87,6 +87,12 @@ class MemoryPlanner(Planner[Memory]):
                 is_flag=True,
                 help="With --budget: for as many examples a step as it has room for.",
             ),
+            click.Option(
+                ["--offload"],
+                type=click.Path(path_type=Path, file_okay=False, exists=True),
+                metavar="FOLDER",
+                help="With --budget: let results leave for a file in this folder meanwhile.",
+            ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
@@ -118,8 +124,10 @@ def _decide(
     smallest: bool,
     slowdown: float | None,
     largest_batch: bool,
+    offload: Path | None,
 ) -> Decision[Memory]:
     from dltune.documents import profile as documents
+    from dltune.machine.storage import file_tier, in_memory
     from dltune.planners.memory import show
     from dltune.planners.memory.decide import decide
 
@@ -129,9 +137,14 @@ def _decide(
         )
     if largest_batch and budget is None:
         raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
+    if offload is not None and (budget is None or largest_batch):
+        raise UsageError("--offload is for a --budget alone", remedy="such as --budget 8GiB")
     found = documents.load(profile)
-    planned = decide(found, budget, slowdown, largest_batch=largest_batch)
+    tier = file_tier(offload) if offload else None
+    planned = decide(found, budget, slowdown, largest_batch=largest_batch, tier=tier)
     section, peak = planned.section, planned.peak
+    if offload and section.offloaded:
+        section = msgspec.structs.replace(section, folder=str(offload.resolve()))
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
     remarks.append(
@@ -144,7 +157,16 @@ def _decide(
             f"{section.batch} examples a step have room; the job must be given as many itself, and "
             "profiled and planned again where its graph is another then"
         )
-    if not section.again:
+    if tier and offload:
+        speed = f"{offload} takes and gives {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
+        if section.offloaded:
+            waits = f"a step waits {section.waited:.2f} s for copies at that speed"
+            remarks.append(f"{speed}: {waits}, and less as long as the kernel has room for them")
+        else:
+            remarks.append(f"{speed}: nothing is offloaded, to compute again takes less time")
+        if in_memory(offload):
+            remarks.append(f"{offload} is in memory itself, where what is offloaded counts too")
+    if not (section.again or section.offloaded):
         remarks.append("nothing is computed again: the order in which ops run is enough")
     return Decision(
         section,

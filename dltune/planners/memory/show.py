@@ -21,6 +21,7 @@ class Kept:
 
     pid: int
     again: int
+    offloaded: int
     steps: int
     peak: int | None
     at: str
@@ -37,8 +38,8 @@ class MemoryOutcome:
 def intent(section: Memory) -> Iterator[str]:
     """What would be enforced."""
     yield (
-        f"{counted(section.again, 'result')} of graph {section.signature} computed again, "
-        f"{mib(section.live + section.peak)} at most"
+        f"{counted(section.again, 'result')} of graph {section.signature} computed again"
+        f"{_offloading(section)}, {mib(section.live + section.peak)} at most"
     )
 
 
@@ -48,6 +49,8 @@ def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
         text = (
             f"process {one.pid}: {counted(one.again, 'result')} of {section.again} computed again"
         )
+        if section.offloaded:
+            text += f", {one.offloaded} of {counted(len(section.offloaded), 'tensor')} offloaded"
         if one.peak is not None:
             text += (
                 f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned "
@@ -65,12 +68,29 @@ def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
 
 def choice(section: Memory) -> str:
     """In a few words."""
-    return f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} again"
+    return (
+        f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} again"
+        f"{_offloading(section)}"
+    )
+
+
+def _offloading(section: Memory) -> str:
+    if not section.offloaded:
+        return ""
+    total = mib(sum(one.bytes for one in section.offloaded))
+    return f", {counted(len(section.offloaded), 'tensor')} of {total} offloaded"
 
 
 def shown(section: Memory) -> Shown:
+    moved = [_offloaded(section)] if section.offloaded else []
     return Shown(
-        [Part("memory", "Memory of a step", [_table(section), _course(section), _again(section)])],
+        [
+            Part(
+                "memory",
+                "Memory of a step",
+                [_table(section), _course(section), _again(section), *moved],
+            )
+        ],
         [Finding(1, _sentence(section))],
     )
 
@@ -84,10 +104,10 @@ def mib(bytes: int) -> str:
 
 
 def _sentence(section: Memory) -> str:
-    added = section.added / section.seconds if section.seconds else 0.0
+    added = (section.added + section.waited) / section.seconds if section.seconds else 0.0
     return (
         f"A step is planned with {mib(section.live + section.peak)} in place of "
-        f"{mib(section.live + section.before)}, for {added:.1%} more op time."
+        f"{mib(section.live + section.before)}, for {added:.1%} more time than its ops take."
     )
 
 
@@ -96,7 +116,7 @@ def _table(section: Memory) -> Table:
     rows = []
     for name, peak, added in (
         ("as the job is", section.before, 0.0),
-        ("planned", section.peak, section.added),
+        ("planned", section.peak, section.added + section.waited),
     ):
         whole = section.live + peak
         rows.append(
@@ -137,3 +157,17 @@ def _again(section: Memory) -> Table:
         if count > 1
     ]
     return Table("what is computed again", columns("node", ">times"), rows)
+
+
+def _offloaded(section: Memory) -> Table:
+    """What leaves memory, the largest first, and between which ops it is away."""
+    rows = [
+        (
+            Key(section.nodes[one.place]),
+            f"{one.bytes / MIB:.1f}",
+            section.nodes[section.order[one.freed]],
+            section.nodes[section.order[one.back]],
+        )
+        for one in sorted(section.offloaded, key=lambda one: -one.bytes)
+    ]
+    return Table("what leaves memory", columns("node", ">MiB", "gone for", "back for"), rows)

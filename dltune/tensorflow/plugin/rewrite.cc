@@ -1,10 +1,12 @@
 // A graph whose nodes run in a planned order, some of them again: what reads a result later reads
-// that of the last time, so that the one before need not be kept.
+// that of the last time, so that the one before need not be kept. Some tensors leave for a file in
+// between, and come back.
 #include "rewrite.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "../../native/core/channel.h"
@@ -17,11 +19,33 @@ using tensorflow::Edge;
 using tensorflow::Graph;
 using Node = tensorflow::Node;  // of a graph, not of what dltune keeps of one
 
-using Latest = std::unordered_map<const Node*, Node*>;
+using Slot = std::pair<const Node*, int>;
 
-Node* At(const Latest& latest, Node* node) {
-  auto found = latest.find(node);
-  return found == latest.end() ? node : found->second;
+struct HashSlot {
+  size_t operator()(const Slot& slot) const {
+    return std::hash<const Node*>()(slot.first) * 31 + slot.second;
+  }
+};
+
+// Of what has run again, or has come back, what gives it out now.
+using Latest = std::unordered_map<Slot, std::pair<Node*, int>, HashSlot>;
+
+std::pair<Node*, int> At(const Latest& latest, Node* node, int slot) {
+  auto found = latest.find({node, slot});
+  return found == latest.end() ? std::make_pair(node, slot) : found->second;
+}
+
+std::string Input(const std::pair<Node*, int>& source) {
+  return source.first->name() + ":" + std::to_string(source.second);
+}
+
+// Null where TensorFlow does not take it.
+Node* Add(Graph* graph, tensorflow::NodeDef def, const Node& like) {
+  absl::Status status;
+  Node* node = graph->AddNode(std::move(def), &status);
+  if (!status.ok()) return nullptr;
+  node->set_assigned_device_name(like.assigned_device_name());
+  return node;
 }
 
 // With what it reads, and what it waits for.
@@ -36,17 +60,16 @@ Node* Copy(Graph* graph, Node* node, int number, const Latest& latest) {
   def.clear_input();
   for (const Edge* edge : edges)
     def.add_input(edge->IsControlEdge() ? "^" + edge->src()->name()
-                                        : At(latest, edge->src())->name() + ":" +
-                                              std::to_string(edge->src_output()));
-  absl::Status status;
-  Node* copy = graph->AddNode(std::move(def), &status);
-  if (!status.ok()) return nullptr;
-  copy->set_assigned_device_name(node->assigned_device_name());
+                                        : Input(At(latest, edge->src(), edge->src_output())));
+  Node* copy = Add(graph, std::move(def), *node);
   for (const Edge* edge : edges) {
-    if (edge->IsControlEdge())
+    if (!copy) break;
+    if (edge->IsControlEdge()) {
       graph->AddControlEdge(edge->src(), copy, true);
-    else
-      graph->AddEdge(At(latest, edge->src()), edge->src_output(), copy, edge->dst_input());
+    } else {
+      const auto [source, slot] = At(latest, edge->src(), edge->src_output());
+      graph->AddEdge(source, slot, copy, edge->dst_input());
+    }
   }
   return copy;
 }
@@ -55,13 +78,92 @@ Node* Copy(Graph* graph, Node* node, int number, const Latest& latest) {
 void Redirect(Graph* graph, Node* node, const Latest& latest) {
   const std::vector<const Edge*> edges(node->in_edges().begin(), node->in_edges().end());
   for (const Edge* edge : edges) {
-    Node* source = At(latest, edge->src());
-    if (edge->IsControlEdge() || source == edge->src()) continue;
-    const int from = edge->src_output(), to = edge->dst_input();
+    if (edge->IsControlEdge()) continue;
+    const auto [source, slot] = At(latest, edge->src(), edge->src_output());
+    if (source == edge->src()) continue;
+    const int to = edge->dst_input();
     graph->RemoveEdge(edge);
-    graph->AddEdge(source, from, node, to);
+    graph->AddEdge(source, slot, node, to);
   }
 }
+
+// A copy to the file, or back from it, of a tensor that `node` gives out.
+Node* Transfer(Graph* graph, const char* op, const std::string& name,
+               const std::pair<Node*, int>& source, const Node& node, int slot, int64_t urgency) {
+  tensorflow::NodeDef def;
+  def.set_op(op);
+  def.set_name(name);
+  def.add_input(Input(source));
+  (*def.mutable_attr())["T"].set_type(node.output_type(slot));
+  (*def.mutable_attr())["urgency"].set_i(urgency);
+  Node* transfer = Add(graph, std::move(def), node);
+  if (transfer) graph->AddEdge(source.first, source.second, transfer, 0);
+  return transfer;
+}
+
+// The nodes of a planned sequence, tied to each other.
+class Sequence {
+ public:
+  explicit Sequence(Graph* graph) : graph_(graph) {}
+
+  // False where TensorFlow does not take it. `waits`: it may wait for another kernel, and so holds
+  // nothing up.
+  bool Run(Node* node, bool waits) {
+    const int number = times_[node]++;
+    if (number == 0) {
+      Redirect(graph_, node, latest_);
+    } else {
+      Node* copy = Copy(graph_, node, number, latest_);
+      if (!copy) return false;
+      for (int slot = 0; slot < node->num_outputs(); slot++) latest_[{node, slot}] = {copy, slot};
+      node = copy;
+    }
+    if (waits) return true;
+    Follow(node);
+    before_ = node;
+    leaving_.clear();
+    return true;
+  }
+
+  bool Leave(Node* node, int slot, int64_t urgency) {
+    const auto source = At(latest_, node, slot);
+    const std::string name = node->name() + kOffload + std::to_string(left_.size());
+    Node* left = Transfer(graph_, "DltuneOffload", name, source, *node, slot, urgency);
+    if (!left) return false;
+    if (before_) graph_->AddControlEdge(before_, left, true);
+    left_.push_back({left, {node, slot}});
+    return true;
+  }
+
+  // What comes next waits until that has left.
+  void Left(int number) { leaving_.push_back(left_[number].first); }
+
+  bool ComeBack(int number, int64_t urgency) {
+    const auto& [left, of] = left_[number];
+    const std::string name = of.first->name() + kPrefetch + std::to_string(number);
+    Node* back =
+        Transfer(graph_, "DltunePrefetch", name, {left, 0}, *of.first, of.second, urgency);
+    if (!back) return false;
+    Follow(back);
+    latest_[of] = {back, 0};
+    return true;
+  }
+
+  int left() const { return static_cast<int>(left_.size()); }
+
+ private:
+  void Follow(Node* node) {
+    if (before_) graph_->AddControlEdge(before_, node, true);
+    for (Node* left : leaving_) graph_->AddControlEdge(left, node, true);
+  }
+
+  Graph* const graph_;
+  Latest latest_;
+  std::unordered_map<const Node*, int> times_;
+  Node* before_ = nullptr;
+  std::vector<std::pair<Node*, Slot>> left_;
+  std::vector<Node*> leaving_;  // that the next waits for
+};
 
 }  // namespace
 
@@ -74,40 +176,49 @@ bool IsStateful(const Node& node) {
 
 void Rewrite(Graph* graph, const std::string& signature,
              const std::function<bool(const std::string&)>& waits) {
-  const std::vector<std::string> sequence = SequenceOf(signature);
+  const std::vector<Move> sequence = SequenceOf(signature);
   if (sequence.empty()) return;
+  const std::string here = "in the graph " + signature + " ";
   std::unordered_map<std::string, Node*> by_name;
   for (Node* node : graph->op_nodes()) by_name[node->name()] = node;
   std::unordered_set<const Node*> ran;
-  for (const std::string& name : sequence) {
-    auto found = by_name.find(name);
+  for (const Move& move : sequence) {
+    if (move.node.empty()) continue;
+    auto found = by_name.find(move.node);
     if (found == by_name.end())
-      return Complain("the graph " + signature + " has no node " + name + ", which the plan orders");
-    for (const Edge* edge : found->second->in_edges())
-      if (edge->src()->IsOp() && !ran.count(edge->src()))
-        return Complain("in the graph " + signature + " " + name + " waits for " +
-                        edge->src()->name() + ", which the plan runs later");
-    if (!ran.insert(found->second).second && IsStateful(*found->second))
-      return Complain("in the graph " + signature + " " + name + " keeps state and cannot run again");
-  }
-  Latest latest;
-  std::unordered_map<const Node*, int> times;
-  Node* before = nullptr;
-  for (const std::string& name : sequence) {
-    Node* node = by_name[name];
-    const int number = times[node]++;
-    if (number == 0) {
-      Redirect(graph, node, latest);
-    } else {
-      Node* copy = Copy(graph, node, number, latest);
-      if (!copy) return Complain("the graph " + signature + " cannot run " + name + " again");
-      latest[node] = copy;
-      node = copy;
+      return Complain("the graph " + signature + " has no node " + move.node +
+                      ", which the plan orders");
+    const Node& node = *found->second;
+    if (move.kind == Move::kOffload) {
+      if (!ran.count(&node) || move.slot >= node.num_outputs() ||
+          !tensorflow::DataTypeCanUseMemcpy(node.output_type(move.slot)))
+        return Complain(here + move.node + " gives out nothing that can leave memory then");
+      continue;
     }
-    // what may wait for another kernel holds nothing up
-    if (waits(node->type_string())) continue;
-    if (before) graph->AddControlEdge(before, node, true);
-    before = node;
+    for (const Edge* edge : node.in_edges())
+      if (edge->src()->IsOp() && !ran.count(edge->src()))
+        return Complain(here + move.node + " waits for " + edge->src()->name() +
+                        ", which the plan runs later");
+    if (!ran.insert(&node).second && IsStateful(node))
+      return Complain(here + move.node + " keeps state and cannot run again");
+  }
+  Sequence rewritten(graph);
+  for (const Move& move : sequence) {
+    Node* node = move.node.empty() ? nullptr : by_name[move.node];
+    bool good = node || move.number < rewritten.left();
+    if (!good) {
+    } else if (move.kind == Move::kRun) {
+      good = rewritten.Run(node, waits(node->type_string()));
+    } else if (move.kind == Move::kOffload) {
+      good = rewritten.Leave(node, move.slot, move.urgency);
+    } else if (move.kind == Move::kOffloaded) {
+      rewritten.Left(move.number);
+    } else {
+      good = rewritten.ComeBack(move.number, move.urgency);
+    }
+    if (!good)
+      return Complain(here + "nodes cannot run as planned" +
+                      (node ? ": TensorFlow does not take " + node->name() + " again" : ""));
   }
 }
 

@@ -9,6 +9,9 @@ namespace dltune {
 
 // What follows a node's name, and a number, where it runs again.
 constexpr char kAgain[] = "/dltune_again_";
+// And where what it gives out leaves memory, or comes back.
+constexpr char kOffload[] = "/dltune_offload_";
+constexpr char kPrefetch[] = "/dltune_prefetch_";
 
 // Whether it keeps something from one run to the next, or changes what it reads.
 bool IsStateful(const tensorflow::Node& node);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.documents.sections.memory import Memory, faults
+from dltune.documents.sections.memory import Memory, Offloaded, faults
 
 SECTION = Memory("step", ("a", "b"), (0, 1, 0), 8, 2, 6, 4, 1.0, 0.5, (6, 2), (4, 4))
 
@@ -14,6 +14,31 @@ def test_a_section_that_can_be() -> None:
     assert list(faults(SECTION)) == []
     assert SECTION.again == 1
     assert list(faults(msgspec.structs.replace(SECTION, budget=None, batch=64))) == []
+    assert list(faults(offloading())) == []
+
+
+def offloading(**changed: int) -> Memory:
+    moved = msgspec.structs.replace(Offloaded(1, 0, 64, 0, 1, 1, 2), **changed)
+    return msgspec.structs.replace(SECTION, offloaded=(moved,), folder="/somewhere")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"place": 2}, "(offloaded[0]).place must be at least 0 and below 2, the number of"),
+        ({"slot": -1}, "(offloaded[0]).slot must be finite and not negative, got -1"),
+        ({"out": 1}, "within the 3 of memory.order, got 1, 1, 1, 2"),
+        ({"use": 3}, "within the 3 of memory.order, got 0, 1, 1, 3"),
+    ],
+)
+def test_what_cannot_be_offloaded_is_told(changed: dict[str, int], told: str) -> None:
+    (fault,) = faults(offloading(**changed))
+    assert told.replace("(", "").replace(")", "") in fault
+
+
+def test_a_file_needs_a_folder() -> None:
+    (fault,) = faults(msgspec.structs.replace(offloading(), folder=None))
+    assert fault == "memory.folder must name a folder where something is offloaded, got none"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -43,6 +44,11 @@ VALID = [
     "count\t1",
     "detach\t1",
     "grant\t3",
+    "folder\t/somewhere",
+    "run\t00ff\tlayer/Conv2D",
+    "offload\t00ff\tlayer/Conv2D\t0\t4",
+    "offloaded\t00ff\t0",
+    "prefetch\t00ff\t0\t9",
 ]
 
 
@@ -167,6 +173,29 @@ def test_what_waits_for_ever_goes_after_ten_seconds():
     said, errors = run("patience", MEMORY, 60)
     assert "went: 1" in errors
     assert said.count("transfers waited for ten seconds") == 1
+
+
+@pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])
+def test_tensors_leave_for_a_file_and_come_back(tmp_path, sanitizer):
+    """Four at a time, of four sizes; the file has room for four of each, and no name. Of those
+    that wait the most urgent goes first."""
+    _, errors = run("copies", sanitizer, tmp_path, 200)
+    wrong, size, order = re.fullmatch(
+        r"(\d+) wrong, (\d+) bytes, order ([\d ]+)\n", errors
+    ).groups()
+    assert wrong == "0"
+    assert int(size) <= 4 * (1 + 4096 + 70001 + 300000) + 1
+    assert order == "1 2 2 5 9"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_why_there_is_no_file_is_told(tmp_path):
+    folder = tmp_path / "gone"
+    done = subprocess.run(
+        [program("copies", MEMORY), folder, "1"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3
+    assert f"cannot make the file of tensors in {folder}: No such file" in done.stderr
 
 
 def test_what_was_seen_of_ops_outlives_their_snapshot():

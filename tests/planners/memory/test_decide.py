@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 import pytest
-import synthetic
+from memory_steps import LAYERS, LIVE, MIB, node, profile, training
 
-from dltune.documents.profile import Memory, Node, Profile, Tensor
+from dltune.documents.profile import Profile
 from dltune.documents.sections.memory import faults
 from dltune.errors import UsageError
 from dltune.graph.liveness import peak
 from dltune.memory.measured import measured
 from dltune.memory.schedule import Step, lives
 from dltune.planners.memory.decide import PARTS, decide
-
-HERE = synthetic.machine(2)
-LIVE, LAYERS, MIB = 3 << 20, 8, 1 << 20
-
-
-def node(at: int, name: str, inputs: Sequence[int], bytes: int, seconds: float = 0.01) -> Node:
-    return msgspec.structs.replace(
-        synthetic.node(name, 0, inputs),
-        outputs=(Tensor("float", bytes),),
-        start=at * 0.01,
-        end=at * 0.01 + seconds,
-    )
-
-
-MEMORY = Memory(LIVE, 2 * LIVE)
-
-
-def profile(nodes: Sequence[Node], memory: Memory | None = MEMORY) -> Profile:
-    op = synthetic.op("Conv2D", None, HERE, key="Conv2D(float[16,8],float[16,8])")
-    made = synthetic.profile(HERE, [op], {"train": list(nodes)})
-    return msgspec.structs.replace(made, memory=memory)
-
-
-def training() -> Profile:
-    """Layers of 1 MiB each, and their gradients from the last to the first; each op takes 10 ms."""
-    nodes = [msgspec.structs.replace(node(0, "Conv2D_0", [], MIB), stateful=True)]
-    nodes += [node(at, f"Conv2D_{at}", [at - 1], MIB) for at in range(1, LAYERS)]
-    for back in range(LAYERS):
-        at = LAYERS + back
-        nodes.append(node(at, f"Gradient_{at}", [at - 1, LAYERS - 1 - back], MIB))
-    return profile(nodes)
 
 
 def needed(found: Profile, planned) -> int:

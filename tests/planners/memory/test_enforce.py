@@ -9,13 +9,13 @@ import pytest
 import synthetic
 from told import PYTHON_TOLD, plugin
 
-from dltune.documents.sections.memory import Memory
+from dltune.documents.sections.memory import Memory, Offloaded
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Run
-from dltune.planners.memory.enforce import AGAIN, EnforcedMemory, order_lines
+from dltune.planners.memory.enforce import AGAIN, PREFETCH, EnforcedMemory, order_lines
 from dltune.planners.plan import bare
 
 HERE = synthetic.machine(2)
@@ -58,6 +58,50 @@ def test_the_order_is_told_and_bytes_are_counted():
         "run\tstep\tb",
         "run\tstep\ta\\\\b",
     ]
+
+
+def offloading(folder: object) -> Memory:
+    """What b gives out is away while a runs again; so is what a does, while b runs."""
+    return msgspec.structs.replace(
+        SECTION,
+        order=(0, 1, 0, 1),
+        offloaded=(Offloaded(1, 2, MIB, 1, 2, 3, 3), Offloaded(0, 0, MIB, 0, 1, 2, 3)),
+        folder=str(folder),
+    )
+
+
+def test_what_leaves_is_told_where_it_does(tmp_path):
+    assert order_lines(offloading(tmp_path)) == [
+        "count\t1",
+        f"folder\t{tmp_path}",
+        "run\tstep\ta\\\\b",
+        "offload\tstep\ta\\\\b\t0\t1",
+        "offloaded\tstep\t0",
+        "run\tstep\tb",
+        "offload\tstep\tb\t2\t2",
+        "offloaded\tstep\t1",
+        "prefetch\tstep\t0\t3",
+        "run\tstep\ta\\\\b",
+        "prefetch\tstep\t1\t3",
+        "run\tstep\tb",
+    ]
+
+
+def test_what_came_back_is_counted(tmp_path):
+    section = enforced(section=offloading(tmp_path))
+    names = [f"{name}{PREFETCH}{number}" for number, name in enumerate(("a\\b", "b"))]
+    again = [f"{name}{AGAIN}1" for name in ("a\\b", "b")]
+    hear(section, graph("a\\b", "b", *again, *names), step(6 * MIB))
+    assert "2 of 2 tensors offloaded, 6.0 MiB at most" in section.ended(0).sentences[0]
+    section = enforced(section=offloading(tmp_path))
+    hear(section, graph("a\\b", "b", *again), step(6 * MIB))
+    with pytest.raises(UsageError, match="was not rewritten"):
+        section.ended(0)
+
+
+def test_a_folder_that_is_gone_is_told_before_the_job_runs(tmp_path):
+    with pytest.raises(UsageError, match=f"offloads tensors to {tmp_path}/gone, where no file"):
+        enforced(section=offloading(tmp_path / "gone"))
 
 
 def test_what_a_process_tells():
