@@ -17,11 +17,14 @@ using tensorflow::Edge;
 using tensorflow::Graph;
 using Node = tensorflow::Node;  // of a graph, not of what dltune keeps of one
 
+// By what has run again, its next copy.
 using Latest = std::unordered_map<const Node*, Node*>;
 
+// Of a node or any copy of it: who reads one already may run again after the next.
 Node* At(const Latest& latest, Node* node) {
-  auto found = latest.find(node);
-  return found == latest.end() ? node : found->second;
+  for (auto next = latest.find(node); next != latest.end(); next = latest.find(node))
+    node = next->second;
+  return node;
 }
 
 // With what it reads, and what it waits for.
@@ -101,7 +104,7 @@ void Rewrite(Graph* graph, const std::string& signature,
     } else {
       Node* copy = Copy(graph, node, number, latest);
       if (!copy) return Complain("the graph " + signature + " cannot run " + name + " again");
-      latest[node] = copy;
+      latest[At(latest, node)] = copy;
       node = copy;
     }
     // what may wait for another kernel holds nothing up
