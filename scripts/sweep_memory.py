@@ -7,6 +7,7 @@ that counts references in an allocator, against what was planned.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def row(point: Point) -> str:
 def summary(name: str, points: Sequence[Point]) -> str:
     """A row of docs/benchmarks.md."""
     added = [point.section.added for point in points]
-    dearer = sum(later > max(before, 0) for before, later in zip(added, added[1:], strict=False))
+    dearer = sum(later > before for before, later in itertools.pairwise(added))
     seconds = sorted(point.seconds for point in points)
     waste = max(point.held.top / point.held.peak - 1 for point in points)
     return (

@@ -6,6 +6,7 @@ import heapq
 import itertools
 
 import numpy as np
+from hypothesis import strategies as st
 
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors
@@ -29,6 +30,24 @@ def graph(
         CSR.of(control or [() for _ in reads]),
         np.zeros(count, np.bool_),
     )
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> StepGraph:
+    """Each node gives out one tensor, some of them in the memory of one that they read."""
+    count = draw(st.integers(1, 8))
+    reads = [
+        draw(st.lists(st.integers(0, node - 1), max_size=3, unique=True)) if node else []
+        for node in range(count)
+    ]
+    alias: list[int] = []
+    for node, row in enumerate(reads):
+        over = draw(st.booleans()) and row
+        alias.append(alias[row[0]] if over else node)
+    kinds = [draw(st.sampled_from([Kind.RESULT, Kind.RESULT, Kind.VARIABLE])) for _ in reads]
+    kind = [kinds[owner] for owner in alias]
+    bytes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    return graph(reads, bytes, kind, alias=alias)
 
 
 def least_seconds(made: StepGraph, seconds: list[int], budget: int) -> int | None:

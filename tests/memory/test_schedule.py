@@ -15,25 +15,7 @@ from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.memory.schedule import Step, levels, lives
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> StepGraph:
-    """Each node gives out one tensor, some of them in the memory of one that they read."""
-    count = draw(st.integers(1, 8))
-    reads = [
-        draw(st.lists(st.integers(0, node - 1), max_size=3, unique=True)) if node else []
-        for node in range(count)
-    ]
-    alias: list[int] = []
-    for node, row in enumerate(reads):
-        over = draw(st.booleans()) and row
-        alias.append(alias[row[0]] if over else node)
-    kinds = [draw(st.sampled_from([Kind.RESULT, Kind.RESULT, Kind.VARIABLE])) for _ in reads]
-    kind = [kinds[owner] for owner in alias]
-    bytes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
-    return small_steps.graph(reads, bytes, kind, alias=alias)
-
-
-@given(graphs(), st.data())
+@given(small_steps.graphs(), st.data())
 def test_memory_is_held_while_something_in_it_will_be_read(graph, data):
     """Against one object for each time that memory is taken, and readers that keep it."""
     count = len(graph)
@@ -69,7 +51,7 @@ def test_memory_is_held_while_something_in_it_will_be_read(graph, data):
         assert number[at] == len(held)
 
 
-@given(graphs(), st.data())
+@given(small_steps.graphs(), st.data())
 def test_a_kernel_writes_over_what_nothing_reads_any_more(graph, data):
     """Against an executor that hands what is read to each reader, and counts who still has it."""
     count, alias = len(graph), graph.tensors.alias.tolist()

@@ -107,8 +107,9 @@ void Rewrite(Graph* graph, const std::string& signature,
       latest[At(latest, node)] = copy;
       node = copy;
     }
-    // what may wait for another kernel holds nothing up
-    if (waits(node->type_string())) continue;
+    // what may wait for another kernel holds nothing up; after what hands a result back no function
+    // may have anything
+    if (waits(node->type_string()) || node->IsRetval()) continue;
     if (before) graph->AddControlEdge(before, node, true);
     before = node;
   }
