@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_steps import graphs
+import small_steps
 
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.memory.schedule import Step, levels, lives
 
 
-@given(graphs(), st.data())
+@given(small_steps.graphs(), st.data())
 def test_memory_is_held_while_something_in_it_will_be_read(graph, data):
     """Against one object for each time that memory is taken, and readers that keep it."""
     count = len(graph)
@@ -51,7 +51,7 @@ def test_memory_is_held_while_something_in_it_will_be_read(graph, data):
         assert number[at] == len(held)
 
 
-@given(graphs(), st.data())
+@given(small_steps.graphs(), st.data())
 def test_a_kernel_writes_over_what_nothing_reads_any_more(graph, data):
     """Against an executor that hands what is read to each reader, and counts who still has it."""
     count, alias = len(graph), graph.tensors.alias.tolist()

@@ -27,12 +27,14 @@ struct HashSlot {
   }
 };
 
-// Of what has run again, or has come back, what gives it out now.
+// By what has run again, or has come back, what gives it out next.
 using Latest = std::unordered_map<Slot, std::pair<Node*, int>, HashSlot>;
 
+// Of a node or any copy of it: who reads one already may run again after the next.
 std::pair<Node*, int> At(const Latest& latest, Node* node, int slot) {
-  auto found = latest.find({node, slot});
-  return found == latest.end() ? std::make_pair(node, slot) : found->second;
+  auto at = std::make_pair(node, slot);
+  for (auto next = latest.find(at); next != latest.end(); next = latest.find(at)) at = next->second;
+  return at;
 }
 
 std::string Input(const std::pair<Node*, int>& source) {
@@ -115,10 +117,12 @@ class Sequence {
     } else {
       Node* copy = Copy(graph_, node, number, latest_);
       if (!copy) return false;
-      for (int slot = 0; slot < node->num_outputs(); slot++) latest_[{node, slot}] = {copy, slot};
+      for (int slot = 0; slot < node->num_outputs(); slot++)
+        latest_[At(latest_, node, slot)] = {copy, slot};
       node = copy;
     }
-    if (waits) return true;
+    // after what hands a result back no function may have anything
+    if (waits || node->IsRetval()) return true;
     Follow(node);
     before_ = node;
     leaving_.clear();
@@ -145,7 +149,7 @@ class Sequence {
         Transfer(graph_, "DltunePrefetch", name, {left, 0}, *of.first, of.second, urgency);
     if (!back) return false;
     Follow(back);
-    latest_[of] = {back, 0};
+    latest_[At(latest_, of.first, of.second)] = {back, 0};
     return true;
   }
 
@@ -161,7 +165,7 @@ class Sequence {
   Latest latest_;
   std::unordered_map<const Node*, int> times_;
   Node* before_ = nullptr;
-  std::vector<std::pair<Node*, Slot>> left_;
+  std::vector<std::pair<Node*, std::pair<Node*, int>>> left_;
   std::vector<Node*> leaving_;  // that the next waits for
 };
 
