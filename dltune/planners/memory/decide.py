@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -14,12 +15,16 @@ from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
 from dltune.graph import liveness
 from dltune.graph.liveness import Lives, peak
+from dltune.memory import solver
 from dltune.memory.batch import Batched, batched
+from dltune.memory.exact import exact
 from dltune.memory.measured import MeasuredStep, measured
+from dltune.memory.moments import least
 from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
+from dltune.memory.solver import SolverFailed
 from dltune.planners.memory.show import mib
 
 # what runs several times in a step, or not at all
@@ -45,8 +50,13 @@ class Peak:
 
 @dataclass(frozen=True)
 class Planned:
+    """`bound`: seconds of computing again that no selection in this order takes less than; None
+    where that is not known. `failure`: why it is not, or is lower than it could be, a sentence."""
+
     section: Memory
     peak: Peak
+    bound: float | None
+    failure: str | None
 
 
 def decide(
@@ -55,11 +65,12 @@ def decide(
     slowdown: float | None = None,
     *,
     largest_batch: bool = False,
+    solve: float | None = None,
 ) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. Raises UsageError when the budget cannot be met, or the profile does not tell what
-    is needed."""
+    has room for. `solve`: seconds for which the best selection under the budget is sought. Raises
+    UsageError when the budget cannot be met, or the profile does not tell what is needed."""
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -85,6 +96,8 @@ def decide(
         found, chosen = lower, _slower(lower, slowdown * total)
     else:
         found, chosen = _least((lower, given))
+    room = chosen.peak if budget is None else budget - live
+    chosen, bound, failure = _bounded(found, chosen, room, solve)
     before = [Run(node) for node in given.order]
     most = _peak(given, before)
     section = Memory(
@@ -101,7 +114,7 @@ def decide(
         course=course(found, chosen.steps),
         batch=batch,
     )
-    return Planned(section, most)
+    return Planned(section, most, bound, failure)
 
 
 def _leaner(found: MeasuredStep) -> MeasuredStep:
@@ -224,6 +237,31 @@ def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
 
 def _lives(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
     return lives(found.graph, steps, found.written, found.forwarded)
+
+
+def _bounded(
+    found: MeasuredStep, chosen: Selection, room: int, limit: float | None
+) -> tuple[Selection, float | None, str | None]:
+    """With a `limit` a better one if there is; the bound, and what failed. Both count kernels that
+    write over inputs where they did: a budget in which this one has as much left as in `room`."""
+    if not chosen.seconds:
+        return chosen, 0.0, None
+    budget = peak(lives(found.graph, chosen.steps, found.written))[0] + room - chosen.peak
+    arguments = (found.graph, found.order, found.seconds, found.again, budget, found.written)
+    if limit is not None:
+
+        def fits(one: Selection) -> bool:
+            return _counted(found, one).peak <= room
+
+        best = exact(*arguments, limit, chosen, fits)
+        return _counted(found, best.selection), best.bound, best.failure
+    if not solver.installed():
+        return chosen, None, None
+    try:
+        bound = least(*arguments)
+    except SolverFailed as error:
+        return chosen, None, str(error)
+    return chosen, bound if math.isfinite(bound) else None, None
 
 
 def _beside(step: Step, found: MeasuredStep) -> int:
