@@ -101,8 +101,7 @@ def layered(network: Network, batch: int) -> MeasuredStep:
         flops[node] = batch * network.forward(layer, training=True)
         flops[made.backward(node)] = flops[node] * (2 if layer.parameters else 1)
     seconds = np.maximum(flops / 100e9, moved / 10e9).tolist()
-    again = [2 * half] * half + [0] * half
-    return MeasuredStep(made.graph, range(2 * half), seconds, again, {})
+    return step_of(made.graph, seconds, [True] * half + [False] * half)
 
 
 def given(step: MeasuredStep) -> tuple[Any, ...]:
@@ -274,7 +273,12 @@ def drawn(reads: Sequence[Sequence[int]], lot: random.Random) -> MeasuredStep:
         np.zeros(count, np.bool_),
     )
     seconds = [float(lot.randint(1, 20)) for _ in reads]
-    return MeasuredStep(graph, range(count), seconds, [count] * count, {})
+    return step_of(graph, seconds, [True] * count)
+
+
+def step_of(graph: StepGraph, seconds: Sequence[float], pure: Sequence[bool]) -> MeasuredStep:
+    """Without variables."""
+    return MeasuredStep(graph, range(len(graph)), seconds, pure, {}, {}, {}, ())
 
 
 if __name__ == "__main__":

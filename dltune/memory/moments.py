@@ -328,7 +328,7 @@ def least(
     again: Sequence[int],
     budget: int,
     written: Mapping[int, Collection[int]] = NOTHING,
-    limit: float = 10.0,
+    limit: float = 5.0,
 ) -> float:
     """Seconds of computing again that no order of these takes less than, from the moment at which
     the step as given needs the most; infinite where the budget cannot be met. In about `limit`

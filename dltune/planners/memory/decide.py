@@ -15,7 +15,6 @@ from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
 from dltune.graph import liveness
 from dltune.graph.liveness import Lives, peak
-from dltune.memory import solver
 from dltune.memory.batch import Batched, batched
 from dltune.memory.exact import exact
 from dltune.memory.measured import MeasuredStep, measured
@@ -65,12 +64,14 @@ def decide(
     slowdown: float | None = None,
     *,
     largest_batch: bool = False,
+    bounded: bool = False,
     solve: float | None = None,
 ) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. `solve`: seconds for which the best selection under the budget is sought. Raises
-    UsageError when the budget cannot be met, or the profile does not tell what is needed."""
+    has room for. `bounded`: with the bound; `solve`: and, for so many seconds, a better selection
+    under the budget: both need ortools. Raises UsageError when the budget cannot be met, or the
+    profile does not tell what is needed."""
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -96,8 +97,10 @@ def decide(
         found, chosen = lower, _slower(lower, slowdown * total)
     else:
         found, chosen = _least((lower, given))
-    room = chosen.peak if budget is None else budget - live
-    chosen, bound, failure = _bounded(found, chosen, room, solve)
+    bound = failure = None
+    if bounded or solve is not None:
+        room = chosen.peak if budget is None else budget - live
+        chosen, bound, failure = _bounded(found, chosen, room, solve)
     before = [Run(node) for node in given.order]
     most = _peak(given, before)
     section = Memory(
@@ -255,8 +258,6 @@ def _bounded(
 
         best = exact(*arguments, limit, chosen, fits)
         return _counted(found, best.selection), best.bound, best.failure
-    if not solver.installed():
-        return chosen, None, None
     try:
         bound = least(*arguments)
     except SolverFailed as error:

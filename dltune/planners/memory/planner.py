@@ -143,7 +143,14 @@ def _decide(
             raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
         solver.require()
     found = documents.load(profile)
-    planned = decide(found, budget, slowdown, largest_batch=largest_batch, solve=solve)
+    planned = decide(
+        found,
+        budget,
+        slowdown,
+        largest_batch=largest_batch,
+        bounded=solver.installed(),
+        solve=solve,
+    )
     section, peak = planned.section, planned.peak
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
