@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.cli.comma_list import parts
-from dltune.cli.duration import Duration, written
 from dltune.errors import UsageError
+from dltune.planners.duration import Duration, written
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine

@@ -1,6 +1,7 @@
 """Which results to give up and compute again so that a step needs no more than a budget of bytes.
 
 It knows bytes, as op times were measured, where SuperNeurons' strategies know layers and segments.
+`exact.exact` takes longer, and tells how far it is from the best.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from dltune.cli import tune_tables
-from dltune.cli.duration import written
 from dltune.cli.tune_live import View
 from dltune.documents import tune
 from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial, Tune
 from dltune.machine import topology
 from dltune.planners import plan as plans
+from dltune.planners.duration import written
 from dltune.tune.search import Progress
 
 JOB = ("--", sys.executable, "-c", "raise SystemExit(7)")

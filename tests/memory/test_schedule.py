@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
-import small_steps
 
 from dltune.graph.csr import CSR
 from dltune.graph.step_graph import Kind, StepGraph, Tensors

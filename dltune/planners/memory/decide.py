@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -18,11 +19,14 @@ from dltune.graph import liveness
 from dltune.graph.csr import Amounts
 from dltune.graph.liveness import Lives, peak
 from dltune.memory.batch import Batched, batched
+from dltune.memory.exact import exact
 from dltune.memory.measured import MeasuredStep, measured
+from dltune.memory.moments import least
 from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
+from dltune.memory.solver import SolverFailed
 from dltune.memory.tensor_cache import CacheTooSmall
 from dltune.planners.memory.offload import Offloader, Offloading
 from dltune.planners.memory.show import mib
@@ -51,8 +55,13 @@ class Peak:
 
 @dataclass(frozen=True)
 class Planned:
+    """`bound`: seconds of computing again that no selection in this order takes less than; None
+    where that is not known. `failure`: why it is not, or is lower than it could be, a sentence."""
+
     section: Memory
     peak: Peak
+    bound: float | None
+    failure: str | None
 
 
 def decide(
@@ -62,11 +71,15 @@ def decide(
     *,
     largest_batch: bool = False,
     tier: Tier | None = None,
+    bounded: bool = False,
+    solve: float | None = None,
 ) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. `tier`: where results may leave to meanwhile. Raises UsageError when the budget
-    cannot be met, or the profile does not tell what is needed."""
+    has room for. `tier`: where results may leave to meanwhile. `bounded`: with the bound; `solve`:
+    and, for so many seconds, a better selection under the budget: both need ortools, and hold where
+    nothing leaves. Raises UsageError when the budget cannot be met, or the profile does not tell
+    what is needed."""
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -96,6 +109,10 @@ def decide(
         found, chosen = lower, _slower(lower, slowdown * total)
     else:
         found, chosen = _least((lower, given))
+    bound = failure = None
+    if moved is None and (bounded or solve is not None):
+        room = chosen.peak if budget is None else budget - live
+        chosen, bound, failure = _bounded(found, chosen, room, solve)
     before = [Run(node) for node in given.order]
     most = _peak(given, before)
     section = Memory(
@@ -114,7 +131,7 @@ def decide(
         offloaded=tuple(moved.offloaded) if moved else (),
         waited=moved.waited if moved else 0.0,
     )
-    return Planned(section, most)
+    return Planned(section, most, bound, failure)
 
 
 def _leaner(found: MeasuredStep) -> MeasuredStep:
@@ -268,6 +285,29 @@ def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
 
 def _lives(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
     return lives(found.graph, steps, found.written, found.forwarded)
+
+
+def _bounded(
+    found: MeasuredStep, chosen: Selection, room: int, limit: float | None
+) -> tuple[Selection, float | None, str | None]:
+    """With a `limit` a better one if there is; the bound, and what failed. Both count kernels that
+    write over inputs where they did: a budget in which this one has as much left as in `room`."""
+    if not chosen.seconds:
+        return chosen, 0.0, None
+    budget = peak(lives(found.graph, chosen.steps, found.written))[0] + room - chosen.peak
+    arguments = (found.graph, found.order, found.seconds, found.again, budget, found.written)
+    if limit is not None:
+
+        def fits(one: Selection) -> bool:
+            return _counted(found, one).peak <= room
+
+        best = exact(*arguments, limit, chosen, fits)
+        return _counted(found, best.selection), best.bound, best.failure
+    try:
+        bound = least(*arguments)
+    except SolverFailed as error:
+        return chosen, None, str(error)
+    return chosen, bound if math.isfinite(bound) else None, None
 
 
 def _beside(step: Step, found: MeasuredStep) -> int:

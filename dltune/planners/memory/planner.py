@@ -14,6 +14,7 @@ from dltune.documents.plan import Plan
 from dltune.documents.sections import memory
 from dltune.documents.sections.memory import Memory
 from dltune.errors import UsageError
+from dltune.planners.duration import Duration
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Shown
@@ -93,6 +94,12 @@ class MemoryPlanner(Planner[Memory]):
                 metavar="FOLDER",
                 help="With --budget: let results leave for a file in this folder meanwhile.",
             ),
+            click.Option(
+                ["--solve"],
+                type=Duration(),
+                metavar="TIME",
+                help="With --budget: look for the best selection that long, such as 60s.",
+            ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
@@ -125,9 +132,11 @@ def _decide(
     slowdown: float | None,
     largest_batch: bool,
     offload: Path | None,
+    solve: float | None,
 ) -> Decision[Memory]:
     from dltune.documents import profile as documents
     from dltune.machine.storage import file_tier, in_memory
+    from dltune.memory import solver
     from dltune.planners.memory import show
     from dltune.planners.memory.decide import decide
 
@@ -137,11 +146,23 @@ def _decide(
         )
     if largest_batch and budget is None:
         raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
-    if offload is not None and (budget is None or largest_batch):
+    if offload is not None and (budget is None or largest_batch or solve is not None):
         raise UsageError("--offload is for a --budget alone", remedy="such as --budget 8GiB")
+    if solve is not None:
+        if budget is None:
+            raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
+        solver.require()
     found = documents.load(profile)
     tier = file_tier(offload) if offload else None
-    planned = decide(found, budget, slowdown, largest_batch=largest_batch, tier=tier)
+    planned = decide(
+        found,
+        budget,
+        slowdown,
+        largest_batch=largest_batch,
+        tier=tier,
+        bounded=solver.installed(),
+        solve=solve,
+    )
     section, peak = planned.section, planned.peak
     if offload and section.offloaded:
         section = msgspec.structs.replace(section, folder=str(offload.resolve()))
@@ -152,6 +173,14 @@ def _decide(
         f"{show.mib(section.live)} that it finds; the largest tensors then are of "
         f"{largest}"
     )
+    if planned.failure is not None:
+        remarks.append(f"{planned.failure}; what was selected until then stands")
+    if planned.bound is not None and section.again:
+        longer = (section.seconds + section.added) / (section.seconds + planned.bound) - 1
+        remarks.append(
+            f"in this order no selection adds less than {planned.bound / section.seconds:.2%}: the "
+            f"step takes {longer:.2%} longer than with the best, at most"
+        )
     if section.batch is not None:
         remarks.append(
             f"{section.batch} examples a step have room; the job must be given as many itself, and "
@@ -175,5 +204,8 @@ def _decide(
         choice=show.choice(section),
         remarks=remarks,
         shown=show.decision(section),
-        summary={field: getattr(section, field) for field in (*memory.FIGURES, "again")},
+        summary={
+            **{field: getattr(section, field) for field in (*memory.FIGURES, "again")},
+            "bound": planned.bound,
+        },
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, node, profile, training
@@ -10,9 +12,11 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.memory import faults
 from dltune.errors import UsageError
 from dltune.graph.liveness import peak
+from dltune.memory import solver
 from dltune.memory.measured import measured
 from dltune.memory.schedule import Step, lives
 from dltune.planners.memory.decide import PARTS, decide
+from dltune.planners.memory.planner import PLANNER
 
 
 def needed(found: Profile, planned) -> int:
@@ -134,3 +138,70 @@ def test_room_for_anything_is_told_as_such():
 def test_a_profile_without_memory_is_refused():
     with pytest.raises(UsageError, match="does not tell how much memory"):
         decide(profile([node(0, "Conv2D_0", [], 4)], memory=None))
+
+
+SOLVE = 60.0  # seconds, of which so small a step takes a few
+
+
+def test_the_best_selection_can_be_sought_and_the_bound_is_told():
+    found = training()
+    budget = LIVE + 5 * MIB
+    quick, best = decide(found, budget, bounded=True), decide(found, budget, solve=SOLVE)
+    assert best.failure is None
+    assert needed(found, best.section) == best.section.peak <= 5 * MIB
+    assert 0 < best.section.added <= quick.section.added
+    assert 0 < quick.bound <= best.section.added + 1e-9
+    assert 0 < best.bound <= best.section.added + 1e-9
+    assert not any(name.startswith("ortools") for name in sys.modules)
+
+
+def test_where_nothing_runs_again_nobody_is_asked(monkeypatch):
+    monkeypatch.delattr(solver, "run")
+    assert decide(training(), LIVE + 9 * MIB, solve=SOLVE).bound == 0.0
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Decides as the command does, from a file, in --json's words."""
+    path = tmp_path / "profile.json"
+    path.write_bytes(msgspec.json.encode(training()))
+    given = {
+        "smallest": False,
+        "slowdown": None,
+        "largest_batch": False,
+        "offload": None,
+        "solve": None,
+    }
+    return lambda **changed: PLANNER.decide(None, profile=path, **{**given, **changed})
+
+
+@pytest.mark.parametrize("solve", [None, SOLVE])
+def test_a_solver_that_dies_leaves_the_quick_selection_and_says_so(
+    asked, solve, monkeypatch, tmp_path
+):
+    quick = decide(training(), LIVE + 5 * MIB).section
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    found = asked(budget=LIVE + 5 * MIB, solve=solve)
+    assert found.section == quick
+    told = "the solver was ended by SIGSEGV; what was selected until then stands"
+    assert told in found.remarks
+    assert not found.summary["bound"]
+
+
+def test_the_bound_is_a_remark_and_a_figure(asked):
+    found = asked(budget=LIVE + 5 * MIB)
+    share = found.summary["bound"] / found.section.seconds
+    assert any(f"no selection adds less than {share:.2%}: the step" in one for one in found.remarks)
+
+
+def test_solving_is_refused_without_a_budget_or_ortools(asked, monkeypatch):
+    with pytest.raises(UsageError, match="--solve is for a --budget"):
+        asked(budget=None, smallest=True, solve=SOLVE)
+    monkeypatch.setattr(solver, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="needs ortools, which is not installed") as caught:
+        asked(budget=LIVE + 5 * MIB, solve=SOLVE)
+    assert caught.value.remedy == "pip install 'dltune[memory]'"
+    assert asked(budget=LIVE + 5 * MIB).summary["bound"] is None
