@@ -11,7 +11,7 @@ from dltune.documents import files
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 from dltune.frames import profile
-from dltune.frames.table import Table, ending, named, tables
+from dltune.frames.table import DOCUMENT, Table, ending, named, tables
 from dltune.gate.history import SCHEMA as HISTORY
 from dltune.gate.history import Entry
 
@@ -35,7 +35,15 @@ KINDS: Mapping[str, Kind] = {
     "dltune.profile": Kind("dltune.documents.profile", ("ops",)),
     "dltune.plan": Kind(
         "dltune.planners.plan",
-        ("threads.ops", "threads.predictions", "settings.effects", "files", "allreduce.cores"),
+        # the last for a plan whose sections list nothing, such as one of memory
+        (
+            "threads.ops",
+            "threads.predictions",
+            "settings.effects",
+            "files",
+            "allreduce.cores",
+            DOCUMENT,
+        ),
     ),
     "dltune.bench": Kind("dltune.documents.bench", ("settings",)),
     "dltune.tune": Kind("dltune.documents.tune", ("trials",)),

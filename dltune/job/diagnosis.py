@@ -110,8 +110,8 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
 
 # what is wrong, and what to do about it
 _XLA = (
-    "the job's step is compiled by XLA, which makes it one kernel",
-    "pass jit_compile=False to measure and plan its ops",
+    "the job's step, or a part of it, is compiled by XLA, which makes one kernel of it",
+    "pass jit_compile=False, and no TF_XLA_FLAGS, to measure and plan its ops",
 )
 _EAGER = "the job runs its ops eagerly, one by one", "put the training step into a tf.function"
 _ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on the CPU", None
@@ -128,10 +128,17 @@ def _failure(failed: messages.Failed) -> tuple[str, str]:
 
 
 def _totals(seen: Sightings) -> tuple[float, float, float]:
-    """Seconds in XLA clusters, in ops run one by one, and in ops of graphs."""
+    """Seconds in XLA clusters and graphs that have some, in ops run one by one, and in ops of other
+    graphs."""
     reports = [r.report for r in seen.records.values() if r.report]
-    graphs = sum(sum(r.seconds.values()) for r in seen.records.values())
-    return sum(r.xla for r in reports), sum(r.unmarked for r in reports), graphs
+    xla, graphs = sum(r.xla for r in reports), 0.0
+    for record in seen.records.values():
+        for graph, seconds in record.seconds.items():
+            if record.graphs[graph].xla:
+                xla += seconds
+            else:
+                graphs += seconds
+    return xla, sum(r.unmarked for r in reports), graphs
 
 
 def _on_accelerator(seen: Sightings) -> bool:

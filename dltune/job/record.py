@@ -26,7 +26,8 @@ class Record:
 
     A function that is traced again gives a graph of the same structure: its executions count as
     those of the first such graph, `same` tells which. `executions` are the latest `KEPT` of a
-    graph, `runs` counts all, `seconds` is the op time of all but the first, which warms up.
+    graph, `runs` counts all, `seconds` is the op time of all but the first, which warms up; in a
+    graph with XLA's clusters, which run asynchronously, the time from first op to last.
     `outputs`: what the nodes of a graph gave out, by the first such graph and node.
     """
 
@@ -75,7 +76,8 @@ class Record:
         for node, outputs in execution.outputs:
             self.outputs.setdefault((graph, node), outputs)
         if self.runs[graph]:
-            self.seconds[graph] += op_seconds(execution)
+            counted = span if self.graphs[graph].xla else op_seconds
+            self.seconds[graph] += counted(execution)
         self.runs[graph] += 1
         kept = self.executions[graph]
         kept.append(execution)

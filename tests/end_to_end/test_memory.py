@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from profiled_jobs import JOBS
+from profiled_jobs import JOBS, JOBS_THAT_WORK
 
 from dltune.documents import profile as documents
 from dltune.memory.executor import executed
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tensorflow
 
 STEPS = 40
 IN_FLIGHT = 32 * (24 * 24 * 3 * 4 + 8)  # bytes of a batch
-EIGEN = ("env", "TF_ENABLE_ONEDNN_OPTS=0")
+REGULARISED = (sys.executable, JOBS / "regularised.py")
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,26 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-def command(job: str, losses: Path, before: Sequence[str] = ()) -> list[str]:
-    options = ["--steps", str(STEPS), "--losses", str(losses)]
-    return [*before, sys.executable, str(JOBS / f"{job}.py"), *options]
+def command(job: Sequence[object], losses: Path) -> list[str]:
+    return list(map(str, [*job, "--steps", STEPS, "--losses", losses]))
 
 
-def plain(folder: Path, job: str, before: Sequence[str] = ()) -> list[str]:
-    subprocess.run(
-        command(job, folder / "plain", before), check=True, capture_output=True, timeout=300
-    )
+def plain(folder: Path, job: Sequence[object]) -> list[str]:
+    subprocess.run(command(job, folder / "plain"), check=True, capture_output=True, timeout=300)
     return (folder / "plain").read_text().splitlines()
 
 
-def planned(
-    folder: Path, profile: Path, job: str, *options: object, before: Sequence[str] = ()
-) -> Planned:
+def planned(folder: Path, profile: Path, job: Sequence[object], *options: object) -> Planned:
     plan = folder / "plan.json"
     made = dltune("plan", "memory", profile, *options, "-o", plan)
     assert made.returncode == 0, made.stderr
-    return enforced(folder, plan, job, before)
+    return enforced(folder, plan, job)
 
 
-def enforced(folder: Path, plan: Path, job: str, before: Sequence[str] = ()) -> Planned:
+def enforced(folder: Path, plan: Path, job: Sequence[object]) -> Planned:
     outcome = folder / "outcome.json"
     run = ["run", "--plan", plan, "--json", outcome, "--"]
-    done = dltune(*run, *command(job, folder / "planned", before))
+    done = dltune(*run, *command(job, folder / "planned"))
     assert done.returncode == 0, done.stderr
     return Planned(
         json.loads(plan.read_text())["sections"]["memory"],
@@ -94,20 +89,20 @@ def enforced(folder: Path, plan: Path, job: str, before: Sequence[str] = ()) -> 
 def regularised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile of the job with batch norm and dropout."""
     output = tmp_path_factory.mktemp("regularised") / "profile.json"
-    job = [sys.executable, JOBS / "regularised.py"]
-    done = dltune("profile", "--steps", 3, "--counters", "none", "-o", output, "--", *job)
+    options = ("--steps", 3, "--counters", "none", "-o", output)
+    done = dltune("profile", *options, "--", *REGULARISED)
     assert done.returncode == 0, done.stderr
     return output
 
 
 def test_batch_norm_and_dropout_give_the_same_in_half_the_memory(regularised, tmp_path):
     budget = 5 << 20
-    found = planned(tmp_path, regularised, "regularised", "--budget", "5MiB")
+    found = planned(tmp_path, regularised, REGULARISED, "--budget", "5MiB")
     assert found.section["before"] + found.section["live"] > 1.6 * budget
     assert found.as_planned
     assert found.measured <= budget + IN_FLIGHT
     assert ("exceeded" in found.stderr) == (found.measured > budget)
-    assert found.losses == plain(tmp_path, "regularised")
+    assert found.losses == plain(tmp_path, REGULARISED)
 
 
 def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, tmp_path):
@@ -116,12 +111,12 @@ def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, tmp_path):
     assert dltune("plan", "memory", regularised, "--smallest", "-o", least).returncode == 0
     section = json.loads(least.read_text())["sections"]["memory"]
     budget = f"{(section['live'] + section['peak'] >> 10) - 128}KiB"
-    found = planned(tmp_path, regularised, "regularised", "--budget", budget, "--offload", tmp_path)
+    found = planned(tmp_path, regularised, REGULARISED, "--budget", budget, "--offload", tmp_path)
     leaving = len(found.section["offloaded"])  # type: ignore[arg-type]
     assert leaving > 0
     assert f"{leaving} of {leaving} tensor" in found.stderr
     assert found.as_planned
-    assert found.losses == plain(tmp_path, "regularised")
+    assert found.losses == plain(tmp_path, REGULARISED)
 
 
 def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, tmp_path):
@@ -148,9 +143,9 @@ def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, tmp_path
     section["order"] = [section["nodes"].index(names[node]) for node in order]
     section["peak"] = executed(step, order).peak
     plan.write_text(json.dumps(document))
-    found = enforced(tmp_path, plan, "regularised")
+    found = enforced(tmp_path, plan, REGULARISED)
     assert abs(found.measured - found.most) <= IN_FLIGHT
-    assert found.losses == plain(tmp_path, "regularised")
+    assert found.losses == plain(tmp_path, REGULARISED)
 
 
 def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regularised, tmp_path):
@@ -162,23 +157,26 @@ def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regulari
 
 
 @pytest.mark.parametrize(
-    ("name", "job", "before", "share"),
+    ("name", "share"),
     [
-        ("keras_fit", "keras_fit", (), 0.9),
-        ("v1_session", "v1_session", (), 0.9),
+        ("keras_fit", 0.9),
+        ("v1_session", 0.9),
+        ("other_environment", 0.9),
         # most of it is what one of Eigen's convolutions takes for itself
-        ("eigen", "gradient_tape", EIGEN, 1.0),
+        ("eigen", 1.0),
     ],
 )
 def test_every_kind_of_job_keeps_its_numbers(
-    profiled: Callable[..., object], tmp_path, name, job, before, share
+    profiled: Callable[..., object], tmp_path, name, share
 ):
-    """Keras's `fit`, a session with variables of both kinds, a tape without oneDNN."""
+    """Keras's `fit`, a session with variables of both kinds, a tape under TensorFlow 2.16 and one
+    without oneDNN."""
     profile = profiled(name).output  # type: ignore[attr-defined]
-    found = planned(tmp_path, profile, job, "--smallest", before=before)
+    job = JOBS_THAT_WORK[name]
+    found = planned(tmp_path, profile, job, "--smallest")
     assert found.section["peak"] <= share * found.section["before"]
     assert found.as_planned
-    assert found.losses == plain(tmp_path, job, before)
+    assert found.losses == plain(tmp_path, job)
 
 
 def limited(job: Sequence[str], megabytes: int | None) -> tuple[int, int]:
@@ -205,7 +203,7 @@ def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
     plan, batch = tmp_path / "plan.json", "512"
     made = dltune("plan", "memory", regularised, "--smallest", "-o", plan)
     assert made.returncode == 0, made.stderr
-    job = [*command("regularised", tmp_path / "losses"), "--batch", batch]
+    job = [*command(REGULARISED, tmp_path / "losses"), "--batch", batch]
     job[job.index("--steps") + 1] = "6"
     code, most = limited(job, None)
     assert code == 0

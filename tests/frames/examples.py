@@ -28,6 +28,7 @@ def written(folder: Path) -> dict[str, Path]:
     made = {
         "dltune.profile": profile,
         "dltune.plan": plan,
+        "dltune.plan:memory": with_sections(plan, threads=None, memory=exhibits.lean(profile)),
         "dltune.plan:settings": with_sections(plan, threads=None, settings=exhibits.settings()),
         "dltune.bench": exhibits.bench(plan, profile, {"a": (0.1, 0.2), "b": (0.3, 0.4)}),
         "dltune.tune": searched(),

@@ -88,6 +88,7 @@ def test_the_main_table_of_a_kind(written):
         "dltune.profile": "ops",
         "dltune.plan": "sections.threads.ops",
         "dltune.plan:sample": "sections.threads.predictions",
+        "dltune.plan:memory": "document",
         "dltune.plan:settings": "sections.settings.effects",
         "dltune.bench": "settings",
         "dltune.tune": "trials",

@@ -45,6 +45,7 @@ CASES = {
     "no TensorFlow": (seen(), "the job never imported TensorFlow"),
     "too old": (seen(FAILED), "TensorFlow 2.15.0 is too old"),
     "XLA": (seen(with_report(5.0, 0.1)), "compiled by XLA"),
+    "XLA in part": (seen(record([graph(0, TRAINING, xla=True)], steps(0.1))), "compiled by XLA"),
     "eager": (seen(with_report(0.0, 5.0)), "eagerly"),
     "accelerator": (
         seen(record([graph(0, TRAINING, device="/device:GPU:0")])),
@@ -104,6 +105,12 @@ class TestWhileTheJobRuns:
     def test_xla_is_hopeless_once_it_takes_the_time(self):
         assert hopeless(seen(with_report(1.0, 0.0))) is None
         assert "XLA" in str(hopeless(seen(with_report(10.0, 0.0))))
+
+    def test_a_graph_with_clusters_counts_whole(self):
+        """Also where what XLA compiled runs asynchronously, as in Keras's `fit`."""
+        asynchronous = [execution(0, i * 1000 * MS, [2.0], threads=-1) for i in range(3)]
+        told = record([graph(0, VALIDATION, xla=True)], asynchronous)
+        assert "XLA" in str(hopeless(seen(told)))
 
     def test_a_small_cluster_beside_a_heavy_graph_is_not(self):
         heavy = with_report(10.0, 0.0, graph(0, TRAINING), executions=steps(5.0))

@@ -54,6 +54,18 @@ def test_xla_is_not_a_step():
     assert Discovery({1: after(20, xla=True)}).find() is None
 
 
+def test_what_runs_beside_a_step_that_xla_compiles_is_not_the_step():
+    clock = Clock()
+    told = record([graph(0, ["StatefulPartitionedCall"], xla=True), graph(1, ["GatherV2"])])
+    for number in range(20):
+        told.add(execution(0, number * 100 * MS, [0.05], threads=-1))
+        told.add(execution(1, number * 100 * MS, [0.001]))
+    found = Discovery({1: told}, clock)
+    assert found.find() is None
+    clock.now = discovery.UNTRAINED_SECONDS + 1
+    assert found.find() is None
+
+
 def test_nothing_has_repeated():
     assert Discovery({}).find() is None
     assert Discovery({}).salvage() is None

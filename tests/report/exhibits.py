@@ -15,6 +15,7 @@ from dltune.documents import files
 from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
+from dltune.documents.sections.memory import Memory as MemoryPlan
 from dltune.documents.sections.settings import (
     Choice,
     Effect,
@@ -24,6 +25,7 @@ from dltune.documents.sections.settings import (
     Untried,
     Verdict,
 )
+from dltune.planners.memory import decide as memory
 from dltune.planners.plan import put
 from dltune.planners.threads.decide import choose
 from dltune.planners.transfers import decide as transfers
@@ -99,6 +101,17 @@ def ordered(found: Profile) -> Plan:
 def plan(found: Profile, strategy: str = "auto") -> Plan:
     workload, _ = calibrated(found)
     return put(None, "threads", choose(workload, strategy).threads(workload), found.machine, found)
+
+
+def lean(found: Profile) -> MemoryPlan:
+    """As little memory as its step can do with, results of 1 MiB each: some are computed twice."""
+    step = found.steps[0]
+    nodes = tuple(
+        msgspec.structs.replace(node, output_bytes=2**20, stateful=not node.inputs)
+        for node in step.nodes
+    )
+    step = msgspec.structs.replace(step, nodes=nodes)
+    return memory.decide(msgspec.structs.replace(found, steps=(step,))).section
 
 
 def settings() -> SettingsPlan:

@@ -36,7 +36,7 @@ def written(folder: Path, name: str, documents: Sequence[tuple[str, msgspec.Stru
 
 def tuned(profile: Profile) -> list[tuple[str, msgspec.Struct]]:
     plan = exhibits.plan(profile, "s1+s2+s3")
-    plan = with_sections(plan, settings=exhibits.settings())
+    plan = with_sections(plan, memory=exhibits.lean(profile), settings=exhibits.settings())
     times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
     bench = exhibits.bench(plan, profile, times)
     return [("profile", profile), ("plan", plan), ("bench", bench)]
