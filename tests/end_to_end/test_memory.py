@@ -95,17 +95,23 @@ def regularised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_batch_norm_and_dropout_give_the_same_in_half_the_memory(regularised, tmp_path):
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of that job as it is."""
+    return plain(tmp_path_factory.mktemp("plain"), REGULARISED)
+
+
+def test_batch_norm_and_dropout_give_the_same_in_half_the_memory(regularised, losses, tmp_path):
     budget = 5 << 20
     found = planned(tmp_path, regularised, REGULARISED, "--budget", "5MiB")
     assert found.section["before"] + found.section["live"] > 1.6 * budget
     assert found.as_planned
     assert found.measured <= budget + IN_FLIGHT
     assert ("exceeded" in found.stderr) == (found.measured > budget)
-    assert found.losses == plain(tmp_path, REGULARISED)
+    assert found.losses == losses
 
 
-def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, tmp_path):
+def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, losses, tmp_path):
     """In less memory than computing again can do with."""
     least = tmp_path / "least.json"
     assert dltune("plan", "memory", regularised, "--smallest", "-o", least).returncode == 0
@@ -116,10 +122,10 @@ def test_what_leaves_for_a_file_comes_back_as_it_was(regularised, tmp_path):
     assert leaving > 0
     assert f"{leaving} of {leaving} tensor" in found.stderr
     assert found.as_planned
-    assert found.losses == plain(tmp_path, REGULARISED)
+    assert found.losses == losses
 
 
-def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, tmp_path):
+def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, losses, tmp_path):
     """A reader that comes after two runs and again after the third holds none of them longer."""
     plan = tmp_path / "plan.json"
     assert dltune("plan", "memory", regularised, "--slowdown", "0%", "-o", plan).returncode == 0
@@ -145,7 +151,7 @@ def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, tmp_path
     plan.write_text(json.dumps(document))
     found = enforced(tmp_path, plan, REGULARISED)
     assert abs(found.measured - found.most) <= IN_FLIGHT
-    assert found.losses == plain(tmp_path, REGULARISED)
+    assert found.losses == losses
 
 
 def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regularised, tmp_path):
@@ -198,7 +204,7 @@ def limited(job: Sequence[str], megabytes: int | None) -> tuple[int, int]:
     not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK),
     reason="needs the right to make memory control groups (version 1)",
 )
-def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
+def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, losses, tmp_path):
     """Planned from a profile of fewer examples a step; killed without, the same losses with it."""
     plan, batch = tmp_path / "plan.json", "512"
     made = dltune("plan", "memory", regularised, "--smallest", "-o", plan)
