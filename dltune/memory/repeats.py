@@ -38,9 +38,9 @@ class Read:
 @dataclass(frozen=True, eq=False)
 class Repeat:
     """`rows`: for each node of a block, by number of the block, the node in its place there. `like`:
-    of each row the number of the block that copies are made of, and what its node reads, by input.
-    `cut`: of all rows, the number of a block that is followed by another. `blocks`: that are alike,
-    those at the ends with what is there in most rows."""
+    of each row the number of the block that copies are made after, and what its node reads, by
+    input. `cut`: a block that is in all rows, as the next one is. `blocks`: how many are alike, as
+    most rows have it: those at the ends may lack some nodes."""
 
     rows: Sequence[Mapping[int, int]]
     like: Sequence[tuple[int, Sequence[Read]]]
@@ -51,7 +51,9 @@ class Repeat:
 def find(step: Step, ops: Sequence[Op]) -> Repeat | None:
     """Of the repeated blocks those of the most nodes in all; None where none repeats."""
     return max(
-        _found(_Surroundings(step.nodes, ops)), key=lambda one: sum(map(len, one.rows)), default=None
+        _found(_Surroundings(step.nodes, ops)),
+        key=lambda one: sum(map(len, one.rows)),
+        default=None,
     )
 
 
@@ -93,7 +95,9 @@ class _Surroundings:
                 (
                     last[node],
                     *(
-                        tuple(sorted((edge, last[one]) for edge, row in side.items() for one in row))
+                        tuple(
+                            sorted((edge, last[one]) for edge, row in side.items() for one in row)
+                        )
                         for side in (self.reads[node], self.readers[node])
                     ),
                 )
@@ -137,9 +141,10 @@ class _Surroundings:
             for side in (self.reads, self.readers):
                 for edge, row in side[here].items():
                     for one, other in itertools.product(row, side[there].get(edge, ())):
-                        if one != other and one not in onto and other not in back:
-                            if alike := self._alike(one, other):
-                                heapq.heappush(heap, (-alike, next(count), one, other))
+                        if one == other or one in onto or other in back:
+                            continue
+                        if alike := self._alike(one, other):
+                            heapq.heappush(heap, (-alike, next(count), one, other))
         return onto
 
     def _alike(self, one: int, other: int) -> int:
@@ -192,7 +197,8 @@ def _repeat(of: _Surroundings, seed: tuple[int, int], onto: _Shift) -> Repeat | 
     first = _aligned(place[seed[0]][0], likes)
     if not any(
         read.row is not None and read.ahead + first[read.row] != first[row]
-        for row, (_, reads) in likes.items() if row in first
+        for row, (_, reads) in likes.items()
+        if row in first
         for read in reads
     ):
         return None  # side by side
@@ -246,9 +252,7 @@ def _reads(
     return found
 
 
-def _goes_on(
-    of: _Surroundings, row: Sequence[int], inside: Mapping[int, tuple[int, int]]
-) -> bool:
+def _goes_on(of: _Surroundings, row: Sequence[int], inside: Mapping[int, tuple[int, int]]) -> bool:
     """Whether nothing but blocks, and what gathers from all of them, reads what they give, but at
     the ends."""
     readers = [
@@ -301,9 +305,13 @@ def _numbered(
                 ],
             )
         )
-    return Repeat(
-        [dict(enumerate(rows[row], first[row])) for row in first],
-        like,
-        (begin + end) // 2 - 1,
-        Counter(len(rows[row]) for row in first).most_common(1)[0][0],
-    )
+    cut = (begin + end) // 2 - 1
+    numbered = [dict(enumerate(rows[row], first[row])) for row in first]
+    for _, reads in like:
+        for read in reads:
+            if read.row is not None:
+                there, other = cut + read.ahead, numbered[read.row]
+                if there + 1 < min(other) or there > max(other):
+                    return None  # a copy would read of what is before all blocks, or behind
+    blocks = Counter(map(len, numbered)).most_common(1)[0][0]
+    return Repeat(numbered, like, cut, blocks)

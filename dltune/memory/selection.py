@@ -51,6 +51,22 @@ def select(
     return found(search)
 
 
+def possible(
+    graph: StepGraph,
+    order: Sequence[int],
+    seconds: Sequence[float],
+    again: Sequence[int],
+    budget: int,
+    written: Mapping[int, Collection[int]] = NOTHING,
+) -> bool:
+    """Whether `select` would come to the budget."""
+    search = Search(graph, order, seconds, again, written)
+    while search.now.peak > budget:
+        if not search.shrink():
+            return False
+    return True
+
+
 def found(search: Search) -> Selection:
     steps = [Step(node) for node in search.now.nodes.tolist()]
     return Selection(steps, search.now.peak, search.cost)
