@@ -37,10 +37,10 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """`rows`: for each node of a block, by number of the block, the node in its place there. `like`:
-    of each row the number of the block that copies are made after, and what its node reads, by
-    input. `cut`: a block that is in all rows, as the next one is. `blocks`: how many are alike, as
-    most rows have it: those at the ends may lack some nodes."""
+    """`rows`: for each node of a block, by number of the block, the node in its place there.
+    `like`: of each row the number of the block that copies are made after, and what its node reads,
+    by input. `cut`: a block that is in all rows, as the next one is. `blocks`: how many are alike,
+    as most rows have it: those at the ends may lack some nodes."""
 
     rows: Sequence[Mapping[int, int]]
     like: Sequence[tuple[int, Sequence[Read]]]

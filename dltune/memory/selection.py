@@ -51,20 +51,21 @@ def select(
     return found(search)
 
 
-def possible(
+def least(
     graph: StepGraph,
     order: Sequence[int],
     seconds: Sequence[float],
     again: Sequence[int],
     budget: int,
     written: Mapping[int, Collection[int]] = NOTHING,
-) -> bool:
-    """Whether `select` would come to the budget."""
+) -> int:
+    """The peak to which `select` comes: no more than the budget where that can be had, or the least
+    that it finds."""
     search = Search(graph, order, seconds, again, written)
     while search.now.peak > budget:
         if not search.shrink():
-            return False
-    return True
+            break
+    return search.now.peak
 
 
 def found(search: Search) -> Selection:

@@ -87,6 +87,11 @@ class MemoryPlanner(Planner[Memory]):
                 is_flag=True,
                 help="With --budget: for as many examples a step as it has room for.",
             ),
+            click.Option(
+                ["--deepest"],
+                is_flag=True,
+                help="With --budget: tell how many more of its blocks the network could have.",
+            ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
@@ -118,6 +123,7 @@ def _decide(
     smallest: bool,
     slowdown: float | None,
     largest_batch: bool,
+    deepest: bool,
 ) -> Decision[Memory]:
     from dltune.documents import profile as documents
     from dltune.planners.memory import show
@@ -129,6 +135,10 @@ def _decide(
         )
     if largest_batch and budget is None:
         raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
+    if deepest and (budget is None or largest_batch):
+        raise UsageError(
+            "--deepest is for a --budget and the job's own batch", remedy="such as --budget 8GiB"
+        )
     found = documents.load(profile)
     planned = decide(found, budget, slowdown, largest_batch=largest_batch)
     section, peak = planned.section, planned.peak
@@ -146,12 +156,18 @@ def _decide(
         )
     if not section.again:
         remarks.append("nothing is computed again: the order in which ops run is enough")
+    depths = None
+    if deepest and budget is not None:
+        from dltune.planners.memory import deepest as deeper
+
+        depths = deeper.deepest(found, budget)
+    summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
     return Decision(
         section,
         found.machine,
         found,
         choice=show.choice(section),
         remarks=remarks,
-        shown=show.decision(section),
-        summary={field: getattr(section, field) for field in (*memory.FIGURES, "again")},
+        shown=show.decision(section, depths),
+        summary={**summary, "deepest": depths} if depths else summary,
     )
