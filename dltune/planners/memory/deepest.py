@@ -16,7 +16,7 @@ from dltune.memory.schedule import Step as Run
 from dltune.memory.selection import least
 from dltune.planners.memory.decide import leaner, lives_of, plannable, within
 
-MOST_NODES = 20_000  # of a step; a plan for more takes longer than people wait
+MOST_NODES = 15_000  # of a deeper step; a plan for more takes longer than people wait
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,18 @@ class Depth:
 @dataclass(frozen=True)
 class Deepest:
     """`blocks`: alike, in the job as it is, one of which is `like` this. `unplanned`: the deepest
-    that fits without a plan, None where that as it is does not."""
+    that fits without a plan, None where that as it is does not. `tried`: no deeper one was."""
 
     blocks: int
     like: str
     unplanned: Depth | None
     planned: Depth
+    tried: int
 
 
 def deepest(profile: Profile, budget: int) -> Deepest:
     """`budget`: bytes of TensorFlow's allocator in all. Raises UsageError when no block repeats,
-    when the budget is too small for the job as it is, or has room for more than can be planned."""
+    or the budget is too small for the job as it is."""
     step, given, live = plannable(profile)
     repeat = find(step, profile.ops)
     if repeat is None:
@@ -53,7 +54,7 @@ def deepest(profile: Profile, budget: int) -> Deepest:
             remedy="leave --deepest out; it is for networks of equal layers, such as transformers",
         )
     deeper = Deeper(step, repeat)
-    at_most = (MOST_NODES - len(step.nodes)) // len(repeat.rows)
+    at_most = max(0, (MOST_NODES - len(step.nodes)) // len(repeat.rows))
 
     def depth(copies: int, found: MeasuredStep, most: int, added: float) -> Depth:
         held = live + copies * deeper.parameters
@@ -84,16 +85,16 @@ def deepest(profile: Profile, budget: int) -> Deepest:
         _name(step, [row[repeat.cut] for row in repeat.rows]),
         None if before < 0 else depth(before, *unplanned(before), 0.0),
         depth(copies, ordered, chosen.peak, chosen.seconds),
+        repeat.blocks + at_most,
     )
 
 
 def _most(fits: Callable[[int], bool], low: int, at_most: int) -> int:
     """`low`: what is known to fit, or one less than the fewest asked for."""
     high = low + 1
-    while fits(high):
-        if high >= at_most:
-            raise _too_deep(at_most)
-        low, high = high, min(2 * high + 1, at_most)
+    while high <= at_most and fits(high):
+        low, high = high, 2 * high + 1
+    high = min(high, at_most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -124,17 +125,8 @@ def _most_planned(deeper: Deeper, given: MeasuredStep, room: int, low: int, at_m
             low, high = max(low, min(bound(tried), copies - 1)), copies
         else:
             high = copies
-        if low == at_most:
-            raise _too_deep(at_most)
         copies = (low + high) // 2
     return low
-
-
-def _too_deep(at_most: int) -> UsageError:
-    return UsageError(
-        f"there is room for {at_most} further blocks, and deeper steps are not planned",
-        remedy="give a smaller --budget",
-    )
 
 
 def _name(step: Step, nodes: list[int]) -> str:

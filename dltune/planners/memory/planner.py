@@ -161,6 +161,8 @@ def _decide(
         from dltune.planners.memory import deepest as deeper
 
         depths = deeper.deepest(found, budget)
+        if depths.planned.blocks == depths.tried:
+            remarks.append(f"more than {depths.tried} blocks were not tried: they may fit")
     summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
     return Decision(
         section,
