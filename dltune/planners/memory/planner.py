@@ -140,6 +140,11 @@ def _decide(
             "--deepest is for a --budget and the job's own batch", remedy="such as --budget 8GiB"
         )
     found = documents.load(profile)
+    depths = None
+    if deepest and budget is not None:
+        from dltune.planners.memory import deepest as deeper
+
+        depths = deeper.deepest(found, budget)
     planned = decide(found, budget, slowdown, largest_batch=largest_batch)
     section, peak = planned.section, planned.peak
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
@@ -156,13 +161,8 @@ def _decide(
         )
     if not section.again:
         remarks.append("nothing is computed again: the order in which ops run is enough")
-    depths = None
-    if deepest and budget is not None:
-        from dltune.planners.memory import deepest as deeper
-
-        depths = deeper.deepest(found, budget)
-        if depths.planned.blocks == depths.tried:
-            remarks.append(f"more than {depths.tried} blocks were not tried: they may fit")
+    if depths and depths.planned.blocks == depths.tried:
+        remarks.append(f"more than {depths.tried} blocks were not tried: they may fit")
     summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
     return Decision(
         section,
