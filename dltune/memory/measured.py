@@ -50,11 +50,11 @@ _ONCE = (
 )
 # of these the stateless ones give the same
 _DRAWN = ("Random", "Multinomial", "TruncatedNormal")
-_READ = "ReadVariableOp"
+READ = "ReadVariableOp"
 _WRITES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStrided")
-_TOUCHES = (*_WRITES, "ResourceGather", "RngReadAndSkip", "StatefulUniform")
+TOUCHES = (*_WRITES, "ResourceGather", "RngReadAndSkip", "StatefulUniform")
 # of variables of the old kind, which are written where all that has read them sees it
-_REFERENCE = ("Variable", "VariableV2")
+REFERENCE = ("Variable", "VariableV2")
 _WRITES_THERE = ("Assign", "Apply", "Scatter", "Sparse", "Count", "StridedSliceAssign")
 
 
@@ -149,7 +149,7 @@ def _written(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
     """By node that writes a variable, the tensors that hold its value before."""
     values: dict[int, list[int]] = {}  # by the node of a variable's handle
     for tensor, node in enumerate(graph.tensors.producer.tolist()):
-        if nodes[node].type.endswith(_READ) and nodes[node].inputs:
+        if nodes[node].type.endswith(READ) and nodes[node].inputs:
             values.setdefault(nodes[node].inputs[0], []).append(tensor)
     found = {
         node: [tensor for one in writer.inputs for tensor in values.get(one, ())]
@@ -162,7 +162,7 @@ def _written(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
 def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
     alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
     found = {
-        node: [alias[tensor] for tensor in row if nodes[producer[alias[tensor]]].type in _REFERENCE]
+        node: [alias[tensor] for tensor in row if nodes[producer[alias[tensor]]].type in REFERENCE]
         for node, row in enumerate(graph.reads.lists)
         if nodes[node].type.startswith(_WRITES_THERE)
     }
@@ -176,12 +176,12 @@ def _in_turn(graph: StepGraph, nodes: Sequence[Node]) -> list[list[int]]:
     handles = {
         node.inputs[0]
         for node in nodes
-        if node.inputs and (node.type.endswith(_READ) or node.type.startswith(_TOUCHES))
+        if node.inputs and (node.type.endswith(READ) or node.type.startswith(TOUCHES))
     }
     found: dict[int, list[int]] = {}
     for node, row in enumerate(graph.reads.lists):
         by_reference = {producer[alias[tensor]] for tensor in row}
-        touched = {one for one in by_reference if nodes[one].type in _REFERENCE}
+        touched = {one for one in by_reference if nodes[one].type in REFERENCE}
         for one in touched | (handles & set(nodes[node].inputs)):
             found.setdefault(one, []).append(node)
     return [touching for touching in found.values() if len(touching) > 1]

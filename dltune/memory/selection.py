@@ -52,6 +52,23 @@ def select(
     return found(search)
 
 
+def least(
+    graph: StepGraph,
+    order: Sequence[int],
+    seconds: Sequence[float],
+    again: Sequence[int],
+    budget: int,
+    written: Mapping[int, Collection[int]] = NOTHING,
+) -> int:
+    """The peak to which `select` comes: no more than the budget where that can be had, or the least
+    that it finds."""
+    search = Search(graph, order, seconds, again, written)
+    while search.now.peak > budget:
+        if not search.shrink():
+            break
+    return search.now.peak
+
+
 def found(search: Search) -> Selection:
     steps = [Step(node) for node in search.now.nodes.tolist()]
     return Selection(steps, search.now.peak, search.cost)

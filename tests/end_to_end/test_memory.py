@@ -204,7 +204,7 @@ def limited(job: Sequence[str], megabytes: int | None) -> tuple[int, int]:
     not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK),
     reason="needs the right to make memory control groups (version 1)",
 )
-def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, losses, tmp_path):
+def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
     """Planned from a profile of fewer examples a step; killed without, the same losses with it."""
     plan, batch = tmp_path / "plan.json", "512"
     made = dltune("plan", "memory", regularised, "--smallest", "-o", plan)

@@ -80,31 +80,20 @@ def decide(
     and, for so many seconds, a better selection under the budget: both need ortools, and hold where
     nothing leaves. Raises UsageError when the budget cannot be met, or the profile does not tell
     what is needed."""
-    if profile.memory is None:
-        raise UsageError(
-            "the profile does not tell how much memory the job takes",
-            remedy="profile the job with this version of dltune",
-        )
-    if not profile.steps:
-        raise UsageError("the profile has no steps", remedy="profile the job for longer")
-    step = max(profile.steps, key=lambda one: one.share)
-    _require_known(step)
-    _require_straight(step)
-    given = measured(step)
-    live = max(profile.memory.live, _beside(step, given))
+    step, given, live = plannable(profile)
     batch = None
     if largest_batch and budget is not None:
         steps = batched(profile, step, given)
         given, batch = _largest(steps, budget - live)
         batch = None if batch == steps.batch else batch
-    lower = _leaner(given)
+    lower = leaner(given)
     total = sum(given.seconds)
     moved: Offloading | None = None
     if budget is not None and tier is not None:
         found, moved = lower, _offloaded(Offloader(lower, step, tier), budget, live)
         chosen = moved.selection
     elif budget is not None:
-        found, chosen = _within((lower, given), budget, live)
+        found, chosen = within((lower, given), budget, live)
     elif slowdown is not None:
         found, chosen = lower, _slower(lower, slowdown * total)
     else:
@@ -134,7 +123,24 @@ def decide(
     return Planned(section, most, bound, failure)
 
 
-def _leaner(found: MeasuredStep) -> MeasuredStep:
+def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
+    """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
+    it cannot be planned, or the profile does not tell what is needed."""
+    if profile.memory is None:
+        raise UsageError(
+            "the profile does not tell how much memory the job takes",
+            remedy="profile the job with this version of dltune",
+        )
+    if not profile.steps:
+        raise UsageError("the profile has no steps", remedy="profile the job for longer")
+    step = max(profile.steps, key=lambda one: one.share)
+    _require_known(step)
+    _require_straight(step)
+    given = measured(step)
+    return step, given, max(profile.memory.live, _beside(step, given))
+
+
+def leaner(found: MeasuredStep) -> MeasuredStep:
     order = lean(found.graph, found.order, found.written, found.in_turn)
     return replace(found, order=order)
 
@@ -144,7 +150,7 @@ def course(
 ) -> tuple[int, ...]:
     """The most bytes in each of PARTS equal parts of the op time of these steps. `level`: by step,
     where not all stays that is needed later."""
-    bytes = levels(_lives(found, steps), len(steps))[0] if level is None else level
+    bytes = levels(lives_of(found, steps), len(steps))[0] if level is None else level
     ends = np.cumsum([found.seconds[step.node] for step in steps])
     part = np.minimum(ends / max(ends[-1], 1e-12) * PARTS, PARTS - 1).astype(np.int64)
     most = np.zeros(PARTS, np.int64)
@@ -185,7 +191,7 @@ def _require_straight(step: Step) -> None:
 _Chosen = tuple[MeasuredStep, Selection]
 
 
-def _within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
+def within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
     """In the first of these orders in which the budget can be met."""
     for found in orders:
         try:
@@ -280,10 +286,10 @@ def _select(found: MeasuredStep, budget: int) -> Selection:
 def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
     """With the peak of kernels that write over an input where they can in this order, not where
     they did in that which was measured."""
-    return replace(chosen, peak=peak(_lives(found, chosen.steps))[0])
+    return replace(chosen, peak=peak(lives_of(found, chosen.steps))[0])
 
 
-def _lives(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
+def lives_of(found: MeasuredStep, steps: Sequence[Run]) -> Lives:
     return lives(found.graph, steps, found.written, found.forwarded)
 
 
@@ -335,13 +341,13 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
     """The step with the most examples that can be done within `room` bytes, and how many those are:
     the order of the least peak is kept while there is room for more, and sought again there."""
     batch = 0
-    chosen = _least((_leaner(steps.step), steps.step))[1].steps
+    chosen = _least((leaner(steps.step), steps.step))[1].steps
     while True:
         most = _most(steps, chosen, room)
         if most <= batch:
             break
         batch, step = most, steps.of(most)
-        chosen = _least((_leaner(step), step))[1].steps
+        chosen = _least((leaner(step), step))[1].steps
     if not batch:
         raise UsageError(
             f"{mib(max(room, 0))} beside what the job holds have no room for one example",
@@ -352,7 +358,7 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
 
 def _most(steps: Batched, order: Sequence[Run], room: int) -> int:
     def fits(batch: int) -> bool:
-        return peak(_lives(steps.of(batch), order))[0] <= room
+        return peak(lives_of(steps.of(batch), order))[0] <= room
 
     low, high = 0, 1
     while fits(high):
@@ -375,7 +381,7 @@ def _places(found: MeasuredStep, chosen: Selection) -> tuple[int, ...]:
 
 def _peak(found: MeasuredStep, steps: Sequence[Run]) -> Peak:
     graph = found.graph
-    bytes, moment, tensors = peak(_lives(found, steps))
+    bytes, moment, tensors = peak(lives_of(found, steps))
     largest = tuple(
         (graph.names[graph.tensors.producer[tensor]], int(graph.tensors.bytes[tensor]))
         for tensor in tensors[:LARGEST]

@@ -89,6 +89,11 @@ class MemoryPlanner(Planner[Memory]):
                 help="With --budget: for as many examples a step as it has room for.",
             ),
             click.Option(
+                ["--deepest"],
+                is_flag=True,
+                help="With --budget: tell how many more of its blocks the network could have.",
+            ),
+            click.Option(
                 ["--offload"],
                 type=click.Path(path_type=Path, file_okay=False, exists=True),
                 metavar="FOLDER",
@@ -131,6 +136,7 @@ def _decide(
     smallest: bool,
     slowdown: float | None,
     largest_batch: bool,
+    deepest: bool,
     offload: Path | None,
     solve: float | None,
 ) -> Decision[Memory]:
@@ -146,6 +152,10 @@ def _decide(
         )
     if largest_batch and budget is None:
         raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
+    if deepest and (budget is None or largest_batch):
+        raise UsageError(
+            "--deepest is for a --budget and the job's own batch", remedy="such as --budget 8GiB"
+        )
     if offload is not None and (budget is None or largest_batch or solve is not None):
         raise UsageError("--offload is for a --budget alone", remedy="such as --budget 8GiB")
     if solve is not None:
@@ -153,6 +163,11 @@ def _decide(
             raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
         solver.require()
     found = documents.load(profile)
+    depths = None
+    if deepest and budget is not None:
+        from dltune.planners.memory import deepest as deeper
+
+        depths = deeper.deepest(found, budget)
     tier = file_tier(offload) if offload else None
     planned = decide(
         found,
@@ -197,15 +212,16 @@ def _decide(
             remarks.append(f"{offload} is in memory itself, where what is offloaded counts too")
     if not (section.again or section.offloaded):
         remarks.append("nothing is computed again: the order in which ops run is enough")
+    if depths and depths.planned.blocks == depths.tried:
+        remarks.append(f"more than {depths.tried} blocks were not tried: they may fit")
+    summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
+    summary["bound"] = planned.bound
     return Decision(
         section,
         found.machine,
         found,
         choice=show.choice(section),
         remarks=remarks,
-        shown=show.decision(section),
-        summary={
-            **{field: getattr(section, field) for field in (*memory.FIGURES, "again")},
-            "bound": planned.bound,
-        },
+        shown=show.decision(section, depths),
+        summary={**summary, "deepest": depths} if depths else summary,
     )

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dltune.documents.sections.memory import Memory
 from dltune.planners.shown import Finding, Part, Shown, counted
 from dltune.tables import Bar, Course, Key, Series, Table, columns
+
+if TYPE_CHECKING:
+    from dltune.planners.memory.deepest import Deepest
 
 MIB = 2**20
 
@@ -95,8 +99,9 @@ def shown(section: Memory) -> Shown:
     )
 
 
-def decision(section: Memory) -> Shown:
-    return Shown([Part("memory", "", [_table(section), _course(section)])])
+def decision(section: Memory, depths: Deepest | None = None) -> Shown:
+    more = [_depths(depths)] if depths else []
+    return Shown([Part("memory", "", [_table(section), _course(section), *more])])
 
 
 def mib(bytes: int) -> str:
@@ -146,6 +151,35 @@ def _course(section: Memory) -> Course:
         ],
         "MiB",
     )
+
+
+def _depths(found: Deepest) -> Table:
+    rows = [
+        (
+            name,
+            str(one.blocks),
+            f"{one.blocks - found.blocks:+d}",
+            f"{one.live / MIB:.1f}",
+            f"{one.peak / MIB:.1f}",
+            f"{(one.live + one.peak) / MIB:.1f}",
+            f"{one.added * 1e3:.1f}",
+            f"{one.added / one.seconds:.1%}" if one.seconds else "",
+        )
+        for name, one in (("without a plan", found.unplanned), ("planned", found.planned))
+        if one is not None
+    ]
+    heads = (
+        "as deep as fits",
+        ">blocks",
+        ">more",
+        ">MiB beside",
+        ">MiB within",
+        ">MiB in all",
+        ">added ms",
+        ">of op time",
+    )
+    title = f"{counted(found.blocks, 'block')} alike now, with {found.like}"
+    return Table(title, columns(*heads), rows)
 
 
 def _again(section: Memory) -> Table:

@@ -169,6 +169,7 @@ def asked(tmp_path):
         "smallest": False,
         "slowdown": None,
         "largest_batch": False,
+        "deepest": False,
         "offload": None,
         "solve": None,
     }
