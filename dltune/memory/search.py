@@ -20,6 +20,7 @@ from dltune.memory.meter import Meter
 from dltune.memory.schedule import levels
 
 ROUNDS = 20  # of deciding anew, at most
+LARGE = 8_000  # nodes; in steps of more nothing is decided anew, a round takes minutes
 PATIENCE = 5  # rounds in a row that brought nothing
 # of the bytes a second that a result is thought to free: standard deviation of the logarithm
 _SPREAD = 0.3
@@ -130,7 +131,7 @@ class Search:
         """Decides parts anew: some that stand close together, or some anywhere."""
         lot = np.random.default_rng(0)
         best, least, idle = self.now, self.cost, 0
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if len(self.reads) <= LARGE else 0):
             groups = np.unique(best.group[best.group > 0])
             if not len(groups) or not least or idle == PATIENCE:
                 break

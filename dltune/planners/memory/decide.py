@@ -40,6 +40,10 @@ LARGEST = 5  # tensors that are named
 HALVINGS = 8
 PARTS = 200  # of a step, of each of which the most bytes are told
 MOST_EXAMPLES = 2**24
+# how often a selection is tried for what kernels write over, and which part of a budget may be left
+TRIES = 3
+NEAR = 0.01
+_PAGE = 4096  # bytes
 MIXES = 3  # of computing again and offloading, beside offloading alone
 
 
@@ -207,10 +211,11 @@ def within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
 def _offloaded(offloader: Offloader, budget: int, live: int) -> Offloading:
     """The one that takes the least time, of several that compute more or less again."""
     room, found = budget - live, offloader.found
-    chosen = [_selected(found, sys.maxsize)]
+    chosen = [_counted(found, _select(found, sys.maxsize))]
     for part in range(MIXES):
         with contextlib.suppress(BudgetTooSmall):
-            chosen.append(_selected(found, room + (chosen[0].peak - room) * part // MIXES))
+            asked = room + (chosen[0].peak - room) * part // MIXES
+            chosen.append(_counted(found, _select(found, asked)))
     moved = _that_fit(offloader, chosen, room)
     if not moved:
         chosen.append(_smallest(found))
@@ -270,13 +275,34 @@ def _slower(found: MeasuredStep, seconds: float) -> Selection:
 
 
 def _selected(found: MeasuredStep, room: int) -> Selection:
-    """Less is asked for where kernels will find less to write over. Raises BudgetTooSmall."""
-    asked = room
-    while True:
-        chosen = _counted(found, _select(found, asked))
-        if chosen.peak <= room:
-            return chosen
-        asked -= chosen.peak - room
+    """Kernels find more or less to write over than in the order that was measured: as much is asked
+    for as makes what they need come near to `room`. Raises BudgetTooSmall."""
+    best: Selection | None = None
+    low = high = None  # what was asked for too little or with room left, and too much
+    asked, tries = room, 0
+    while best is None or tries < TRIES:
+        tries += 1
+        left = 0
+        try:
+            tried = _counted(found, _select(found, asked))
+        except BudgetTooSmall:
+            if high is None or high - asked < _PAGE:
+                raise
+            low = asked
+        else:
+            left = room - tried.peak
+            if left < 0:
+                high = asked
+            else:
+                low = asked
+                if best is None or tried.seconds < best.seconds:
+                    best = tried
+                if not tried.seconds or left < NEAR * room:
+                    break
+        asked = asked + left if low is None or high is None else (low + high) // 2
+        if best is not None and high is not None and high - asked < _PAGE:
+            break
+    return best
 
 
 def _select(found: MeasuredStep, budget: int) -> Selection:
