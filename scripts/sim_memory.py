@@ -207,7 +207,7 @@ def unfreed(found: Case) -> Accesses:
     tensors = [list(row) for row in found.uses.tensors]
     tensors[0].append((-1, batch))
     tensors[last].append((-1, batch))
-    return Accesses(lives, tensors, [*found.uses.at, [0, last]])
+    return Accesses(lives, tensors)
 
 
 # --- Tables 4 and 5: how deep, how wide ---

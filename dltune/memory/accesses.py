@@ -15,17 +15,24 @@ from dltune.memory.schedule import NOTHING, Step, Touched, levels, touches
 @dataclass(frozen=True, eq=False)
 class Accesses:
     """`lives`: of memory each time that it is taken, a *block*; blocks are known by their places in
-    it. `tensors`: by step, what it reads or gives out, and the block. `at`: by block, the steps
-    that touch it, rising."""
+    it. `tensors`: by step, what it reads or gives out, and the block."""
 
     lives: Lives
     tensors: Touched
-    at: Sequence[Sequence[int]]
 
     @functools.cached_property
     def touched(self) -> Sequence[Sequence[int]]:
         """By step, the blocks that it reads or gives out, each once."""
         return [list(dict.fromkeys(block for _, block in row)) for row in self.tensors]
+
+    @functools.cached_property
+    def at(self) -> Sequence[Sequence[int]]:
+        """By block, the steps that touch it, rising."""
+        found: list[list[int]] = [[] for _ in self.lives.tensor]
+        for now, row in enumerate(self.touched):
+            for block in row:
+                found[block].append(now)
+        return found
 
     def alone(self, graph: StepGraph, steps: Sequence[Step]) -> dict[int, dict[int, int]]:
         """By block, and step that touches it, the one tensor that is all that is read later of what
@@ -71,9 +78,4 @@ def accesses(
     """Of nodes in the order in which they run; what `steps` bring back is not heeded, for who holds
     a block when is decided after this. Arguments and ValueError as of `touches`."""
     plain = [Step(step.node) for step in steps]
-    found, rows = touches(graph, plain, written, forwarded)
-    at: list[list[int]] = [[] for _ in found.tensor]
-    for now, row in enumerate(rows):
-        for block in dict.fromkeys(block for _, block in row):
-            at[block].append(now)
-    return Accesses(found, rows, at)
+    return Accesses(*touches(graph, plain, written, forwarded))

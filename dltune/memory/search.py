@@ -105,6 +105,11 @@ class Search:
                 return True
         return False
 
+    def descend(self, budget: int) -> None:
+        """Gives results up until the budget is met, or none helps."""
+        while self.now.peak > budget and self.shrink():
+            pass
+
     def tidy(self, budget: int) -> None:
         """Takes back what the budget does not need any more, the dearest first: what was decided at
         once, then node by node."""

@@ -44,9 +44,9 @@ def select(
     `order` have run it may run once more (0: never), giving the same and doing nothing else.
     `written`: as of `lives`. The same each time that it is asked. Raises BudgetTooSmall."""
     search = Search(graph, order, seconds, again, written)
-    while search.now.peak > budget:
-        if not search.shrink():
-            raise BudgetTooSmall(search.now.peak)
+    search.descend(budget)
+    if search.now.peak > budget:
+        raise BudgetTooSmall(search.now.peak)
     search.tidy(budget)
     search.improve(budget)
     return found(search)
@@ -63,9 +63,7 @@ def least(
     """The peak to which `select` comes: no more than the budget where that can be had, or the least
     that it finds."""
     search = Search(graph, order, seconds, again, written)
-    while search.now.peak > budget:
-        if not search.shrink():
-            break
+    search.descend(budget)
     return search.now.peak
 
 
