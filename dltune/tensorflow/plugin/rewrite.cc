@@ -153,8 +153,6 @@ class Sequence {
     return true;
   }
 
-  int left() const { return static_cast<int>(left_.size()); }
-
  private:
   void Follow(Node* node) {
     if (before_) graph_->AddControlEdge(before_, node, true);
@@ -186,8 +184,12 @@ void Rewrite(Graph* graph, const std::string& signature,
   std::unordered_map<std::string, Node*> by_name;
   for (Node* node : graph->op_nodes()) by_name[node->name()] = node;
   std::unordered_set<const Node*> ran;
+  int left = 0;
   for (const Move& move : sequence) {
-    if (move.node.empty()) continue;
+    if (move.kind == Move::kOffloaded || move.kind == Move::kPrefetch) {
+      if (move.number >= left) return Complain(here + "something comes back that has not left");
+      continue;
+    }
     auto found = by_name.find(move.node);
     if (found == by_name.end())
       return Complain("the graph " + signature + " has no node " + move.node +
@@ -197,6 +199,7 @@ void Rewrite(Graph* graph, const std::string& signature,
       if (!ran.count(&node) || move.slot >= node.num_outputs() ||
           !tensorflow::DataTypeCanUseMemcpy(node.output_type(move.slot)))
         return Complain(here + move.node + " gives out nothing that can leave memory then");
+      left++;
       continue;
     }
     for (const Edge* edge : node.in_edges())
@@ -209,9 +212,8 @@ void Rewrite(Graph* graph, const std::string& signature,
   Sequence rewritten(graph);
   for (const Move& move : sequence) {
     Node* node = move.node.empty() ? nullptr : by_name[move.node];
-    bool good = node || move.number < rewritten.left();
-    if (!good) {
-    } else if (move.kind == Move::kRun) {
+    bool good = true;
+    if (move.kind == Move::kRun) {
       good = rewritten.Run(node, waits(node->type_string()));
     } else if (move.kind == Move::kOffload) {
       good = rewritten.Leave(node, move.slot, move.urgency);
