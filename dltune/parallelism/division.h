@@ -20,7 +20,7 @@ class Division {
     parts_ = 1;
     for (int d = 0; d < kDimensions; ++d) parts_ *= c.degrees[d];
     std::int32_t step[kDimensions + 1];
-    std::int32_t next = 1;
+    std::int32_t next = c.stride;
     for (int i = kDimensions; i >= 0; --i) {
       const int axis = c.order[i];
       step[axis] = next;

@@ -13,7 +13,7 @@ import numpy as np
 
 from dltune.documents.operators import Operator, Operators
 from dltune.parallelism import parallelism_binding as native
-from dltune.parallelism.configurations import ROW_MAJOR, Configuration
+from dltune.parallelism.configurations import Configuration
 from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
 
 Method = Literal["full", "incremental", "delta"]
@@ -62,8 +62,8 @@ class Event:
 @dataclass(frozen=True)
 class Chain:
     """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `blocks`:
-    besides one operator also several change at once. It ends after `proposals`; after `seconds`; or,
-    unless `patient`, when half of them brought no gain (paper, section 6.2)."""
+    besides one operator also several change at once. It ends after `proposals`; after `seconds`;
+    or, unless `patient`, when half of them brought no gain (paper, section 6.2)."""
 
     seed: int
     temperature: float = 0.005
@@ -77,8 +77,8 @@ class Chain:
 @dataclass(frozen=True)
 class Walk:
     """What came of a chain. `best` and `current` are strategies, their times nanoseconds. `course`:
-    after how many proposals and seconds which time was the best. `simulated`: proposals that were not
-    refused by their load alone."""
+    after how many proposals and seconds which time was the best. `simulated`: proposals that were
+    not refused by their load alone."""
 
     best: Strategy
     best_time: int
@@ -231,11 +231,11 @@ def _pointer(array: Any, type_: Any) -> Any:
 
 
 def _division(configuration: Configuration) -> native.Division:
-    order = configuration.order or ROW_MAJOR
     return native.Division(
         (c_int32 * 4)(*configuration.degrees),
         *(configuration.replicas, configuration.start),
-        (c_int32 * 5)(*order),
+        (c_int32 * 5)(*configuration.order),
+        configuration.stride,
     )
 
 

@@ -35,6 +35,7 @@ class Division(ctypes.Structure):
         ("degrees", c_int32 * DIMENSIONS),
         *of(c_int32, "replicas", "start"),
         ("order", c_int32 * (DIMENSIONS + 1)),
+        ("stride", c_int32),
     )
 
 

@@ -22,7 +22,7 @@ struct Edge {
 
 // As configurations.py's.
 struct Configuration {
-  std::int32_t degrees[kDimensions], replicas, start, order[kDimensions + 1];
+  std::int32_t degrees[kDimensions], replicas, start, order[kDimensions + 1], stride;
 };
 
 // `size`: of each dimension, 1 for those it has not; `parameter` and `weights`: -1 for none. Its

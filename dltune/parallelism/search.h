@@ -148,7 +148,7 @@ class Chain {
 
   static Key key(const Configuration& c) {
     Key key(c.degrees, c.degrees + kDimensions);
-    key.insert(key.end(), {c.replicas, c.start});
+    key.insert(key.end(), {c.replicas, c.start, c.stride});
     key.insert(key.end(), c.order, c.order + kDimensions + 1);
     return key;
   }

@@ -76,7 +76,7 @@ class Synchronization {
  private:
   static bool alike(const Configuration& a, const Configuration& b) {
     return std::equal(a.degrees, a.degrees + kDimensions, b.degrees) &&
-           a.replicas == b.replicas && a.start == b.start &&
+           a.replicas == b.replicas && a.start == b.start && a.stride == b.stride &&
            std::equal(a.order, a.order + kDimensions + 1, b.order);
   }
 
