@@ -27,7 +27,7 @@ from dltune.parallelism.configurations import Configuration, mesh, soap
 
 COUNTS = (1, 2, 3, 4, 4, 6, 6, 8, 8)  # of devices
 MOST_POSITIONS = 9  # of a dimension
-MOST_CHOICES = 6  # of an operator
+MOST_CHOICES = 6  # of an operator, but one
 MOST_NS = 50  # of an operator's task
 # divided by any number of shards and of devices it is whole
 WEIGHTS = math.lcm(*COUNTS) * math.lcm(*range(1, 9))
@@ -35,7 +35,7 @@ WEIGHTS = math.lcm(*COUNTS) * math.lcm(*range(1, 9))
 
 @dataclass(frozen=True)
 class Case:
-    """`catalogs`: of each operator, in what ways it may be divided. `strategy`: which of them each has.
+    """`catalogs`: in what ways each operator may be divided. `strategy`: which of them each has.
     `moves`: then one operator after the other changes, (operator, choice)."""
 
     graph: Operators
@@ -95,8 +95,8 @@ def _shapes(count: int) -> list[tuple[int, ...]]:
 
 
 def _devices(random: Random, count: int) -> Devices:
-    """Every pair has a channel of its own, or some share one, or senders are busy with their transfers
-    themselves."""
+    """Every pair has a channel of its own, or some share one, or senders do nothing else while they
+    send."""
     kinds = random.randint(1, 3)
     hosts = random.randint(1, min(4, count))
     # in a row in the usual clusters; the order must not matter
@@ -126,7 +126,7 @@ def _devices(random: Random, count: int) -> Devices:
 
 
 def _graph(random: Random) -> Operators:
-    """Chains, branches and joins, as it falls: each operator reads none to three of those before it."""
+    """Chains, branches and joins: each operator reads none to three of those before it."""
     groups = random.choice([0, 1, 1, 2])
     operators: list[Operator] = []
     for at in range(random.randint(1, 6)):
@@ -194,8 +194,11 @@ def _configurations(
 ) -> list[Configuration]:
     """Some of either catalog, and last that all devices do the same."""
     meshed = mesh(operator, shape)
-    every = dict.fromkeys([*soap(operator, math.prod(shape)), *meshed])
-    some = random.sample([*every], min(len(every), MOST_CHOICES))
+    some = [
+        one
+        for catalog in (soap(operator, math.prod(shape)), meshed)
+        for one in random.sample(catalog, min(len(catalog), MOST_CHOICES // 2))
+    ]
     return [*dict.fromkeys([*some, meshed[-1]])]
 
 

@@ -1,5 +1,5 @@
-"""The tasks of a divided network and their times (Jia, Zaharia and Aiken, 2018, sections 5.1 and 5.2),
-slowly: positions are counted one by one, and the next task is looked for among all that are ready.
+"""The tasks of a divided network and their times (Jia, Zaharia and Aiken, 2018, sections 5.1 and
+5.2), slowly: positions are counted one by one, and the next task is looked for among all.
 
 Times are whole ns. Bytes are fractions: nothing is rounded but a task's time.
 """
@@ -16,9 +16,10 @@ from typing import NamedTuple
 from dltune.documents.operators import Operator, Operators, Region
 from dltune.parallelism.configurations import Configuration
 
-# An operator's: (0, operator, forward or backward, task). A transfer's: (1, edge, forward or backward,
-# the task that receives, the part that is sent); edges are inputs, counted through all operators. Of
-# weights: (2, weights, set, stage, the place in the set of the device that sends or updates)
+# An operator's: (0, operator, forward or backward, task).
+# A transfer's: (1, edge, forward or backward, the task that receives, the part that is sent); edges
+# are inputs, counted through all operators.
+# Of weights: (2, weights, set, stage, the place in the set of the device that sends or updates).
 Id = tuple[int, ...]
 FORWARD, BACKWARD = 0, 1
 IN_HOSTS, BETWEEN_HOSTS, UPDATE = 0, 1, 2
@@ -26,8 +27,9 @@ IN_HOSTS, BETWEEN_HOSTS, UPDATE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Devices:
-    """`kinds`, `hosts`: of each. From one (row) to another (column): `channel`, the resource that a
-    transfer occupies; `latency` in ns; `ns_per_byte`. A device is the resource of its own number."""
+    """`kinds`, `hosts`: of each. From one (row) to another (column): `channel`, the resource that
+    a transfer occupies; `latency` in ns; `ns_per_byte`. A device is the resource of its own
+    number."""
 
     kinds: Sequence[int]
     hosts: Sequence[int]
@@ -105,8 +107,7 @@ class Divided:
         return 1 if dimension is None else self.configuration.degrees[dimension]
 
     def holders(self, shard: int, count: int) -> list[int]:
-        """The tasks that hold this one of `count` shards, of which there are one or more for each of
-        its own."""
+        """The tasks that hold this one of `count` shards, each of which is in one of its own."""
         dimension = self.operator.parameter
         return [
             task
@@ -164,8 +165,8 @@ def meetings(
 
 
 def weight_sets(bytes: int, group: Sequence[Divided]) -> list[tuple[list[int], Fraction]]:
-    """The devices that add up their gradients to the same weights, and to how many bytes of them. No
-    set is of two replicas where all of the group are divided alike."""
+    """Devices that add up their gradients to the same weights, and to how many bytes of them.
+    Where all of the group are divided alike each replica has sets of its own."""
     alike = len({own.configuration for own in group}) == 1
     replicas = group[0].replicas if alike else 1
     count = math.lcm(*(own.shards for own in group))
@@ -181,8 +182,8 @@ def weight_sets(bytes: int, group: Sequence[Divided]) -> list[tuple[list[int], F
 
 
 def simulated(tasks: Mapping[Id, Task]) -> dict[Id, Times]:
-    """Each resource takes its tasks in the order in which they become ready, of two at one moment that
-    of the smaller id."""
+    """Each resource runs its tasks in the order in which they become ready, of two at one moment
+    that of the smaller id first."""
     waiting = dict(tasks)
     times: dict[Id, Times] = {}
     idle_from: dict[int, int] = {}
@@ -227,8 +228,8 @@ def _carry(
     bytes: int,
     devices: Devices,
 ) -> None:
-    """What a part (operator, part) has to each task of another part that wants it, over a channel where
-    it is on another device."""
+    """From a part (operator, part) to each task of the part that reads it: over a channel, but from
+    a task on the same device if there is one."""
     _, _, direction = way
     giver, taker = divided[given[0]], divided[taken[0]]
     for replica, task in enumerate(taker.tasks_of(taken[1])):
@@ -251,7 +252,7 @@ def _synchronised(
     done: Mapping[int, set[Id]],
     devices: Devices,
 ) -> dict[Id, Task]:
-    """Rings in hosts, then one between them, then the updates. `done`: by device, what must have run."""
+    """Rings in hosts, then one between them, then updates. `done`: by device, what runs before."""
     hosts: dict[int, list[int]] = {}
     for device in members:
         hosts.setdefault(devices.hosts[device], []).append(device)
