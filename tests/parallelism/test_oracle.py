@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from parallelism_cases import cases, random_case
 from parallelism_oracle import (
