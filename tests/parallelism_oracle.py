@@ -230,7 +230,7 @@ def _carry(
 ) -> None:
     """From a part (operator, part) to each task of the part that reads it: over a channel, but from
     a task on the same device if there is one."""
-    _, _, direction = way
+    direction = way[2]
     giver, taker = divided[given[0]], divided[taken[0]]
     for replica, task in enumerate(taker.tasks_of(taken[1])):
         to = taker.on[task]
