@@ -63,6 +63,7 @@ class Division {
   }
 
   // The part of the weights, of `parameter_degree()`, that a part of the output takes.
+  int parameter() const { return op_->parameter; }
   int parameter_degree() const { return op_->parameter < 0 ? 1 : c_->degrees[op_->parameter]; }
   int parameter_place(int part) const {
     if (op_->parameter < 0) return 0;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -33,11 +33,8 @@ class Problem:
     catalogs: Sequence[Sequence[Configuration]]
     forward: Sequence[Nanoseconds]
     backward: Sequence[Nanoseconds]
+    routes: Routes
     update: float = 0.0
-    routes: Routes = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "routes", routes(self.topology))
 
     @property
     def devices(self) -> int:
@@ -74,7 +71,7 @@ def problem(
             times[like] = _times(graph, operator, catalog, topology, costs)
         forward.append(times[like][0])
         backward.append(times[like][1])
-    return Problem(graph, topology, by_operator, forward, backward, update)
+    return Problem(graph, topology, by_operator, forward, backward, routes(topology), update)
 
 
 def _times(

@@ -246,7 +246,7 @@ class Chain {
   std::size_t unchanged() const {
     std::int64_t first = kNever;
     for (const auto& [op, choice] : changes_) {
-      if (graph_.incoming[op].empty()) return 0;
+      if (!waits(op)) return 0;
       for (int e : graph_.incoming[op])
         first = std::min(first, ends_[2 * problem_.edge[e].producer]);
       if (problem_.operator_[op].weights >= 0)
@@ -257,6 +257,24 @@ class Chain {
         events_[0].begin(), events_[0].end(), first,
         [](const Event& event, std::int64_t time) { return event.ready < time; });
     return static_cast<std::size_t>(at - events_[0].begin());
+  }
+
+  // Whether each of its positions reads something of one input: every task waits for that.
+  bool waits(int op) const {
+    const Operator& own = problem_.operator_[op];
+    for (int e : graph_.incoming[op]) {
+      const Edge& edge = problem_.edge[e];
+      const Operator& given = problem_.operator_[edge.producer];
+      bool all = true;
+      for (int d = 0; d < kDimensions; ++d) {
+        const Region& region = edge.regions[d];
+        const std::int64_t last =
+            region.of < 0 ? 0 : std::int64_t{own.size[region.of] - 1} * region.stride;
+        all = all && region.start + region.extent > 0 && last + region.start < given.size[d];
+      }
+      if (all) return true;
+    }
+    return false;
   }
 
   TaskGraph& graph_;

@@ -91,33 +91,35 @@ class Synchronization {
     const int copies = same ? group.front()->replicas() : 1;
     const std::size_t words = (problem.devices + 63) / 64;
     std::vector<std::uint64_t> holds(static_cast<std::size_t>(copies) * shards * words, 0);
-    const int counted = same ? 1 : static_cast<int>(group.size());
-    for (int n = 0; n < counted; ++n) {
+    for (std::size_t n = 0; n < group.size(); ++n) {
       const Division& one = *group[n];
+      // the steps of a layer hold the same shards: the first tells all
+      if (n && same && one.parameter() == group.front()->parameter()) continue;
       const int wide = shards / one.parameter_degree();
       for (int part = 0; part < one.parts(); ++part) {
         const int low = one.parameter_place(part) * wide;
         for (int k = 0; k < one.replicas(); ++k) {
           const int device = one.device(part * one.replicas() + k);
           for (int u = low; u < low + wide; ++u)
-            holds[(static_cast<std::size_t>(copies > 1 ? k : 0) * shards + u) * words +
+            holds[(static_cast<std::size_t>(u) * copies + (copies > 1 ? k : 0)) * words +
                   device / 64] |= std::uint64_t{1} << (device % 64);
         }
       }
     }
-    for (int copy = 0; copy < copies; ++copy) {
-      const std::uint64_t* before = nullptr;
-      for (int u = 0; u < shards; ++u) {
-        const std::uint64_t* now = &holds[(static_cast<std::size_t>(copy) * shards + u) * words];
-        if (before && std::equal(now, now + words, before)) {
-          sets.back().bytes += bytes / shards;
-        } else {
-          ShardSet set{{}, bytes / shards, 0, 0, 0, 0, 0};
-          for (int d = 0; d < problem.devices; ++d)
-            if (now[d / 64] >> (d % 64) & 1) set.devices.push_back(d);
-          sets.push_back(std::move(set));
-        }
-        before = now;
+    // neighbours that the same devices hold are added up together
+    const std::size_t all = copies * words;
+    for (int u = 0; u < shards; ++u) {
+      const auto now = holds.begin() + static_cast<std::ptrdiff_t>(u * all);
+      if (u && std::equal(now, now + static_cast<std::ptrdiff_t>(all),
+                          now - static_cast<std::ptrdiff_t>(all))) {
+        for (auto set = sets.end() - copies; set != sets.end(); ++set) set->bytes += bytes / shards;
+        continue;
+      }
+      for (int copy = 0; copy < copies; ++copy) {
+        ShardSet set{{}, bytes / shards, 0, 0, 0, 0, 0};
+        for (int d = 0; d < problem.devices; ++d)
+          if (now[copy * words + d / 64] >> (d % 64) & 1) set.devices.push_back(d);
+        sets.push_back(std::move(set));
       }
     }
   }
