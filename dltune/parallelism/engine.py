@@ -195,7 +195,7 @@ def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
             )
         )
     edges = [
-        native.Edge(read.operator, n, (native.Region * 4)(*_regions(graph, operator, at)))
+        native.Edge(read.operator, n, (native.Region * 4)(*_regions(operator, at)))
         for n, operator in enumerate(graph.operators)
         for at, read in enumerate(operator.inputs)
     ]
@@ -239,7 +239,7 @@ def _division(configuration: Configuration) -> native.Division:
     )
 
 
-def _regions(graph: Operators, operator: Operator, at: int) -> list[native.Region]:
+def _regions(operator: Operator, at: int) -> list[native.Region]:
     regions = [
         native.Region(region.extent, _or_none(region.of), region.stride, region.start)
         for region in operator.inputs[at].regions

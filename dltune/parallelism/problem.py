@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -91,21 +90,3 @@ def _times(
         rows.append(of_degrees[degrees])
     both = np.maximum(np.rint(np.array(rows) * 1e9), 1).astype(np.int64)
     return both[:, :, 0], both[:, :, 1]
-
-
-def whole(problem: Problem, chosen: Callable[[Operator, Configuration], float]) -> Strategy:
-    """For each operator the first configuration of which `chosen` is greatest."""
-    cache: dict[int, int] = {}
-    strategy = []
-    for operator, catalog in zip(problem.graph.operators, problem.catalogs, strict=True):
-        if id(catalog) not in cache:
-            best = max(range(len(catalog)), key=lambda n: chosen(operator, catalog[n]))
-            cache[id(catalog)] = best
-        strategy.append(cache[id(catalog)])
-    return tuple(strategy)
-
-
-def strategies(problem: Problem) -> float:
-    """How many there are; infinite beyond what a float holds."""
-    logarithm = sum(math.log10(len(catalog)) for catalog in problem.catalogs)
-    return 10.0**logarithm if logarithm < 308 else math.inf
