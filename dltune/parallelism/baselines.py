@@ -25,7 +25,7 @@ def data_parallel(problem: Problem) -> Strategy:
 def single(problem: Problem) -> Strategy:
     """All on the first device, or wherever no other can be had on as few."""
 
-    def preference(_: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
+    def preference(_: int, __: Operator, one: Configuration) -> tuple[float, ...]:
         return -one.tasks, -one.parts, -one.start
 
     return _preferred(problem, preference)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dltune.documents.operators import Operator, Operators
+from dltune.documents.operators import Operator
 from dltune.parallelism import parallelism_binding as native
 from dltune.parallelism.configurations import Configuration
 from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
@@ -62,15 +62,16 @@ class Event:
 @dataclass(frozen=True)
 class Chain:
     """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `blocks`:
-    besides one operator also several change at once. It ends after `proposals`; after `seconds`;
-    or, unless `patient`, when half of them brought no gain (paper, section 6.2)."""
+    besides one operator also several change at once. It ends after `proposals` or, if that is not
+    0, after `seconds`; where it is not `patient`, also when half of these brought no gain (paper,
+    section 6.2)."""
 
     seed: int
     temperature: float = 0.005
     proposals: int = FOREVER
     seconds: float = 0.0
     blocks: bool = True
-    patient: bool = False
+    patient: bool = True
     method: Method = "incremental"
 
 

@@ -144,6 +144,7 @@ class Chain {
 
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  static constexpr int kDraws = 16;
   using Key = std::vector<std::int32_t>;
 
   static Key key(const Configuration& c) {
@@ -164,30 +165,29 @@ class Chain {
     if (there != catalog.end()) change(op, there->second);
   }
 
-  // The paper's: one operator, any of its configurations. Else a run of a block's operators; a run of
-  // operators that follow each other; or one as its neighbour is.
+  // The paper's: one operator, any of its configurations. Else one of several kinds: a whole block, a
+  // run of a block's operators, a run of operators that follow each other, one as its neighbour is, one
+  // alone; to any configuration, or to one that has the degrees or the devices of the present one.
   void propose(Random* random, bool blocks) {
     changes_.clear();
     const int op = random->below(problem_.operators);
-    const int choice = random->below(problem_.operator_[op].configurations);
-    const int move = blocks ? random->below(4) : 0;
-    if (move == 1 && !blocks_.empty()) {
+    if (!blocks) {
+      change(op, random->below(problem_.operator_[op].configurations));
+      return;
+    }
+    const int move = random->below(16);
+    if (move < 7 && !blocks_.empty()) {
       const auto& block = blocks_[random->below(static_cast<int>(blocks_.size()))];
-      const int first = random->below(2) ? 0 : random->below(static_cast<int>(block.size()));
-      const int last = first == 0 && random->below(2)
-                           ? static_cast<int>(block.size())
-                           : first + 1 + random->below(static_cast<int>(block.size()) - first);
-      const Operator& leader = problem_.operator_[block[first]];
-      const Configuration& like =
-          problem_.configuration[leader.first_configuration +
-                                 random->below(leader.configurations)];
+      const int size = static_cast<int>(block.size());
+      const int first = move < 5 ? 0 : random->below(size);
+      const int last = move < 5 ? size : first + 1 + random->below(size - first);
+      const Configuration& like = drawn(block[first], random);
       for (int n = first; n < last; ++n) change_alike(block[n], like);
-    } else if (move == 2) {
-      const Configuration& like =
-          problem_.configuration[problem_.operator_[op].first_configuration + choice];
+    } else if (move < 10) {
+      const Configuration& like = drawn(op, random);
       const int length = 1 << random->below(8);
       for (int o = op; o < std::min(op + length, problem_.operators); ++o) change_alike(o, like);
-    } else if (move == 3) {
+    } else if (move < 13) {
       const auto &in = graph_.incoming[op], &out = graph_.outgoing[op];
       const int edges = static_cast<int>(in.size() + out.size());
       if (!edges) return;
@@ -197,8 +197,28 @@ class Chain {
                            : problem_.edge[out[n - in.size()]].consumer;
       change_alike(op, graph_.configuration(like));
     } else {
-      change(op, choice);
+      change_alike(op, drawn(op, random));
     }
+  }
+
+  const Configuration& drawn(int op, Random* random) const {
+    const Operator& own = problem_.operator_[op];
+    const Configuration& now = graph_.configuration(op);
+    const bool near = random->below(2);
+    for (int n = 0;; ++n) {
+      const Configuration& any =
+          problem_.configuration[own.first_configuration + random->below(own.configurations)];
+      const bool degrees = std::equal(any.degrees, any.degrees + kDimensions, now.degrees);
+      const bool place = any.start == now.start && any.stride == now.stride &&
+                         tasks(any) == tasks(now);
+      if (!near || degrees != place || n == kDraws) return any;
+    }
+  }
+
+  static int tasks(const Configuration& c) {
+    int tasks = c.replicas;
+    for (const std::int32_t degree : c.degrees) tasks *= degree;
+    return tasks;
   }
 
   std::int64_t simulate(std::int32_t method, std::int64_t limit, std::int64_t* simulated) {
