@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "event_queue.h"
 #include "task_graph.h"
 
 namespace dltune::parallelism {
@@ -24,12 +25,6 @@ inline int second(std::uint64_t name) { return static_cast<int>(name & 0x7ffff);
 constexpr std::uint64_t kBack = 1 << 20;  // in `first` of operators and pieces
 enum Phase { kInHosts, kBetweenHosts, kUpdate };  // first = set * 4 + phase
 }  // namespace name
-
-struct Event {
-  std::uint64_t name;
-  std::int32_t resource, index;  // index: of the piece or hop; else -1
-  std::int64_t ready, end;
-};
 
 class Simulation {
  public:
@@ -67,10 +62,8 @@ class Simulation {
       if (log) log->push_back(event);
     }
     replaying_ = false;
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), later);
-      Event event = heap_.back();
-      heap_.pop_back();
+    while (!queue_.empty()) {
+      Event event = queue_.pop();
       event.end = std::max(event.ready, last_[event.resource]) + duration(event);
       if (event.end > limit) return event.end;
       last_[event.resource] = event.end;
@@ -115,13 +108,8 @@ class Simulation {
     std::vector<Wait> device, host, ring, set, between;  // ring: of each host
   };
 
-  static bool before(const Event& a, const Event& b) {
-    return a.ready != b.ready ? a.ready < b.ready : a.name < b.name;
-  }
-  static bool later(const Event& a, const Event& b) { return before(b, a); }
-
   void reset() {
-    heap_.clear();
+    queue_.clear();
     std::fill(last_.begin(), last_.end(), 0);
     std::size_t tasks = 0;
     for (int o = 0; o < problem_.operators; ++o) {
@@ -167,10 +155,9 @@ class Simulation {
   }
 
   void push(std::int64_t ready, std::uint64_t name, std::int32_t resource, std::int32_t index) {
-    const Event event{name, resource, index, ready, 0};
-    if (replaying_ && !before(from_, event)) return;  // it is among those that are kept
-    heap_.push_back(event);
-    std::push_heap(heap_.begin(), heap_.end(), later);
+    // else it is among those that are kept
+    if (!replaying_ || ready > from_.ready || (ready == from_.ready && name > from_.name))
+      queue_.push(ready, name, resource, index);
   }
 
   void finish(const Event& event) {
@@ -283,7 +270,7 @@ class Simulation {
 
   const TaskGraph& graph_;
   const Problem& problem_;
-  std::vector<Event> heap_;
+  EventQueue queue_;
   std::vector<std::size_t> first_;  // by operator: of its tasks in state_, forwards and then backwards
   std::vector<Wait> state_;
   std::vector<std::int64_t> last_;  // by resource: when it is free
