@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def search(
     best, least = min(compared.values(), key=lambda one: one[1])
     course = [(time.monotonic() - began, least)]
     if proposals is None:
-        room = seconds * workers.count / max(walk.seconds for walk in looks)
+        room = seconds * workers.count / statistics.fmean(walk.seconds for walk in looks)
     else:
         room = proposals
     count = int(min(max(room / LEG, 1), len(TEMPERATURES)))
