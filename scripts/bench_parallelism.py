@@ -7,8 +7,8 @@
 For each network and number of GPUs:
 
 - `paper`: seconds of the delta column of Table 4.
-- `published`: the paper's own search (one operator at a time, from data parallelism and from a random
-  strategy) with as many proposals as `--fixed` from each: milliseconds of a step, seconds it took.
+- `published`: the paper's own search (one operator at a time, from data parallelism and from a
+  random strategy), as many proposals as `--fixed` from each: milliseconds of a step, seconds it took.
 - `ours`: dltune's search with a hundredth of the paper's seconds where these are 10 or more, else
   with 0.1 s; the median of `--seeds`, and how many of these are as short as `published` or shorter.
 - how many times longer a step takes with data parallelism, with what experts do, and with the
@@ -75,7 +75,7 @@ def row(name: str, gpus: int, posed: Problem, fixed: int, seeds: int) -> None:
     paper = TABLE_4[name][GPUS.index(gpus)]
     began = time.perf_counter()
     published = min(
-        engine.walk(start, Chain(1, TEMPERATURE, fixed, blocks=False)).best_time
+        engine.walk(start, Chain(1, TEMPERATURE, fixed, moves="one")).best_time
         for start in (baselines.data_parallel(posed), baselines.random(posed, 1))
     )
     published_seconds = time.perf_counter() - began
@@ -109,12 +109,12 @@ def row(name: str, gpus: int, posed: Problem, fixed: int, seeds: int) -> None:
 def compare_methods(name: str, gpus: int, posed: Problem, fixed: int) -> None:
     engine = Engine(posed)
     start = baselines.data_parallel(posed)
-    for blocks in (False, True):
+    for moves in ("one", "several"):
         told = []
         for method in METHODS:
-            walk = engine.walk(start, Chain(1, TEMPERATURE, fixed, blocks=blocks, method=method))
+            walk = engine.walk(start, Chain(1, TEMPERATURE, fixed, moves=moves, method=method))
             told.append(f"{method} {walk.seconds:7.2f} s")
-        kind = "several at once" if blocks else "one operator"
+        kind = f"{moves} at once"
         print(f"{name:13} {gpus:3}  {kind:15} {'  '.join(told)}", flush=True)
 
 
