@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "branching.h"
 #include "search.h"
 
 namespace dltune::parallelism {
@@ -73,6 +74,8 @@ DLTUNE_MIRRORED(ProblemAbout, dltune::parallelism::Problem)
 DLTUNE_MIRRORED(SearchAbout, dltune::parallelism::Search)
 DLTUNE_MIRRORED(Outcome, dltune::parallelism::Outcome)
 DLTUNE_MIRRORED(Improvement, dltune::parallelism::Improvement)
+DLTUNE_MIRRORED(Limits, dltune::parallelism::Limits)
+DLTUNE_MIRRORED(Proof, dltune::parallelism::Proof)
 DLTUNE_MIRRORED(Shown, dltune::parallelism::Shown)
 DLTUNE_MIRRORED(Totals, dltune::parallelism::Totals)
 
@@ -157,4 +160,13 @@ DLTUNE_DOOR void dltune_parallelism_search(void* engine, const dltune::paralleli
   *outcome = own.chain.run(*search, best, &own.course);
   *course = own.course.data();
   *improvements = static_cast<std::int64_t>(own.course.size());
+}
+
+// `best`: the strategy to beat, then the best found. `combined`: as Relaxation's.
+DLTUNE_DOOR void dltune_parallelism_prove(void* engine, std::int32_t combined,
+                                          const dltune::parallelism::Limits* limits,
+                                          dltune::parallelism::Proof* proof, std::int32_t* best) {
+  Engine& own = *static_cast<Engine*>(engine);
+  dltune::parallelism::BranchAndBound search(&own.graph, &own.simulation, combined);
+  *proof = search.run(*limits, best);
 }

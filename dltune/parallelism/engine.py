@@ -92,6 +92,19 @@ class Walk:
     course: tuple[tuple[int, float, int], ...]
 
 
+@dataclass(frozen=True)
+class Proof:
+    """`time`: nanoseconds of the best strategy found; `bound`: what no strategy is faster than.
+    `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated."""
+
+    best: Strategy
+    time: int
+    bound: int
+    nodes: int
+    leaves: int
+    seconds: float
+
+
 class Engine:
     """A problem in the native part. Raises DltuneError when that cannot be built."""
 
@@ -163,6 +176,19 @@ class Engine:
             *(tuple(best), outcome.best, tuple(current), outcome.current),
             *(outcome.proposals, outcome.simulated, outcome.accepted, outcome.seconds),
             tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
+        )
+
+    def prove(self, start: Strategy, combined: int, seconds: float, nodes: int) -> Proof:
+        """Looks for a strategy that beats `start`, until none can, for so many seconds or with so
+        many beginnings of strategies kept. The tables that it makes are of every pair of
+        configurations of operators that follow each other."""
+        best, found = _integers(start), native.Proof()
+        limits = native.Limits(seconds, nodes)
+        self._native.dltune_parallelism_prove(
+            self._engine, combined, byref(limits), byref(found), best
+        )
+        return Proof(
+            tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds
         )
 
 

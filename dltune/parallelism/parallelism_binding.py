@@ -86,6 +86,16 @@ class Improvement(ctypes.Structure):
     _fields_ = (*of(c_int64, "proposals", "best"), ("seconds", c_double))
 
 
+class Limits(ctypes.Structure):
+    """As in branching.h, like Proof."""
+
+    _fields_ = (("seconds", c_double), ("nodes", c_int64))
+
+
+class Proof(ctypes.Structure):
+    _fields_ = (*of(c_int64, "best", "bound", "nodes", "leaves"), ("seconds", c_double))
+
+
 class Shown(ctypes.Structure):
     """As in engine.cc, like Totals."""
 
@@ -106,6 +116,7 @@ class Totals(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     search = (POINTER(SearchAbout), POINTER(Outcome), INTEGERS, POINTER(POINTER(Improvement)))
+    proof = (c_int32, POINTER(Limits), POINTER(Proof), INTEGERS)
     return bound(
         "parallelism",
         [Path(__file__).with_name("engine.cc")],
@@ -121,8 +132,9 @@ def load() -> ctypes.CDLL:
             "dltune_parallelism_timeline": (POINTER(Shown), c_void_p, c_int32, LONGS),
             "dltune_parallelism_totals": (None, c_void_p, POINTER(Totals)),
             "dltune_parallelism_search": (None, c_void_p, *search, LONGS),
+            "dltune_parallelism_prove": (None, c_void_p, *proof),
         },
         *(Region, Edge, Division, OperatorAbout, ProblemAbout),
-        *(SearchAbout, Outcome, Improvement, Shown, Totals),
+        *(SearchAbout, Outcome, Improvement, Limits, Proof, Shown, Totals),
         flags=("-ffp-contract=off",),
     )
