@@ -34,7 +34,8 @@ def every(given: Problem) -> list[tuple[int, Strategy]]:
 
 def random_problem(random: Random) -> Problem:
     graph, topology = _graph(random), _topology(random)
-    assert not graphs.check(graph) and not topologies.check(topology)
+    assert not graphs.check(graph)
+    assert not topologies.check(topology)
     left = [MOST]
 
     def space(operator: Operator, devices: int) -> list[Configuration]:

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "additive.h"
 #include "branching.h"
 #include "search.h"
 
@@ -169,4 +170,34 @@ DLTUNE_DOOR void dltune_parallelism_prove(void* engine, std::int32_t combined,
   Engine& own = *static_cast<Engine*>(engine);
   dltune::parallelism::BranchAndBound search(&own.graph, &own.simulation, combined);
   *proof = search.run(*limits, best);
+}
+
+// Of each configuration of an operator; `members`: as alone's.
+DLTUNE_DOOR void dltune_parallelism_alone(void* engine, std::int32_t op, std::int32_t members,
+                                          std::int64_t* nanoseconds) {
+  const auto& problem = static_cast<Engine*>(engine)->problem;
+  const auto& own = problem.operator_[op];
+  for (int c = 0; c < own.configurations; ++c)
+    nanoseconds[c] = dltune::parallelism::alone(problem, own, c, members);
+}
+
+// Of an edge for these choices of its producer and its consumer, the latter's the fastest.
+DLTUNE_DOOR void dltune_parallelism_moved(void* engine, std::int32_t edge, std::int32_t producers,
+                                          const std::int32_t* producer, std::int32_t consumers,
+                                          const std::int32_t* consumer, std::int64_t* nanoseconds) {
+  using namespace dltune::parallelism;
+  const auto& problem = static_cast<::Engine*>(engine)->problem;
+  const auto divide = [&](int op, int count, const std::int32_t* choices) {
+    const auto& own = problem.operator_[op];
+    std::vector<Division> found;
+    for (int n = 0; n < count; ++n)
+      found.emplace_back(own, problem.configuration[own.first_configuration + choices[n]],
+                         problem.devices);
+    return found;
+  };
+  const auto from = divide(problem.edge[edge].producer, producers, producer);
+  const auto to = divide(problem.edge[edge].consumer, consumers, consumer);
+  Busy busy(problem);
+  for (const Division& a : from)
+    for (const Division& b : to) *nanoseconds++ = moved(problem, problem.edge[edge], a, b, &busy);
 }

@@ -187,9 +187,26 @@ class Engine:
         self._native.dltune_parallelism_prove(
             self._engine, combined, byref(limits), byref(found), best
         )
-        return Proof(
-            tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds
+        return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
+
+    def alone(self, operator: int, members: int) -> Nanoseconds:
+        """Of each configuration what its tasks take, and one in `members` of what its gradients
+        take to be added up; nothing else is waited for."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_alone(
+            self._engine, operator, members, _pointer(found, native.LONGS)
         )
+        return found
+
+    def moved(self, edge: int, producer: Sequence[int], consumer: Sequence[int]) -> Nanoseconds:
+        """What an edge takes forwards and backwards for these configurations of the operators,
+        shape (producer's, consumer's). Edges are counted by consumers and their inputs."""
+        found = np.empty((len(producer), len(consumer)), np.int64)
+        self._native.dltune_parallelism_moved(
+            *(self._engine, edge, len(producer), _integers(producer)),
+            *(len(consumer), _integers(consumer), _pointer(found, native.LONGS)),
+        )
+        return found
 
 
 def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:

@@ -117,6 +117,7 @@ def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     search = (POINTER(SearchAbout), POINTER(Outcome), INTEGERS, POINTER(POINTER(Improvement)))
     proof = (c_int32, POINTER(Limits), POINTER(Proof), INTEGERS)
+    pairs = (c_int32, INTEGERS, c_int32, INTEGERS)
     return bound(
         "parallelism",
         [Path(__file__).with_name("engine.cc")],
@@ -133,6 +134,8 @@ def load() -> ctypes.CDLL:
             "dltune_parallelism_totals": (None, c_void_p, POINTER(Totals)),
             "dltune_parallelism_search": (None, c_void_p, *search, LONGS),
             "dltune_parallelism_prove": (None, c_void_p, *proof),
+            "dltune_parallelism_alone": (None, c_void_p, c_int32, c_int32, LONGS),
+            "dltune_parallelism_moved": (None, c_void_p, c_int32, *pairs, LONGS),
         },
         *(Region, Edge, Division, OperatorAbout, ProblemAbout),
         *(SearchAbout, Outcome, Improvement, Limits, Proof, Shown, Totals),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from parallelism_problems import every, problems
 
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Problem
-from parallelism_problems import every, problems
 
 
 @settings(max_examples=300, deadline=None)
