@@ -14,10 +14,11 @@
 
 namespace dltune::parallelism {
 
-// It ends after `seconds`, or with so many `nodes` open.
+// It ends after `seconds`, or with so many `nodes` kept. `known`: ns of a strategy that is to be beaten
+// (0: that of the one given).
 struct Limits {
   double seconds;
-  std::int64_t nodes;
+  std::int64_t nodes, known;
 };
 
 // `best`: ns of the best strategy found, which is the best of all where `bound`, that none is faster
@@ -49,14 +50,14 @@ class BranchAndBound {
     for (int o = operators - 1; o >= 0; --o) rest_[o] = rest_[o + 1] + relaxed_.least_work(o);
   }
 
-  // `best`: a strategy, which becomes the best found.
+  // `best`: a strategy, which becomes the best found if one is found.
   Proof run(const Limits& limits, std::int32_t* best) {
     const auto start = std::chrono::steady_clock::now();
     const auto elapsed = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     };
     graph_.set(best);
-    Proof proof{simulation_.run(), 0, 0, 0, 0};
+    Proof proof{limits.known ? limits.known : simulation_.run(), 0, 0, 0, 0};
     nodes_.assign(1, {relaxed_.bound(), -1, -1, 0});
     std::priority_queue<Open> open;
     open.push({nodes_[0].bound, 0, 0});
@@ -233,11 +234,11 @@ class BranchAndBound {
           last = std::max(last, passes_[o][t].backward);
         }
       for (const ShardSet& set : sync->sets) {
-        const std::int64_t between = Relaxation::longest(*sync, set.hops, set.hops_end);
+        const std::int64_t between = sync->longest(set.hops, set.hops_end);
         std::int64_t ready = 0;
         for (int h = set.hosts; h < set.hosts_end; ++h) {
           const OnHost& host = sync->hosts[h];
-          const std::int64_t rest = Relaxation::rest(*sync, set, host);
+          const std::int64_t rest = sync->rest(set, host);
           std::int64_t head = 0;
           for (int at = host.first; at < host.last; ++at) {
             head = std::max(head, gone[set.devices[at]]);

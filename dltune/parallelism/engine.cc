@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "additive.h"
+#include "apart.h"
 #include "branching.h"
 #include "search.h"
 
@@ -179,6 +179,14 @@ DLTUNE_DOOR void dltune_parallelism_alone(void* engine, std::int32_t op, std::in
   const auto& own = problem.operator_[op];
   for (int c = 0; c < own.configurations; ++c)
     nanoseconds[c] = dltune::parallelism::alone(problem, own, c, members);
+}
+
+// Of each configuration of an operator, as if no other learned with it; 0 where it learns nothing.
+DLTUNE_DOOR void dltune_parallelism_added(void* engine, std::int32_t op, std::int64_t* nanoseconds) {
+  const auto& problem = static_cast<Engine*>(engine)->problem;
+  const auto& own = problem.operator_[op];
+  for (int c = 0; c < own.configurations; ++c)
+    nanoseconds[c] = own.weights < 0 ? 0 : dltune::parallelism::added(problem, own, c);
 }
 
 // Of an edge for these choices of its producer and its consumer, the latter's the fastest.

@@ -178,16 +178,21 @@ class Engine:
             tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
         )
 
-    def prove(self, start: Strategy, combined: int, seconds: float, nodes: int) -> Proof:
-        """Looks for a strategy that beats `start`, until none can, for so many seconds or with so
-        many beginnings of strategies kept. The tables that it makes are of every pair of
-        configurations of operators that follow each other."""
+    def prove(
+        self, start: Strategy, combined: int, seconds: float, nodes: int, known: int = 0
+    ) -> Proof:
+        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can, for
+        so many seconds or with so many beginnings of strategies kept. `combined`: as many
+        configurations of operators that learn together are looked at together. The tables that it
+        makes are of every pair of configurations of operators that follow each other."""
         best, found = _integers(start), native.Proof()
-        limits = native.Limits(seconds, nodes)
+        limits = native.Limits(seconds, nodes, known)
         self._native.dltune_parallelism_prove(
             self._engine, combined, byref(limits), byref(found), best
         )
-        return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
+        return Proof(
+            tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds
+        )
 
     def alone(self, operator: int, members: int) -> Nanoseconds:
         """Of each configuration what its tasks take, and one in `members` of what its gradients
@@ -195,6 +200,15 @@ class Engine:
         found = np.empty(len(self.problem.catalogs[operator]), np.int64)
         self._native.dltune_parallelism_alone(
             self._engine, operator, members, _pointer(found, native.LONGS)
+        )
+        return found
+
+    def added(self, operator: int) -> Nanoseconds:
+        """Of each configuration how long the gradients take to be added up after any of its
+        backward tasks, at least, if no other operator learned with it."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_added(
+            self._engine, operator, _pointer(found, native.LONGS)
         )
         return found
 

@@ -89,7 +89,7 @@ class Improvement(ctypes.Structure):
 class Limits(ctypes.Structure):
     """As in branching.h, like Proof."""
 
-    _fields_ = (("seconds", c_double), ("nodes", c_int64))
+    _fields_ = (("seconds", c_double), *of(c_int64, "nodes", "known"))
 
 
 class Proof(ctypes.Structure):
@@ -135,6 +135,7 @@ def load() -> ctypes.CDLL:
             "dltune_parallelism_search": (None, c_void_p, *search, LONGS),
             "dltune_parallelism_prove": (None, c_void_p, *proof),
             "dltune_parallelism_alone": (None, c_void_p, c_int32, c_int32, LONGS),
+            "dltune_parallelism_added": (None, c_void_p, c_int32, LONGS),
             "dltune_parallelism_moved": (None, c_void_p, c_int32, *pairs, LONGS),
         },
         *(Region, Edge, Division, OperatorAbout, ProblemAbout),

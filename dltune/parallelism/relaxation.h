@@ -102,17 +102,6 @@ class Relaxation {
     return std::max(longest, (work + problem_.devices - 1) / problem_.devices);
   }
 
-  // From all gradients on a set's devices of one host until the weights there are new.
-  static std::int64_t rest(const Synchronization& sync, const ShardSet& set, const OnHost& host) {
-    return longest(sync, host.hops, host.hops_end) + longest(sync, set.hops, set.hops_end) +
-           set.update;
-  }
-  static std::int64_t longest(const Synchronization& sync, int first, int end) {
-    std::int64_t found = 0;
-    for (int hop = first; hop < end; ++hop) found = std::max(found, sync.hops[hop].duration);
-    return found;
-  }
-
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   // Of edges alike, by the producer's and the consumer's configurations.
@@ -195,7 +184,7 @@ class Relaxation {
         for (const ShardSet& set : sync.sets)
           for (int h = set.hosts; h < set.hosts_end; ++h)
             for (int at = sync.hosts[h].first; at < sync.hosts[h].last; ++at)
-              on[set.devices[at]] = std::max(on[set.devices[at]], this->rest(sync, set, sync.hosts[h]));
+              on[set.devices[at]] = std::max(on[set.devices[at]], sync.rest(set, sync.hosts[h]));
         for (int o : members)
           for (int t = 0; t < divisions_[o][choice[o]].tasks(); ++t) {
             std::int64_t& least = added_[first_[o][choice[o]] + t];

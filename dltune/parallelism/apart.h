@@ -1,4 +1,4 @@
-// What operators and edges take each by itself, for sums in which nothing overlaps.
+// What operators and edges take each by itself.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +55,22 @@ inline std::int64_t alone(const Problem& problem, const Operator& op, int choice
   for (const ShardSet& set : sync.sets)
     for (int device : set.devices) busy.add(device, set.update);
   return all + (added + busy.longest()) / members;
+}
+
+// How long the weights that only this operator learns take from the end of one of its backward tasks on,
+// of that after which they take least.
+inline std::int64_t added(const Problem& problem, const Operator& op, int choice) {
+  const Division own(op, problem.configuration[op.first_configuration + choice], problem.devices);
+  Synchronization sync;
+  sync.build(problem, problem.weight_bytes[op.weights], {&own});
+  std::vector<std::int64_t> on(problem.devices, 0);
+  for (const ShardSet& set : sync.sets)
+    for (int h = set.hosts; h < set.hosts_end; ++h)
+      for (int at = sync.hosts[h].first; at < sync.hosts[h].last; ++at)
+        on[set.devices[at]] = std::max(on[set.devices[at]], sync.rest(set, sync.hosts[h]));
+  std::int64_t least = on[own.device(0)];
+  for (int t = 0; t < own.tasks(); ++t) least = std::min(least, on[own.device(t)]);
+  return least;
 }
 
 // What an edge moves, forwards and then backwards.
