@@ -190,9 +190,7 @@ class Engine:
         self._native.dltune_parallelism_prove(
             self._engine, combined, byref(limits), byref(found), best
         )
-        return Proof(
-            tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds
-        )
+        return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
 
     def alone(self, operator: int, members: int) -> Nanoseconds:
         """Of each configuration what its tasks take, and one in `members` of what its gradients
@@ -207,9 +205,7 @@ class Engine:
         """Of each configuration how long the gradients take to be added up after any of its
         backward tasks, at least, if no other operator learned with it."""
         found = np.empty(len(self.problem.catalogs[operator]), np.int64)
-        self._native.dltune_parallelism_added(
-            self._engine, operator, _pointer(found, native.LONGS)
-        )
+        self._native.dltune_parallelism_added(self._engine, operator, _pointer(found, native.LONGS))
         return found
 
     def moved(self, edge: int, producer: Sequence[int], consumer: Sequence[int]) -> Nanoseconds:
