@@ -1,13 +1,13 @@
 """What no strategy of a problem is faster than, proven; the gap to it says how good one is.
 
-For the planner, in this order: `dynamic.strategy` gives a strategy to start the search from; then the
-search; `bound` of the best that it found; and where `exact.fits`, `exact.optimum` of it, whose own
-bound is the optimum where it ends in time.
+For the planner, in this order: `dynamic.strategy` gives a strategy to start the search from; then
+the search; `bound` of the best that it found; and where `exact.fits`, `exact.optimum` of it, whose
+own bound is the optimum where it ends in time.
 
-Three proofs, the best of which is told. The longest way there and back through the operators, or all
-work on all devices alike (`linear.quick`): always there. An integer programme of both together
-(`linear.solve`), where ortools is installed; until it ends, what its relaxation comes to. Branch and
-bound (`exact`), where its tables fit; until it ends, the least of what is open.
+Three proofs, the best of which is told. The longest way there and back through the operators, or
+all work on all devices alike (`linear.quick`): always there. An integer programme of both together
+(`linear.solve`), where ortools is installed; until it ends, what its relaxation comes to. Branch
+and bound (`exact`), where its tables fit; until it ends, the least of what is open.
 """
 
 from __future__ import annotations

@@ -181,10 +181,10 @@ class Engine:
     def prove(
         self, start: Strategy, combined: int, seconds: float, nodes: int, known: int = 0
     ) -> Proof:
-        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can, for
-        so many seconds or with so many beginnings of strategies kept. `combined`: as many
-        configurations of operators that learn together are looked at together. The tables that it
-        makes are of every pair of configurations of operators that follow each other."""
+        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can,
+        for so many seconds or with so many beginnings of strategies kept. `combined`: as many
+        configurations of operators that learn together are looked at together. Its tables are of
+        every pair of configurations of operators that follow each other."""
         best, found = _integers(start), native.Proof()
         limits = native.Limits(seconds, nodes, known)
         self._native.dltune_parallelism_prove(

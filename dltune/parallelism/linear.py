@@ -1,8 +1,8 @@
 """A programme whose optimum no strategy is faster than, for networks too large to prove one.
 
 Operators are divided in some way (degrees and replicas, wherever the parts are), as variables; T is
-the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w the
-least that all its tasks come to, y the least that its gradients are added up in:
+the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w
+the least that all its tasks come to, y the least that its gradients are added up in:
 
     begin(p) >= begin(o) + f(o)             where each part of p reads something of o
     end(o)   >= begin(o) + f(o) + b(o)
@@ -10,10 +10,10 @@ least that all its tasks come to, y the least that its gradients are added up in
     T        >= end(o) + y(o)
     devices * T >= the sum of all w
 
-In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins forwards,
-and end(o) the latest that one ends backwards: every task of p waits for one of o that it reads, and
-that one for its gradient; transfers only add to it. Each device runs one task at a time. Let the
-variables be fractions, and the optimum can only be lower.
+In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins
+forwards, and end(o) the latest that one ends backwards: every task of p waits for one of o that it
+reads, and that one for its gradient; transfers only add to it. Each device runs one task at a time.
+Let the variables be fractions, and the optimum can only be lower.
 
 **y(o).** Where o learns alone it is the longest way through rings and update that any of its
 devices waits for. Where others learn with it (the steps of a recurrent layer), each set of devices
