@@ -97,6 +97,19 @@ class Walk:
     course: tuple[tuple[int, float, int], ...]
 
 
+@dataclass(frozen=True)
+class Proof:
+    """`time`: nanoseconds of the best strategy found; `bound`: what no strategy is faster than.
+    `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated."""
+
+    best: Strategy
+    time: int
+    bound: int
+    nodes: int
+    leaves: int
+    seconds: float
+
+
 class Engine:
     """A problem in the native part. Raises DltuneError when that cannot be built."""
 
@@ -170,6 +183,46 @@ class Engine:
             outcome.seconds,
             tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
         )
+
+    def prove(
+        self, start: Strategy, combined: int, seconds: float, nodes: int, known: int = 0
+    ) -> Proof:
+        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can,
+        for so many seconds or with so many beginnings of strategies kept. `combined`: as many
+        configurations of operators that learn together are looked at together. Its tables are of
+        every pair of configurations of operators that follow each other."""
+        best, found = _integers(start), native.Proof()
+        limits = native.Limits(seconds, nodes, known)
+        self._native.dltune_parallelism_prove(
+            self._engine, combined, byref(limits), byref(found), best
+        )
+        return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
+
+    def alone(self, operator: int, members: int) -> Nanoseconds:
+        """Of each configuration what its tasks take, and one in `members` of what its gradients
+        take to be added up; nothing else is waited for."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_alone(
+            self._engine, operator, members, _pointer(found, native.LONGS)
+        )
+        return found
+
+    def added(self, operator: int) -> Nanoseconds:
+        """Of each configuration how long the gradients take to be added up after any of its
+        backward tasks, at least, if no other operator learned with it."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_added(self._engine, operator, _pointer(found, native.LONGS))
+        return found
+
+    def moved(self, edge: int, producer: Sequence[int], consumer: Sequence[int]) -> Nanoseconds:
+        """What an edge takes forwards and backwards for these configurations of the operators,
+        shape (producer's, consumer's). Edges are counted by consumers and their inputs."""
+        found = np.empty((len(producer), len(consumer)), np.int64)
+        self._native.dltune_parallelism_moved(
+            *(self._engine, edge, len(producer), _integers(producer)),
+            *(len(consumer), _integers(consumer), _pointer(found, native.LONGS)),
+        )
+        return found
 
 
 def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
