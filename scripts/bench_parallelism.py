@@ -8,7 +8,8 @@ For each network and number of GPUs:
 
 - `paper`: seconds of the delta column of Table 4.
 - `published`: the paper's own search (one operator at a time, from data parallelism and from a
-  random strategy), as many proposals as `--fixed` from each: milliseconds of a step, seconds it took.
+  random strategy), with as many proposals as `--fixed` from each: milliseconds of a step, and the
+  seconds that it took.
 - `ours`: dltune's search with a hundredth of the paper's seconds where these are 10 or more, else
   with 0.1 s; the median of `--seeds`, and how many of these are as short as `published` or shorter.
 - how many times longer a step takes with data parallelism, with what experts do, and with the
