@@ -201,8 +201,8 @@ class Chain {
       change(op, random->below(problem_.operator_[op].configurations));
       return;
     }
-    const int move = random->below(16);
-    if (move < 7 && !blocks_.empty()) {
+    const int move = blocks_.empty() ? 7 + random->below(12) : random->below(16);
+    if (move < 7) {
       const auto& block = blocks_[random->below(static_cast<int>(blocks_.size()))];
       const int size = static_cast<int>(block.size());
       const int first = move < 5 ? 0 : random->below(size);

@@ -21,7 +21,7 @@ from dltune.parallelism.problem import Problem, Strategy
 from dltune.parallelism.workers import Leg, Workers
 
 TEMPERATURES = (0.0003, 0.0006, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
-LEG = 50  # proposals that a chain makes in a round at least
+LEG = 300  # proposals that a chain makes in a round at least
 ROUNDS = 32  # at most
 LAG = 4  # rounds between those in which who lags goes on from the best
 FAR = 8.0  # temperatures above the best
