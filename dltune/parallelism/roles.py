@@ -1,0 +1,191 @@
+"""What the ops of a training step are for: the model, its gradients, or the update of variables.
+
+By structure. What a gradient is computed by is known where its op exists for nothing else
+(`ReluGrad`, `Conv2DBackpropFilter`, the second output of a cross entropy), and so is all that
+depends on it: a model's own ops come before its gradients. A *weight* is a variable that an op of
+the model reads and whose update depends on a gradient. What reads no weights but other variables
+behind the gradients is the optimiser's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dltune.errors import UsageError
+from dltune.parallelism.step_view import StepView
+
+_UPDATE = re.compile(r"(Resource)?(Sparse)?(Assign|Apply|Scatter)\w*")
+_GRADIENT = re.compile(r"\w*(Grad|Backprop)\w*")
+_NO_GRADIENT = ("BroadcastGradientArgs", "PreventGradient", "StopGradient")
+_ENTROPY = "CrossEntropyWithLogits"
+PRODUCTS = ("MatMul", "BatchMatMul", "Einsum")
+# hand on what they read, in another shape or type
+_SAME = ("ReadVariableOp", "Identity", "Reshape", "Squeeze", "ExpandDims", "Cast", "Transpose")
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """Sets of nodes, no two with one in common. `data`: those that hand the step its examples.
+    `weights`: by the node that names it, the nodes that give out a weight's value, also in another
+    shape. `updates`: of each weight, the nodes that change it. `optimizer`: these, and what else is
+    computed between the gradients and them. `depends`: per node the weights that it needs."""
+
+    data: frozenset[int]
+    weights: Mapping[int, frozenset[int]]
+    updates: Mapping[int, Sequence[int]]
+    gradients: frozenset[int]
+    optimizer: frozenset[int]
+    model: frozenset[int]
+    depends: Sequence[frozenset[int]]
+
+
+def roles(view: StepView) -> Roles:
+    """Raises UsageError for a step that trains nothing."""
+    data = _data(view)
+    from_data = view.downstream(data)
+    updates = {
+        variable: [node for node in taken if _UPDATE.fullmatch(view.families[node])]
+        for variable, taken in view.handles.items()
+    }
+    values = {
+        variable: frozenset(
+            view.downstream(
+                [node for node in taken if node not in updates[variable]]
+                if view.families[variable] != "Variable"
+                else [variable],
+                lambda node: view.families[node] in _SAME and node not in from_data,
+            )
+        )
+        for variable, taken in view.handles.items()
+    }
+    values = {variable: found for variable, found in values.items() if found - from_data or found}
+    changed = [v for v in values if any(node in from_data for node in updates[v])]
+    depends = _depends(view, {v: values[v] for v in changed})
+    gradients = _gradients(view, from_data, {v: values[v] for v in changed}, depends)
+    weights = {}
+    for variable in changed:
+        frontier = _frontier(view, values[variable], from_data)
+        if not frontier <= gradients and gradients & set(updates[variable]):
+            weights[variable] = values[variable]
+    if not weights:
+        raise UsageError(
+            f"step {view.step.name or view.step.signature} updates no weight by a gradient",
+            remedy="profile a step of training",
+        )
+    others = [
+        node
+        for variable, found in values.items()
+        if variable not in weights and _frontier(view, found, from_data) <= gradients
+        for node in found
+    ]
+    own = {node for variable in weights for node in updates[variable]}
+    own |= {node for node in view.downstream(others) if node in gradients or node not in from_data}
+    model = view.upstream(gradients) - gradients - own
+    return Roles(
+        data=frozenset(data),
+        weights=weights,
+        updates={variable: updates[variable] for variable in weights},
+        gradients=frozenset(gradients - own),
+        optimizer=frozenset(own),
+        model=frozenset(model),
+        depends=_depends(view, weights),
+    )
+
+
+def _data(view: StepView) -> set[int]:
+    """Nodes with examples: what an iterator gives, or what is fed, but single numbers."""
+    found = set()
+    for node, kind in enumerate(view.families):
+        if kind.startswith("IteratorGetNext"):
+            found.add(node)
+        elif kind in ("Arg", "Placeholder", "Recv") and view.shapes.get((node, 0)):
+            dtypes = {one.dtype for one in view.nodes[node].outputs}
+            if not dtypes & {"resource", "variant"}:
+                found.add(node)
+    if not found:
+        raise UsageError(
+            f"no op of step {view.step.name or view.step.signature} hands it its examples"
+        )
+    return found
+
+
+def _depends(
+    view: StepView, values: Mapping[int, frozenset[int]]
+) -> Sequence[frozenset[int]]:
+    given = defaultdict(set)
+    for variable, nodes in values.items():
+        for node in nodes:
+            given[node].add(variable)
+    bits = {variable: 1 << n for n, variable in enumerate(values)}
+    masks = [0] * len(view.nodes)
+    for node in view.order:
+        mask = sum(bits[variable] for variable in given.get(node, ()))
+        for before in view.needs[node]:
+            mask |= masks[before]
+        masks[node] = mask
+    known = {mask: frozenset(v for v, bit in bits.items() if mask & bit) for mask in {*masks}}
+    return [known[mask] for mask in masks]
+
+
+def _frontier(view: StepView, values: frozenset[int], from_data: set[int]) -> set[int]:
+    """The first nodes behind a variable that know of the examples."""
+    before = view.downstream(values, lambda node: node not in from_data)
+    return {after for node in before for after in view.readers[node] if after in from_data}
+
+
+def _gradients(
+    view: StepView,
+    from_data: set[int],
+    values: Mapping[int, frozenset[int]],
+    depends: Sequence[frozenset[int]],
+) -> set[int]:
+    of_value = {node: variable for variable, found in values.items() for node in found}
+    seeds = set()
+    for node in from_data:
+        kind, reads = view.families[node], view.reads(node)
+        if _GRADIENT.fullmatch(kind) and kind not in _NO_GRADIENT:
+            # a transposed convolution of the model is the op of another's gradient
+            own = [of_value[before] for before, _ in reads if before in of_value]
+            own = [
+                variable
+                for variable in own
+                if "BackpropInput" in kind
+                and not any(
+                    variable in depends[b] for b, _ in reads if of_value.get(b) != variable
+                )
+            ]
+            if not own:
+                seeds.add(node)
+        if any(slot == 1 and view.families[b].endswith(_ENTROPY) for b, slot in reads):
+            seeds.add(node)
+        if kind in PRODUCTS and _turned(view, node, of_value, depends):
+            seeds.add(node)
+    return view.downstream(seeds)
+
+
+def _turned(
+    view: StepView, node: int, of_value: Mapping[int, int], depends: Sequence[frozenset[int]]
+) -> bool:
+    """Whether it multiplies what depends on a weight with that weight turned over, as a product's
+    gradient does."""
+    reads = [before for before, _ in view.reads(node)[:2]]
+    for one, other in (reads, reads[::-1]) if len(reads) == 2 else ():
+        variable = of_value.get(one)
+        if variable is None or variable not in depends[other]:
+            continue
+        for value in {n for n, v in of_value.items() if v == variable}:
+            for reader in view.readers[value]:
+                if reader != node and view.families[reader] == view.families[node]:
+                    mine, its = view.keys[node], view.keys[reader]
+                    if mine and its and _turn(mine.attributes) != _turn(its.attributes):
+                        if not depends[reader] >= depends[node] or reader in view.upstream([node]):
+                            return True
+    return False
+
+
+def _turn(attributes: Mapping[str, str]) -> tuple[str | None, ...]:
+    names = ("transpose_a", "transpose_b", "adj_x", "adj_y", "equation")
+    return tuple(attributes.get(name) for name in names)
