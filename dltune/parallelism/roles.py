@@ -83,6 +83,14 @@ def roles(view: StepView) -> Roles:
     ]
     own = {node for variable in weights for node in updates[variable]}
     own |= {node for node in view.downstream(others) if node in gradients or node not in from_data}
+    # a gradient's square and the like, beside the gradient that the optimiser reads
+    own |= {
+        node
+        for node in gradients - own
+        if {*view.readers[node]} <= own
+        and any({*view.readers[before]} & own for before in view.needs[node])
+        and all(before in gradients for before in view.needs[node] if before in from_data)
+    }
     model = view.upstream(gradients) - gradients - own
     return Roles(
         data=frozenset(data),
