@@ -17,20 +17,22 @@ _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")
 
 
 def owners(layers: Layers) -> dict[int, list[int]]:
-    """By weight the operators that compute with it, in the order of the network."""
+    """By weight the operators that compute with it, in the order of the network; first the weights
+    that operators begin with."""
     view, roles = layers.view, layers.roles
     found = {}
     for variable, values in roles.weights.items():
-        behind = view.downstream(values, lambda node: node not in layers.from_data)
+        behind = view.downstream(values, lambda node: node not in roles.informed)
         readers = {after for node in behind for after in view.readers[node]}
         found[variable] = sorted(
             {
                 layers.operator[node]
                 for node in readers
-                if node in layers.from_data and node in roles.model and node in layers.operator
+                if node in roles.informed and node in roles.model and node in layers.operator
             }
         )
-    return found
+    first = {b for draft in layers.drafts for b, _ in view.reads(draft.anchor)}
+    return dict(sorted(found.items(), key=lambda one: first.isdisjoint(roles.weights[one[0]])))
 
 
 def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]:
@@ -45,7 +47,7 @@ def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]
             continue
         reads = view.reads(node)
         taken = [own[of_value[b]] for b, _ in reads if b in of_value]
-        forward = [t for t in reads if t in layers.tensors]
+        forward = [t for t in reads if t in layers.found.places]
         entropies = {b for b, _ in reads if view.families[b].endswith("EntropyWithLogits")}
         forward = [t for t in forward if t[0] not in entropies]
         alike = [n for t in forward for n in products.get(_root(layers, t), ())]
@@ -54,7 +56,7 @@ def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]
         if taken and taken[0]:
             found[node] = taken[0][-1]
         elif alike:
-            found[node] = _fitting(layers, own, node, alike, reach[node])
+            found[node] = _fitting(own, alike, reach[node])
         elif len(reach[node]) == 1 and not consumers:
             found[node] = min(reach[node])
         elif forward:
@@ -106,13 +108,7 @@ def _reach(layers: Layers, own: Mapping[int, Sequence[int]]) -> list[frozenset[i
     return found
 
 
-def _fitting(
-    layers: Layers,
-    own: Mapping[int, Sequence[int]],
-    node: int,
-    alike: Sequence[int],
-    reach: frozenset[int],
-) -> int:
+def _fitting(own: Mapping[int, Sequence[int]], alike: Sequence[int], reach: frozenset[int]) -> int:
     """Of operators that multiply the same, that whose weight alone it leads to, if to one's."""
     alone = [number for number in alike if reach == {number}]
     learning = {number for numbers in own.values() for number in numbers}

@@ -75,11 +75,12 @@ class Drafts(list[Draft]):
         rank = max(len(view), len(other))
         view = ((),) * (rank - len(view)) + view
         other = ((),) * (rank - len(other)) + other
-        if any(own and its and sizes(own) != sizes(its) for own, its in zip(view, other, strict=True)):
+        pairs = list(zip(view, other, strict=True))
+        if any(own and its and sizes(own) != sizes(its) for own, its in pairs):
             return None
-        draft, found = self[number], []
+        draft, found = self[number], list[Axis]()
         known = draft.inputs.get(operator)
-        for own, its in zip(view, other, strict=True):
+        for own, its in pairs:
             if its and not own:
                 found.append(self._more(number, (*view, *found), sizes(its)))
             else:
@@ -92,9 +93,7 @@ class Drafts(list[Draft]):
         if known is not None:
             regions = [
                 hull(one, more, length.size)
-                for one, more, length in zip(
-                    known, regions, self[operator].dimensions, strict=True
-                )
+                for one, more, length in zip(known, regions, self[operator].dimensions, strict=True)
             ]
         draft.inputs[operator] = regions
         return tuple(found)
@@ -157,15 +156,16 @@ class Drafts(list[Draft]):
             for operator, known in sorted(draft.inputs.items()):
                 there = places[operator]
                 # what was added to it since is read whole
-                regions = [*known, *(everything(d.size) for d in self[operator].dimensions[len(known) :])]
+                given = self[operator].dimensions
+                regions = [*known, *(everything(one.size) for one in given[len(known) :])]
                 count = max(there, default=0) + 1
                 kept: list[Region] = []
                 for position in range(count):
                     lengths = [n for n, p in enumerate(there) if p == position]
                     if len(lengths) == 1:
-                        kept.append(_moved(regions[lengths[0]], place, self, draft, operator, lengths[0]))
+                        kept.append(_moved(regions[lengths[0]], place, given[lengths[0]].size))
                     else:
-                        kept.append(everything(_size(self[operator].dimensions, lengths)))
+                        kept.append(everything(_size(given, lengths)))
                 inputs.append(Input(operator, tuple(kept)))
             found.append((_dimensions(draft.dimensions, place), tuple(inputs)))
         return found
@@ -212,12 +212,10 @@ def _dimensions(dimensions: Sequence[Length], places: Sequence[int]) -> tuple[Di
     return tuple(found)
 
 
-def _moved(
-    region: Region, place: Sequence[int], drafts: Drafts, draft: Draft, operator: int, dim: int
-) -> Region:
+def _moved(region: Region, place: Sequence[int], size: int) -> Region:
+    """By the dimensions in the document, of a dimension of `size` positions."""
     if region.of is None:
         return region
-    shared = [n for n, p in enumerate(place) if p == place[region.of]]
-    if len(shared) > 1:
-        return everything(drafts[operator].dimensions[dim].size)
+    if place.count(place[region.of]) > 1:
+        return everything(size)
     return Region(region.extent, place[region.of], region.stride, region.start)

@@ -1,9 +1,10 @@
 """What people call a weight and an op: the path of its layer.
 
 Keras 3 enters each layer's name scope twice, so that TensorFlow puts a number behind it: what is
-`dense_1` in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all weights
-are read in such scopes the numbers go again. A path has the names of the layers around, but not
-that of a functional model, whose layers are built before it; its own default name is left out here.
+`dense_1` in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all
+weights are read in such scopes the numbers go again. A path has the names of the layers around, but
+not that of a functional model, whose layers are built before it. Its default name is left out here;
+one that somebody gave it cannot be told from that of a layer, and stays in front.
 """
 
 from __future__ import annotations
@@ -77,5 +78,5 @@ def _parts(name: str) -> tuple[str, ...]:
     for rewritten in _REWRITTEN:
         if rewritten in parts:
             at = parts.index(rewritten)
-            parts = parts[at + 1 :] if at == 0 else parts[:at]
+            parts = parts[at + 1 :] if at == 0 else [*parts[:at], parts[-1]]
     return tuple(parts) or (name,)

@@ -98,9 +98,7 @@ def reduced(
         axes
         for axes in itertools.combinations(range(len(given)), count)
         if tuple(wanted)
-        == tuple(
-            1 if n in axes else size for n, size in enumerate(given) if keep or n not in axes
-        )
+        == tuple(1 if n in axes else size for n, size in enumerate(given) if keep or n not in axes)
     ]
     return found[0] if len(found) == 1 else None
 

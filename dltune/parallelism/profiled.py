@@ -2,8 +2,8 @@
 
 The samples of a step are counted by the first size of what it is handed; which dimension of an
 operator's output counts them, and what it reads for each part of its output, follows op by op
-(`layers.py`). Weights and gradients are known by structure (`roles.py`, `backward.py`), names are for
-people (`layer_names.py`). Statistics over samples, as a batch norm's, are those of each part.
+(`layers.py`). Weights and gradients are known by structure (`roles.py`, `backward.py`), names are
+for people (`layer_names.py`). Statistics over samples, as a batch norm's, are those of each part.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from dltune.analysis.convolution import filters
 from dltune.analysis.flops import operations
-from dltune.documents.opkey import SIZES
 from dltune.documents.operators import SCHEMA, Operator, Operators, Weights
+from dltune.documents.opkey import SIZES
 from dltune.documents.profile import Op, Step
 from dltune.errors import UsageError
 from dltune.parallelism.backward import assigned, owners
@@ -89,7 +89,9 @@ def measured(step: Step, ops: Sequence[Op]) -> Measured:
     finished = layers.drafts.finished()
     shared = Counter(groups.values())
     operators = []
-    for number, (draft, (dimensions, inputs)) in enumerate(zip(layers.drafts, finished, strict=True)):
+    for number, (draft, (dimensions, inputs)) in enumerate(
+        zip(layers.drafts, finished, strict=True)
+    ):
         group = groups.get(number)
         operators.append(
             Operator(
@@ -170,12 +172,14 @@ def _bytes(layers: Layers, variable: int) -> int:
 
 def _titles(layers: Layers, own: Mapping[int, Sequence[int]], names: Names) -> list[str]:
     """Unlike each other: the layer of what an operator learns first, or in which it begins."""
-    learned = {number: v for v in reversed(own) for number in own[v]}
+    learned = {number: variable for variable in reversed([*own]) for number in own[variable]}
     found: dict[str, None] = {}
     for number, draft in enumerate(layers.drafts):
         layer, op = names.op(draft.anchor)
         title = names.layer(learned[number]) if number in learned else layer or op
-        if title in found:
+        if draft.data:
+            title = layers.view.nodes[draft.anchor].name
+        if title in found and not draft.data:
             title = f"{title}/{op}"
         count, plain = 1, title
         while title in found:
@@ -198,5 +202,5 @@ def _type(layers: Layers, number: int) -> str:
             for name in ("ksize", "strides", "padding", "equation", "fused_ops")
             if name in key.attributes
         ]
-    more = {view.families[node] for node in draft.nodes[1:] if node in layers.from_data}
+    more = {view.families[node] for node in draft.nodes[1:] if node in layers.roles.informed}
     return " ".join(words) + "".join(f" + {one}" for one in sorted(more))

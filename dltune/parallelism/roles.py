@@ -1,14 +1,16 @@
 """What the ops of a training step are for: the model, its gradients, or the update of variables.
 
 By structure. What a gradient is computed by is known where its op exists for nothing else
-(`ReluGrad`, `Conv2DBackpropFilter`, the second output of a cross entropy), and so is all that
-depends on it: a model's own ops come before its gradients. A *weight* is a variable that an op of
+(`ReluGrad`, `Conv2DBackpropFilter`, the second output of a cross entropy) or multiplies as only the
+gradients of a product do, and so is all that depends on it: a model's own ops come before its
+gradients. A *weight* is a variable that an op of
 the model reads and whose update depends on a gradient. What reads no weights but other variables
 behind the gradients is the optimiser's.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from dltune.errors import UsageError
 from dltune.parallelism.step_view import StepView
 
+# know of a tensor nothing but its shape
+_SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _UPDATE = re.compile(r"(Resource)?(Sparse)?(Assign|Apply|Scatter)\w*")
 _GRADIENT = re.compile(r"\w*(Grad|Backprop)\w*")
 _NO_GRADIENT = ("BroadcastGradientArgs", "PreventGradient", "StopGradient")
@@ -28,12 +32,14 @@ _SAME = ("ReadVariableOp", "Identity", "Reshape", "Squeeze", "ExpandDims", "Cast
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Sets of nodes, no two with one in common. `data`: those that hand the step its examples.
+    """Sets of nodes. `data`: those that hand the step its examples; `informed`: these, and all that
+    know more of them than their shapes.
     `weights`: by the node that names it, the nodes that give out a weight's value, also in another
     shape. `updates`: of each weight, the nodes that change it. `optimizer`: these, and what else is
     computed between the gradients and them. `depends`: per node the weights that it needs."""
 
     data: frozenset[int]
+    informed: frozenset[int]
     weights: Mapping[int, frozenset[int]]
     updates: Mapping[int, Sequence[int]]
     gradients: frozenset[int]
@@ -41,11 +47,16 @@ class Roles:
     model: frozenset[int]
     depends: Sequence[frozenset[int]]
 
+    @functools.cached_property
+    def values(self) -> frozenset[int]:
+        """Of all weights."""
+        return frozenset().union(*self.weights.values())
+
 
 def roles(view: StepView) -> Roles:
     """Raises UsageError for a step that trains nothing."""
     data = _data(view)
-    from_data = view.downstream(data)
+    from_data = view.downstream(data, lambda node: view.families[node] not in _SHAPES)
     updates = {
         variable: [node for node in taken if _UPDATE.fullmatch(view.families[node])]
         for variable, taken in view.handles.items()
@@ -61,7 +72,6 @@ def roles(view: StepView) -> Roles:
         )
         for variable, taken in view.handles.items()
     }
-    values = {variable: found for variable, found in values.items() if found - from_data or found}
     changed = [v for v in values if any(node in from_data for node in updates[v])]
     depends = _depends(view, {v: values[v] for v in changed})
     gradients = _gradients(view, from_data, {v: values[v] for v in changed}, depends)
@@ -72,7 +82,7 @@ def roles(view: StepView) -> Roles:
             weights[variable] = values[variable]
     if not weights:
         raise UsageError(
-            f"step {view.step.name or view.step.signature} updates no weight by a gradient",
+            f"step {view.title} updates no weight by a gradient",
             remedy="profile a step of training",
         )
     others = [
@@ -94,6 +104,7 @@ def roles(view: StepView) -> Roles:
     model = view.upstream(gradients) - gradients - own
     return Roles(
         data=frozenset(data),
+        informed=frozenset(from_data),
         weights=weights,
         updates={variable: updates[variable] for variable in weights},
         gradients=frozenset(gradients - own),
@@ -114,15 +125,11 @@ def _data(view: StepView) -> set[int]:
             if not dtypes & {"resource", "variant"}:
                 found.add(node)
     if not found:
-        raise UsageError(
-            f"no op of step {view.step.name or view.step.signature} hands it its examples"
-        )
+        raise UsageError(f"no op of step {view.title} hands it its examples")
     return found
 
 
-def _depends(
-    view: StepView, values: Mapping[int, frozenset[int]]
-) -> Sequence[frozenset[int]]:
+def _depends(view: StepView, values: Mapping[int, frozenset[int]]) -> Sequence[frozenset[int]]:
     given = defaultdict(set)
     for variable, nodes in values.items():
         for node in nodes:
@@ -161,15 +168,15 @@ def _gradients(
                 variable
                 for variable in own
                 if "BackpropInput" in kind
-                and not any(
-                    variable in depends[b] for b, _ in reads if of_value.get(b) != variable
-                )
+                and not any(variable in depends[b] for b, _ in reads if of_value.get(b) != variable)
             ]
             if not own:
                 seeds.add(node)
         if any(slot == 1 and view.families[b].endswith(_ENTROPY) for b, slot in reads):
             seeds.add(node)
-        if kind in PRODUCTS and _turned(view, node, of_value, depends):
+        if kind in PRODUCTS and (
+            _turned(view, node, of_value, depends) or _outer(view, node, of_value, depends)
+        ):
             seeds.add(node)
     return view.downstream(seeds)
 
@@ -186,11 +193,37 @@ def _turned(
             continue
         for value in {n for n, v in of_value.items() if v == variable}:
             for reader in view.readers[value]:
-                if reader != node and view.families[reader] == view.families[node]:
-                    mine, its = view.keys[node], view.keys[reader]
-                    if mine and its and _turn(mine.attributes) != _turn(its.attributes):
-                        if not depends[reader] >= depends[node] or reader in view.upstream([node]):
-                            return True
+                mine, its = view.keys[node], view.keys[reader]
+                if (
+                    reader != node
+                    and view.families[reader] == view.families[node]
+                    and mine is not None
+                    and its is not None
+                    and _turn(mine.attributes) != _turn(its.attributes)
+                    and reader in view.upstream([node])
+                ):
+                    return True
+    return False
+
+
+def _outer(
+    view: StepView, node: int, of_value: Mapping[int, int], depends: Sequence[frozenset[int]]
+) -> bool:
+    """Whether it multiplies what another product reads beside a weight with what depends on that
+    weight, and gives out as much as that has: the weight's gradient."""
+    reads = [before for before, _ in view.reads(node)[:2]]
+    if len(reads) < 2 or any(before in of_value for before in reads):
+        return False
+    given = view.nodes[node].output_bytes
+    for one, other in (reads, reads[::-1]):
+        for reader in view.readers[one]:
+            if reader != node and view.families[reader] == view.families[node]:
+                beside = [before for before, _ in view.reads(reader)[:2] if before in of_value]
+                if any(
+                    of_value[before] in depends[other] and view.nodes[before].output_bytes == given
+                    for before in beside
+                ):
+                    return True
     return False
 
 

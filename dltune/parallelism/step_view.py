@@ -14,6 +14,7 @@ from dltune.graph import profiled
 from dltune.graph.traversal import topological
 
 Tensor = tuple[int, int]  # a node, and which of its outputs
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +31,15 @@ class StepView:
         for node in step.nodes:
             if node.type in profiled.BACK:
                 raise UsageError(
-                    f"step {step.name or step.signature} has a loop, "
-                    f"{node.name!r}, whose rounds cannot be divided over devices",
+                    f"step {step.name or step.signature} has a loop, {node.name!r}, "
+                    "whose rounds cannot be divided over devices",
                     remedy="unroll it (in Keras: unroll=True), and profile the job again",
                 )
         return cls(step, ops, topological(profiled.acyclic(step)))
+
+    @property
+    def title(self) -> str:
+        return self.step.name or self.step.signature
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -55,7 +60,7 @@ class StepView:
         return list(zip(found.inputs, found.slots or (0,) * len(found.inputs), strict=True))
 
     @functools.cached_property
-    def shapes(self) -> dict[Tensor, tuple[int, ...]]:
+    def shapes(self) -> dict[Tensor, Shape]:
         """As the keys of those that read them have them."""
         found = {}
         for node, key in enumerate(self.keys):
@@ -108,13 +113,13 @@ class StepView:
     @functools.cached_property
     def handles(self) -> dict[int, list[int]]:
         """Of each variable, known by the node that names it, the nodes that take it itself."""
-        found = defaultdict(list)
+        found: dict[int, list[int]] = defaultdict(list)
         for node in range(len(self.nodes)):
             for before, slot in self.reads(node):
                 outputs = self.nodes[before].outputs
                 dtype = outputs[slot].dtype if slot < len(outputs) else ""
                 if not self.nodes[before].inputs and (
-                    dtype == "resource" or self.families[before] == "Variable"
+                    dtype == "resource" or self.families[before] in ("Variable", "VarHandleOp")
                 ):
                     found[before].append(node)
         return dict(found)
