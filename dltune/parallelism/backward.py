@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dltune.parallelism.layers import Layers
-from dltune.parallelism.roles import PRODUCTS
+from dltune.parallelism.roles import is_product
 from dltune.parallelism.step_view import Tensor
 
 _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")
@@ -51,7 +51,7 @@ def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]
         entropies = {b for b, _ in reads if view.families[b].endswith("EntropyWithLogits")}
         forward = [t for t in forward if t[0] not in entropies]
         alike = [n for t in forward for n in products.get(_root(layers, t), ())]
-        alike = alike if _is_product(view.families[node]) else []
+        alike = alike if is_product(view.families[node]) else []
         consumers = [found[after] for after in view.readers[node] if after in found]
         if taken and taken[0]:
             found[node] = taken[0][-1]
@@ -68,10 +68,6 @@ def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]
     return found
 
 
-def _is_product(family: str) -> bool:
-    return family in PRODUCTS or "Conv" in family
-
-
 def _root(layers: Layers, tensor: Tensor) -> Tensor:
     """What it is another shape of."""
     view = layers.view
@@ -84,7 +80,7 @@ def _products(layers: Layers) -> dict[Tensor, list[int]]:
     """By what is multiplied there, the operators that begin with a product."""
     found: dict[Tensor, list[int]] = {}
     for number, draft in enumerate(layers.drafts):
-        if _is_product(layers.view.families[draft.anchor]):
+        if is_product(layers.view.families[draft.anchor]):
             for tensor in layers.view.reads(draft.anchor)[:2]:
                 found.setdefault(_root(layers, tensor), []).append(number)
     return found

@@ -9,6 +9,7 @@ one that somebody gave it cannot be told from that of a layer, and stays in fron
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from dltune.parallelism.roles import Roles
@@ -31,13 +32,10 @@ class Names:
             for n in range(1, len(parts))
         }
         scopes = {variable: self._scope(variable, roles) for variable in roles.weights}
-        self._keras = all(
-            part and all(map(_NUMBER.search, part))
-            for variable, part in scopes.items()
-            if not self._named(variable)
-        )
+        unnamed = [part for variable, part in scopes.items() if not self._named(variable)]
+        self._keras = all(part and _NUMBER.search(part[0]) for part in unnamed)
         self._paths = {
-            variable: "/".join(part if self._named(variable) else self._clean(part))
+            variable: "/".join(part if self._named(variable) else self._clean(self._layers(part)))
             for variable, part in scopes.items()
         }
 
@@ -64,6 +62,11 @@ class Names:
         while len(scope) > 1 and scope not in self._scopes:
             scope = scope[:-1]
         return scope
+
+    def _layers(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Without what an op calls its own ops."""
+        numbered = itertools.takewhile(_NUMBER.search, parts)
+        return tuple(numbered) if self._keras else parts
 
     def _clean(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         if self._keras:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from dltune.analysis.keys import Key
-from dltune.analysis.windows import sliding
+from dltune.analysis.windows import layout, sliding
 from dltune.errors import UsageError
 from dltune.parallelism.drafts import Length
 from dltune.parallelism.step_view import Shape
@@ -117,6 +117,19 @@ def _window(found: Whereabouts, node: int, key: Key) -> Beginning | None:
         shape[where.channels] = axes[where.channels][0].size
     _added(found, node, axes)
     return Beginning(axes, tuple(shape))
+
+
+def _transposed(found: Whereabouts, node: int, key: Key) -> Beginning | None:
+    """A transposed convolution; what of the image a position needs, no region says."""
+    shape = found.view.shapes.get((node, 0))
+    data = found.places.get(found.view.reads(node)[2])
+    if shape is None or data is None or not _by_weight(found, node):
+        return None
+    axes = [[Length(size, "whole")] if size > 1 else [] for size in shape]
+    channels = layout(key, len(shape)).channels
+    axes[channels] = [Length(shape[channels], "parameter")]
+    axes[0] = found.inherited(data, 0)
+    return Beginning(axes, shape)
 
 
 def _by_weight(found: Whereabouts, node: int) -> bool:
@@ -241,6 +254,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 _Rule = Callable[[Whereabouts, int, Key], Beginning | None]
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _window),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInput"), _transposed),
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _window),
     **dict.fromkeys(("MatMul", "BatchMatMul", "Einsum"), _product),
     **dict.fromkeys(("Gather", "GatherV2", "ResourceGather"), _gather),

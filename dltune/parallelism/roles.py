@@ -26,6 +26,8 @@ _GRADIENT = re.compile(r"\w*(Grad|Backprop)\w*")
 _NO_GRADIENT = ("BroadcastGradientArgs", "PreventGradient", "StopGradient")
 _ENTROPY = "CrossEntropyWithLogits"
 PRODUCTS = ("MatMul", "BatchMatMul", "Einsum")
+_FED = ("Arg", "Placeholder", "Recv")
+_DRAWN = re.compile(r"(Stateless)?(Random|TruncatedNormal)\w*(?<!KeyCounter)(?<!Alg)")
 # hand on what they read, in another shape or type
 _SAME = ("ReadVariableOp", "Identity", "Reshape", "Squeeze", "ExpandDims", "Cast", "Transpose")
 
@@ -73,8 +75,7 @@ def roles(view: StepView) -> Roles:
         for variable, taken in view.handles.items()
     }
     changed = [v for v in values if any(node in from_data for node in updates[v])]
-    depends = _depends(view, {v: values[v] for v in changed})
-    gradients = _gradients(view, from_data, {v: values[v] for v in changed}, depends)
+    gradients = _gradients(view, from_data, values, _depends(view, values))
     weights = {}
     for variable in changed:
         frontier = _frontier(view, values[variable], from_data)
@@ -115,18 +116,30 @@ def roles(view: StepView) -> Roles:
 
 
 def _data(view: StepView) -> set[int]:
-    """Nodes with examples: what an iterator gives, or what is fed, but single numbers."""
+    """Nodes with examples: what an iterator gives, what is fed but single numbers, and what is
+    drawn to compute with, as a generator's input."""
     found = set()
     for node, kind in enumerate(view.families):
-        if kind.startswith("IteratorGetNext"):
+        dtypes = {one.dtype for one in view.nodes[node].outputs}
+        fed = kind in _FED and view.shapes.get((node, 0)) and not dtypes & {"resource", "variant"}
+        if fed or kind.startswith("IteratorGetNext"):
             found.add(node)
-        elif kind in ("Arg", "Placeholder", "Recv") and view.shapes.get((node, 0)):
-            dtypes = {one.dtype for one in view.nodes[node].outputs}
-            if not dtypes & {"resource", "variant"}:
-                found.add(node)
+    drawn = {node for node, kind in enumerate(view.families) if _DRAWN.fullmatch(kind)}
+    more = set()
+    for node in drawn:
+        # what a mask is drawn for depends on other data
+        beside = view.downstream((found | drawn) - {node})
+        behind = view.downstream([node], lambda after, beside=beside: after not in beside)
+        if node not in beside and any(is_product(view.families[after]) for after in behind):
+            more.add(node)
+    found |= more
     if not found:
         raise UsageError(f"no op of step {view.title} hands it its examples")
     return found
+
+
+def is_product(family: str) -> bool:
+    return family in PRODUCTS or "Conv" in family
 
 
 def _depends(view: StepView, values: Mapping[int, frozenset[int]]) -> Sequence[frozenset[int]]:

@@ -62,7 +62,7 @@ class StepView:
     @functools.cached_property
     def shapes(self) -> dict[Tensor, Shape]:
         """As the keys of those that read them have them."""
-        found = {}
+        found: dict[Tensor, Shape] = {}
         for node, key in enumerate(self.keys):
             reads = self.reads(node)
             if key is not None and len(key.inputs) == len(reads):
