@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dltune.parallelism.gradients import is_product
 from dltune.parallelism.layers import Layers
-from dltune.parallelism.roles import is_product
 from dltune.parallelism.step_view import Tensor
 
 _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")
