@@ -1,6 +1,6 @@
 """Which operator each op of the backward pass computes gradients of.
 
-By what it reads. A product with a weight is of the operator of that weight; a product with what an
+By what it reads. A product with a weight is of an operator with that weight; a product with what an
 operator's own product reads, of that one; other ops, of the last operator that gave out what they
 read of the forward pass. What reads nothing of it goes with the op that takes its result.
 """
@@ -13,10 +13,11 @@ from dltune.parallelism.gradients import is_product
 from dltune.parallelism.layers import Layers
 from dltune.parallelism.step_view import Tensor
 
+Owners = Mapping[int, Sequence[int]]
 _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")
 
 
-def owners(layers: Layers) -> dict[int, list[int]]:
+def owners(layers: Layers) -> Owners:
     """By weight the operators that compute with it, in the order of the network; first the weights
     that operators begin with."""
     view, roles = layers.view, layers.roles
@@ -24,47 +25,67 @@ def owners(layers: Layers) -> dict[int, list[int]]:
     for variable, values in roles.weights.items():
         behind = view.downstream(values, lambda node: node not in roles.informed)
         readers = {after for node in behind for after in view.readers[node]}
-        found[variable] = sorted(
-            {
-                layers.operator[node]
-                for node in readers
-                if node in roles.informed and node in roles.model and node in layers.operator
-            }
-        )
-    first = {b for draft in layers.drafts for b, _ in view.reads(draft.anchor)}
+        forward = readers & roles.informed & roles.model & layers.operator.keys()
+        found[variable] = sorted({layers.operator[node] for node in forward})
+    first = {before for draft in layers.drafts for before, _ in view.reads(draft.anchor)}
     return dict(sorted(found.items(), key=lambda one: first.isdisjoint(roles.weights[one[0]])))
 
 
-def assigned(layers: Layers, own: Mapping[int, Sequence[int]]) -> dict[int, int]:
+def assigned(layers: Layers, own: Owners) -> dict[int, int]:
     """By node of the backward pass the number of its operator. `own`: of `owners`."""
     view, roles = layers.view, layers.roles
     of_value = {node: v for v, values in roles.weights.items() for node in values}
+    forward = [_forward(layers, node) for node in range(len(view.nodes))]
+    level = _levels(layers, forward)
     reach = _reach(layers, own)
     products = _products(layers)
     found: dict[int, int] = {}
     for node in reversed(view.order):
         if node not in roles.gradients:
             continue
-        reads = view.reads(node)
-        taken = [own[of_value[b]] for b, _ in reads if b in of_value]
-        forward = [t for t in reads if t in layers.found.places]
-        entropies = {b for b, _ in reads if view.families[b].endswith("EntropyWithLogits")}
-        forward = [t for t in forward if t[0] not in entropies]
-        alike = [n for t in forward for n in products.get(_root(layers, t), ())]
-        alike = alike if is_product(view.families[node]) else []
+        weights = [own[of_value[b]] for b in view.needs[node] if b in of_value]
+        # of a variable that is not trained
+        fixed = [t for t in view.reads(node) if view.families[t[0]] == "ReadVariableOp"]
+        weights += [products[t] for t in fixed if t[0] not in of_value and t in products]
         consumers = [found[after] for after in view.readers[node] if after in found]
-        if taken and taken[0]:
-            found[node] = taken[0][-1]
-        elif alike:
+        alike = [n for t in forward[node] for n in products.get(_root(layers, t), ())]
+        if not forward[node] and (pools := _pools(layers, node, consumers)):
+            found[node] = pools[-1]
+        elif weights and weights[0]:
+            found[node] = max((n for n in weights[0] if n <= level[node]), default=weights[0][-1])
+        elif alike and is_product(view.families[node]):
             found[node] = _fitting(own, alike, reach[node])
         elif len(reach[node]) == 1 and not consumers:
             found[node] = min(reach[node])
-        elif forward:
-            found[node] = max(layers.operator[b] for b, _ in forward)
-        elif consumers:
-            found[node] = max(consumers)
-        elif reach[node]:
-            found[node] = max(reach[node])
+        elif forward[node]:
+            found[node] = max(layers.operator[before] for before, _ in forward[node])
+        elif consumers or reach[node]:
+            found[node] = max(consumers or reach[node])
+    return found
+
+
+def _forward(layers: Layers, node: int) -> list[Tensor]:
+    """What it reads of the forward pass; the second output of a cross entropy is none of it."""
+    view = layers.view
+    return [
+        tensor
+        for tensor in view.reads(node)
+        if tensor in layers.found.places
+        and not (tensor[1] == 1 and view.families[tensor[0]].endswith("EntropyWithLogits"))
+    ]
+
+
+def _levels(layers: Layers, forward: Sequence[Sequence[Tensor]]) -> list[int]:
+    """By node of the backward pass, how far down the network it has come: the last operator of
+    whose output it, or else what it reads, knows."""
+    view = layers.view
+    found = [len(layers.drafts)] * len(view.nodes)
+    for node in view.order:
+        if node in layers.roles.gradients:
+            numbers = [layers.operator[before] for before, _ in forward[node]]
+            found[node] = max(numbers) if numbers else min(found[b] for b in view.needs[node])
+            if is_product(view.families[node]):
+                found[node] = min(found[before] for before in view.needs[node])
     return found
 
 
@@ -86,7 +107,22 @@ def _products(layers: Layers) -> dict[Tensor, list[int]]:
     return found
 
 
-def _reach(layers: Layers, own: Mapping[int, Sequence[int]]) -> list[frozenset[int]]:
+def _pools(layers: Layers, node: int, consumers: Sequence[int]) -> list[int]:
+    """The poolings of what those operators give out whose gradient it may be."""
+    key = layers.view.keys[node]
+    if key is None or not key.family.endswith("PoolGrad"):
+        return []
+    found = []
+    for number, draft in enumerate(layers.drafts):
+        its = layers.view.keys[draft.anchor]
+        if its is not None and f"{its.family}Grad" == key.family:
+            shape = layers.found.places[draft.anchor, 0].shape
+            if draft.inputs.keys() & {*consumers} and shape == key.inputs[-1].shape:
+                found.append(number)
+    return found
+
+
+def _reach(layers: Layers, own: Owners) -> list[frozenset[int]]:
     """Per node the operators whose weights it helps to update."""
     view = layers.view
     found: list[frozenset[int]] = [frozenset()] * len(view.nodes)
@@ -98,17 +134,14 @@ def _reach(layers: Layers, own: Mapping[int, Sequence[int]]) -> list[frozenset[i
     behind = layers.roles.gradients | layers.roles.optimizer
     for node in reversed(view.order):
         if node in behind:
-            found[node] = targets.get(node, frozenset()).union(
-                *(found[after] for after in view.readers[node])
-            )
+            after = (found[after] for after in view.readers[node])
+            found[node] = targets.get(node, frozenset()).union(*after)
     return found
 
 
-def _fitting(own: Mapping[int, Sequence[int]], alike: Sequence[int], reach: frozenset[int]) -> int:
+def _fitting(own: Owners, alike: Sequence[int], reach: frozenset[int]) -> int:
     """Of operators that multiply the same, that whose weight alone it leads to, if to one's."""
     alone = [number for number in alike if reach == {number}]
     learning = {number for numbers in own.values() for number in numbers}
-    if alone:
-        return alone[0]
     without = [number for number in alike if number not in learning]
-    return (without or list(alike))[-1]
+    return (alone or without or alike)[-1]

@@ -105,12 +105,12 @@ def _to_weight(
         if one in of_value or other in of_value:
             return
         for reader in view.readers[one]:
-            if view.families[reader] == view.families[node] and any(
+            alike = view.families[reader] == view.families[node] and any(
                 of_value.get(before) in needs[other] and view.nodes[before].output_bytes == given
                 for before, _ in view.reads(reader)[:2]
-            ):
-                if reader in view.upstream([other]):
-                    yield from (node, other)
+            )
+            if alike and reader in view.upstream([other]):
+                yield from (node, other)
 
 
 def _operands(view: StepView, node: int) -> list[tuple[int, int]]:
