@@ -49,7 +49,7 @@ def assigned(layers: Layers, own: Owners) -> dict[int, int]:
         weights += [products[t] for t in fixed if t[0] not in of_value and t in products]
         consumers = [found[after] for after in view.readers[node] if after in found]
         alike = [n for t in forward[node] for n in products.get(_root(layers, t), ())]
-        if not forward[node] and (pools := _pools(layers, node, consumers)):
+        if not forward[node] and (pools := _pools(layers, node, level[node])):
             found[node] = pools[-1]
         elif weights and weights[0]:
             found[node] = max((n for n in weights[0] if n <= level[node]), default=weights[0][-1])
@@ -107,8 +107,8 @@ def _products(layers: Layers) -> dict[Tensor, list[int]]:
     return found
 
 
-def _pools(layers: Layers, node: int, consumers: Sequence[int]) -> list[int]:
-    """The poolings of what those operators give out whose gradient it may be."""
+def _pools(layers: Layers, node: int, level: int) -> list[int]:
+    """The poolings up to there in the network whose gradient it may be."""
     key = layers.view.keys[node]
     if key is None or not key.family.endswith("PoolGrad"):
         return []
@@ -117,7 +117,7 @@ def _pools(layers: Layers, node: int, consumers: Sequence[int]) -> list[int]:
         its = layers.view.keys[draft.anchor]
         if its is not None and f"{its.family}Grad" == key.family:
             shape = layers.found.places[draft.anchor, 0].shape
-            if draft.inputs.keys() & {*consumers} and shape == key.inputs[-1].shape:
+            if number <= level and shape == key.inputs[-1].shape:
                 found.append(number)
     return found
 

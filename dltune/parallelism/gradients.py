@@ -46,7 +46,8 @@ def gradients(
         if kind in _PRODUCTS:
             seeds.update(_by_weight(view, node, values, of_value, needs))
             seeds.update(_to_weight(view, node, of_value, needs))
-    return view.downstream(seeds)
+    # a loss that gives out its gradient beside itself is the model's
+    return view.downstream(node for node in seeds if not view.families[node].endswith(_ENTROPY))
 
 
 def depends(view: StepView, values: Mapping[int, frozenset[int]]) -> Depends:

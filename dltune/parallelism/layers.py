@@ -61,7 +61,8 @@ class Layers:
                 ]
                 number, view = self.drafts.begin(node, axes, (), data=True)
                 self.found.places[node, slot] = Place(number, view, shape)
-                self.operator.setdefault(node, number)
+                if self.operator.setdefault(node, number) != number:
+                    self.drafts[number].nodes.clear()  # its time is that of the first
 
     def _add(self, node: int) -> None:
         key = self.view.keys[node]
@@ -97,7 +98,7 @@ class Layers:
             shape = read[0].shape
         full = self.found.whole(read)
         number = max(place.operator for place in full or read)
-        own = [_aligned(p.view, shape) for p in full or read if p.operator == number or not full]
+        own = [_aligned(p.view, shape) for p in full or read if p.operator == number]
         mixed: View | None = tuple(next(filter(None, axes), ()) for axes in zip(*own, strict=True))
         if full:
             late = max(place.operator for place in read) > number

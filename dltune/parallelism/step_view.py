@@ -92,7 +92,8 @@ class StepView:
         self, start: Iterable[int], through: Callable[[int], bool] = lambda _: True
     ) -> set[int]:
         """`start`, and all that is computed from it, as far as `through` lets it pass."""
-        found, waiting = set(start), list(start)
+        found = set(start)
+        waiting = list(found)
         while waiting:
             for after in self.readers[waiting.pop()]:
                 if after not in found and through(after):
@@ -102,7 +103,8 @@ class StepView:
 
     def upstream(self, start: Iterable[int]) -> set[int]:
         """`start`, and all that it is computed from."""
-        found, waiting = set(start), list(start)
+        found = set(start)
+        waiting = list(found)
         while waiting:
             for before in self.needs[waiting.pop()]:
                 if before not in found:

@@ -47,7 +47,10 @@ class Whereabouts:
         replicas in data parallelism have."""
         dimensions = self.drafts[place.operator].dimensions
         there = {piece.dim for axis in place.view for piece in axis}
-        return any(one.kind == "sample" and n not in there for n, one in enumerate(dimensions))
+        return any(
+            one.kind == "sample" and one.size > 1 and n not in there
+            for n, one in enumerate(dimensions)
+        )
 
     def whole(self, places: Sequence[Place]) -> list[Place]:
         """Those that are no statistics."""
