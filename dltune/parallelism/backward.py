@@ -131,11 +131,16 @@ def _reach(layers: Layers, own: Owners) -> list[frozenset[int]]:
         for variable, nodes in layers.roles.updates.items()
         for node in nodes
     }
-    behind = layers.roles.gradients | layers.roles.optimizer
+    roles = layers.roles
     for node in reversed(view.order):
-        if node in behind:
-            after = (found[after] for after in view.readers[node])
-            found[node] = targets.get(node, frozenset()).union(*after)
+        after = [one for one in view.readers[node] if found[one]]
+        if node in roles.optimizer:
+            found[node] = targets.get(node, frozenset()).union(*(found[one] for one in after))
+        elif node in roles.gradients:
+            # one of those that take a gradient may need all, to clip by their norm
+            updating = [found[one] for one in after if one in roles.optimizer]
+            own_update = frozenset.intersection(*updating) if updating else frozenset()
+            found[node] = own_update.union(*(found[one] for one in after if one in roles.gradients))
     return found
 
 

@@ -55,13 +55,22 @@ class Names:
         if self._named(variable):
             parts = _parts(self.view.nodes[variable].name)
             return parts[:-1] or parts
-        reads = [_parts(self.view.nodes[node].name) for node in sorted(roles.weights[variable])]
-        first = next((one for one in reads if one[-1].startswith("ReadVariableOp")), reads[0])
+        reads = sorted(
+            roles.weights[variable], key=lambda one: (not self._forward(one, roles), one)
+        )
+        first = _parts(self.view.nodes[reads[0]].name)
         scope = first[:-1]
         # the op for which it is read has a scope in which nothing else stands
         while len(scope) > 1 and scope not in self._scopes:
             scope = scope[:-1]
         return scope
+
+    def _forward(self, read: int, roles: Roles) -> bool:
+        """Whether the model's ops take what is read there, and not the optimiser's alone."""
+        plain = self.view.families[read] == "ReadVariableOp"
+        behind = self.view.downstream([read], lambda node: node not in roles.informed)
+        taken = {after for node in behind for after in self.view.readers[node]}
+        return plain and bool(taken & roles.informed & roles.model)
 
     def _layers(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         """Without what an op calls its own ops."""

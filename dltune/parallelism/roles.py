@@ -78,7 +78,7 @@ def roles(view: StepView) -> Roles:
         for node in view.downstream([node for variable in others for node in values[variable]])
         if node in behind or node not in informed
     }
-    optimizer |= _beside(view, behind - optimizer, optimizer)
+    optimizer |= _processed(view, behind - optimizer, informed, weights)
     return Roles(
         data=frozenset(data),
         informed=frozenset(informed),
@@ -133,12 +133,30 @@ def _frontier(view: StepView, values: frozenset[int], informed: set[int]) -> set
     return {after for node in before for after in view.readers[node] if after in informed}
 
 
-def _beside(view: StepView, gradients: set[int], optimizer: set[int]) -> set[int]:
-    """A gradient's square and the like, beside the gradient that the optimiser reads."""
-    return {
-        node
-        for node in gradients
-        if optimizer.issuperset(view.readers[node])
-        and any(optimizer.intersection(view.readers[before]) for before in view.needs[node])
-        and all(before in gradients or not view.needs[before] for before in view.needs[node])
-    }
+def _processed(
+    view: StepView, gradients: set[int], informed: set[int], weights: Mapping[int, frozenset[int]]
+) -> set[int]:
+    """What is made of weights' gradients when they are there, such as their squares and norms: it
+    neither needs the model nor leads to what does."""
+    values = frozenset().union(*weights.values())
+    sizes = {view.nodes[node].output_bytes for node in values}
+    model = informed - gradients | values
+    flowing: set[int] = set()
+    for node in reversed(view.order):
+        if node in gradients and (
+            not model.isdisjoint(view.needs[node]) or not flowing.isdisjoint(view.readers[node])
+        ):
+            flowing.add(node)
+    found: set[int] = set()
+    done: set[int] = set()
+    for node in view.order:
+        if node not in gradients:
+            continue
+        if node not in flowing and not done.isdisjoint(view.needs[node]):
+            found.add(node)
+            done.add(node)
+        elif flowing.isdisjoint(view.readers[node]):
+            outputs = {one.bytes for one in view.nodes[node].outputs}
+            if outputs & sizes:
+                done.add(node)
+    return found

@@ -33,7 +33,8 @@ class StepView:
                 raise UsageError(
                     f"step {step.name or step.signature} has a loop, {node.name!r}, "
                     "whose rounds cannot be divided over devices",
-                    remedy="unroll it (in Keras: unroll=True), and profile the job again",
+                    remedy="profile the job without it: in Keras, layers with unroll=True, "
+                    "and one step an execution",
                 )
         return cls(step, ops, topological(profiled.acyclic(step)))
 

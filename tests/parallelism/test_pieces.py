@@ -33,7 +33,7 @@ def test_an_axis_of_a_reshaped_tensor_has_just_the_positions_of_its_first_piece(
     sizes: list[int], data: st.DataObject
 ) -> None:
     numbers = np.arange(math.prod(sizes)).reshape(sizes)
-    shape = data.draw(st.permutations(sizes)) + [1]
+    shape = [*data.draw(st.permutations(sizes)), 1]
     cut = data.draw(st.integers(0, len(shape) - 1))
     shape = [*shape[:cut], math.prod(shape[cut:])]
     view = reshaped(whole(sizes), shape)

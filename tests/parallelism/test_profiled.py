@@ -37,9 +37,11 @@ def test_dense_layers_are_operators_with_what_follows_them() -> None:
     found = of(perceptron())
     data, labels, first, second, loss = found.operators.operators
     assert [first.name, second.name] == ["dense", "dense_1"]
-    assert kinds(data) == [(16, "sample"), (8, "attribute")] and not data.gradient
+    assert kinds(data) == [(16, "sample"), (8, "attribute")]
+    assert not data.gradient
     assert kinds(labels) == [(16, "sample")]
-    assert kinds(first) == [(16, "sample"), (12, "parameter")] and first.gradient
+    assert kinds(first) == [(16, "sample"), (12, "parameter")]
+    assert first.gradient
     assert first.inputs == (documents.Input(0, (Region(1, 0), Region(8))),)
     assert kinds(loss) == [(16, "sample")]
     assert [one.operator for one in loss.inputs] == [1, 3]
@@ -187,14 +189,15 @@ def test_operators_of_one_weight_are_a_block() -> None:
     for _ in range(3):
         steps.append(net.one("Tanh", [net.product(steps[-1], w)], (16, 12)))
     back, gradients = net.loss(steps[-1], labels), []
-    for given, out in zip(steps[-2::-1], steps[:0:-1], strict=True):
+    for read, out in zip(steps[-2::-1], steps[:0:-1], strict=True):
         back = net.one("TanhGrad", [out, back], (16, 12))
-        gradients.append(net.product(given, back, left=True))
+        gradients.append(net.product(read, back, left=True))
         back = net.product(back, w, right=True)
     net.update(handle, net.one("AddN", gradients, (12, 12)))
     found = of(net)
     cells = found.operators.operators[2:5]
-    assert {one.weights for one in cells} == {0} and {one.block for one in cells} == {"cell"}
+    assert {one.weights for one in cells} == {0}
+    assert {one.block for one in cells} == {"cell"}
     assert [weights.bytes for weights in found.operators.weights] == [4 * 12 * 12]
     product = 2 * 16 * 12 * 12
     assert [one.backward_flops // product for one in cells] == [2, 2, 2]
