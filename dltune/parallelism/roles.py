@@ -153,10 +153,11 @@ def _processed(
         if node not in gradients:
             continue
         if node not in flowing and not done.isdisjoint(view.needs[node]):
-            found.add(node)
             done.add(node)
-        elif flowing.isdisjoint(view.readers[node]):
-            outputs = {one.bytes for one in view.nodes[node].outputs}
-            if outputs & sizes:
-                done.add(node)
+            if not found.isdisjoint(view.needs[node]) or view.families[node] not in _SAME:
+                found.add(node)
+        elif flowing.isdisjoint(view.readers[node]) and sizes.intersection(
+            one.bytes for one in view.nodes[node].outputs
+        ):
+            done.add(node)
     return found
