@@ -2,8 +2,9 @@
 
 The samples of a step are counted by the first size of what it is handed; which dimension of an
 operator's output counts them, and what it reads for each part of its output, follows op by op
-(`layers.py`). Weights and gradients are known by structure (`roles.py`, `backward.py`), names are
-for people (`layer_names.py`). Statistics over samples, as a batch norm's, are those of each part.
+(`reading/layers.py`). Weights and gradients are known by structure (`reading/roles.py`,
+`reading/backward.py`), names are for people (`reading/layer_names.py`). Statistics over samples, as
+a batch norm's, are those of each part.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dltune.documents.operators import SCHEMA, Operator, Operators, Weights
 from dltune.documents.opkey import SIZES
 from dltune.documents.profile import Op, Step
 from dltune.errors import UsageError
-from dltune.parallelism.backward import assigned, owners
-from dltune.parallelism.layer_names import Names
-from dltune.parallelism.layers import Layers
-from dltune.parallelism.roles import roles
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.backward import assigned, owners
+from dltune.parallelism.reading.layer_names import Names
+from dltune.parallelism.reading.layers import Layers
+from dltune.parallelism.reading.roles import roles
+from dltune.parallelism.reading.step_view import StepView
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dltune.parallelism.gradients import is_product
-from dltune.parallelism.layers import Layers
-from dltune.parallelism.step_view import Tensor
+from dltune.parallelism.reading.gradients import is_product
+from dltune.parallelism.reading.layers import Layers
+from dltune.parallelism.reading.step_view import Tensor
 
 Owners = Mapping[int, Sequence[int]]
 _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")

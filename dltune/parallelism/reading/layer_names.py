@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from dltune.parallelism.roles import Roles
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.roles import Roles
+from dltune.parallelism.reading.step_view import StepView
 
 _NUMBER = re.compile(r"_\d+$")
 _FUNCTIONAL = re.compile(r"functional(_\d+)?")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.operators import MOST_DIMENSIONS, Dimension, Input, Kind, Region
-from dltune.parallelism.pieces import Axis, Piece, View, everything, hull, sizes
+from dltune.parallelism.reading.pieces import Axis, Piece, View, everything, hull, sizes
 
 
 @dataclass

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.errors import UsageError
-from dltune.parallelism.gradients import Depends, depends, gradients, is_product
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.gradients import Depends, depends, gradients, is_product
+from dltune.parallelism.reading.step_view import StepView
 
 _UPDATE = re.compile(r"(Resource)?(Sparse)?(Assign|Apply|Scatter)\w*")
 _FED = ("Arg", "Placeholder", "Recv")
