@@ -94,9 +94,9 @@ class Network:
         self.layers[value.node] = f"functional_1/{layer}/"
         return handle, value
 
-    def examples(self, *shapes: Shape) -> list[Value]:
+    def examples(self, *shapes: Shape, dtype: str = "float") -> list[Value]:
         handle = self.handle()
-        return self.add("IteratorGetNext", [handle], *shapes)
+        return self.add("IteratorGetNext", [handle], *shapes, dtype=dtype)
 
     def constant(self, count: int) -> Value:
         return self.one("Const", (), (count,) if count else (), dtype="int32")

@@ -166,7 +166,8 @@ def _bytes(layers: Layers, variable: int) -> int:
             return outputs[0].bytes
     for node in layers.roles.updates[variable]:
         key = view.keys[node]
-        if key is not None and key.inputs:
+        # a scatter takes some rows
+        if key is not None and key.inputs and "Scatter" not in key.family:
             return max(one.bytes for one in key.inputs)
     raise UsageError(f"how large the weight {view.nodes[variable].name!r} is, is not known")
 

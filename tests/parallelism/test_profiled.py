@@ -295,6 +295,32 @@ def test_padding_and_parts_read_all_that_they_may() -> None:
     assert kinds(operators[3]) == [(16, "sample"), (9, "whole")]
 
 
+def lookup(update: str) -> Network:
+    net = Network()
+    tokens, labels = net.examples((16, 6), (16, 6), dtype="int32")
+    table = net.handle()
+    (rows,) = net.add(
+        "ResourceGather", [table, tokens], (16, 6, 10), name="functional_1/words_1/at"
+    )
+    back = net.loss(rows, labels)
+    if update == "ResourceScatterSub":
+        net.add(update, [table, tokens, back])
+    else:
+        net.update(table, net.one("UnsortedSegmentSum", [back, tokens], (50, 10)))
+    return net
+
+
+def test_rows_of_a_table_are_divided_by_what_they_hold() -> None:
+    found = of(lookup("AssignSubVariableOp"))
+    rows = named(found, "words")
+    assert kinds(rows) == [(16, "sample"), (6, "attribute"), (10, "parameter")]
+    assert found.operators.weights == (documents.Weights("words", 4 * 50 * 10),)
+
+
+def test_a_table_of_which_only_rows_are_seen_is_refused() -> None:
+    refused(lookup("ResourceScatterSub"), "how large the weight")
+
+
 def test_a_variable_that_the_graph_names_gives_its_name() -> None:
     net = Network()
     x, labels = net.examples((16, 8), (16,))

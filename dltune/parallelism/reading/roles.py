@@ -118,10 +118,11 @@ def _computed_with(view: StepView, node: int, others: set[int]) -> bool:
 def _values(
     view: StepView, variable: int, updates: Sequence[int], informed: set[int]
 ) -> frozenset[int]:
-    """The nodes that give out a variable's value."""
-    start = [node for node in view.handles[variable] if node not in updates]
-    if view.families[variable] == "Variable":
-        start = [variable]
+    """The nodes that give out a variable's value; itself where an op of the model takes it so."""
+    taken = [node for node in view.handles[variable] if node not in updates]
+    start = [node for node in taken if node not in informed]
+    if len(start) < len(taken) or view.families[variable] == "Variable":
+        start.append(variable)
     return frozenset(
         view.downstream(start, lambda node: view.families[node] in _SAME and node not in informed)
     )
