@@ -26,7 +26,7 @@ _MOVE, _ROW = 24, 24  # bytes of a piece, of a list of them
 class Optimum:
     """`value`: nanoseconds of the best strategy found; `bound`: no strategy of the problem's takes
     less. `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated;
-    `seconds`: of the search, its tables among them."""
+    `seconds`: of the search, after its tables."""
 
     strategy: Strategy
     value: int

@@ -16,7 +16,7 @@ from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Problem
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems())
 def test_no_strategy_is_faster(some: Problem) -> None:
     times = every(some)
