@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import repeat
 from random import Random
 
@@ -61,3 +62,13 @@ def test_without_room_for_tables_the_rest_is_left(monkeypatch: pytest.MonkeyPatc
     assert found.proven_by != "branch and bound"
     with pytest.raises(ValueError, match="too many pairs"):
         exact.optimum(some, every(some)[0][1], 1.0)
+
+
+def test_a_solver_that_fails_leaves_the_rest_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "solve", os.abort)  # which takes no arguments
+    some = random_problem(Random(11))
+    least = min(time for time, _ in every(some))
+    found = bound(some, 2 * least, 10.0)
+    assert found.value_ns == least
+    assert found.failure is not None
+    assert found.failure.startswith("the solver failed: TypeError")
