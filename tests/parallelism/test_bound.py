@@ -17,7 +17,7 @@ from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Problem
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems())
 def test_no_strategy_is_faster(some: Problem) -> None:
     times = every(some)
