@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import importlib
 import importlib.abc
 import importlib.util
 import json
@@ -24,7 +25,10 @@ import _dltune_horovod
 import _dltune_plugin
 
 # what tells ranks and a cluster's tasks apart; dltune knows what each means
-_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG")
+_VARIABLES = (
+    *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
+    "DLTUNE_RANK",
+)
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]
 # what to do with why it could not run
@@ -63,8 +67,22 @@ def start(path: str) -> None:
         import _dltune_settings  # with what its hooks import: not in every interpreter
 
         hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
+    for adapter in answer.get("adapters", ()):
+        hooks += _hooks_of(adapter, lambda message: _tell(path, message))
     failed = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
     sys.meta_path.insert(0, _Watch(hooks, failed))
+
+
+def _hooks_of(adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]) -> list[
+    tuple[str, _Hook]
+]:
+    """What another adapter's `module` in `folder` is to do under its `orders`."""
+    sys.path.append(adapter["folder"])
+    try:
+        module = importlib.import_module(adapter["module"])
+        return [*module.hooks(adapter["orders"], tell)]
+    finally:
+        sys.path.remove(adapter["folder"])
 
 
 def attach(path: str) -> None:

@@ -1,0 +1,168 @@
+"""A job as one process for each device of the plan, and what came of it in each."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents.sections.parallelism import Parallelism
+from dltune.errors import JobFailed, UsageError
+from dltune.jax import ranks
+from dltune.job import messages
+from dltune.job.last_words import last_words
+from dltune.job.launch import Event, Job, require_executable
+from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.planners.parallelism.expressed import expressed
+from dltune.planners.shown import counted
+
+INJECTED = Path(ranks.__file__).resolve().parent / "inject"
+_SHOWN = 3
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What came of the section. `consumer`: what took it; `weights` and `divided`: of Keras'
+    models, in all and over devices; `outputs`: operators whose outputs were divided as planned.
+    `unknown`: weights that are no operator's."""
+
+    ranks: int
+    consumer: str
+    jax: str
+    weights: int
+    divided: int
+    outputs: int
+    unknown: tuple[str, ...] = ()
+
+
+class Ranks(Enforcement):
+    """The section on parallelism in one job. Raises UsageError when no job can take it."""
+
+    inside = True
+
+    def __init__(self, section: Parallelism, run: Run) -> None:
+        self._plan = expressed(section)
+        self._count = len(section.devices)
+        self._run = run
+        self._plain = run.environment.get("DLTUNE_DISABLE") == "1"
+        # all processes draw alike, whatever the script leaves open
+        self._seed = random.SystemRandom().randrange(2**31)
+        self._address = ""
+        self._folder = Path()
+        self._heard: dict[int, messages.Parallel] = {}
+        self._cause: str | None = None
+
+    @property
+    def announced(self) -> Sequence[str]:
+        if self._plain:
+            return ["DLTUNE_DISABLE=1 is set: the job runs as one process, without the plan"]
+        return []
+
+    def intent(self) -> Iterator[str]:
+        shape = " x ".join(map(str, self._plan["mesh"]))
+        yield f"{self._count} processes, each with a device of a mesh of {shape}"
+
+    def command(self, given: Sequence[str]) -> Sequence[str]:
+        """Raises UsageError when it cannot be started."""
+        if self._plain or not given:
+            return given
+        require_executable(given[0])
+        # isolated, so that it is no interpreter of the job's
+        return [sys.executable, "-I", ranks.__file__, str(self._count), *given]
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        self._folder = folder
+        self._address = f"127.0.0.1:{_free_port()}"
+        alike = {} if "PYTHONHASHSEED" in base else {"PYTHONHASHSEED": str(self._seed)}
+        return {ranks.FOLDER: str(folder), **alike}
+
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        rank = python.environment.get(ranks.RANK)
+        if rank is None:
+            return {}
+        orders = {
+            "plan": self._plan,
+            "address": self._address,
+            "rank": int(rank),
+            "ranks": self._count,
+            "seed": self._seed,
+            "partial": self._run.partial,
+        }
+        adapter = {"folder": str(INJECTED), "module": "_dltune_parallel", "orders": orders}
+        return {**self._run.shares.answer(python), "adapters": [adapter]}
+
+    def hear(self, job: Job, event: Event) -> None:
+        """Raises UsageError when the job cannot take the plan."""
+        message = event.message
+        if not isinstance(message, messages.Parallel):
+            return
+        if message.fault:
+            raise UsageError(message.fault, remedy=message.remedy)
+        self._heard[message.rank] = message
+
+    def ended(self, exit_code: int) -> Outcome | None:
+        """Raises DltuneError when the job has not taken the plan."""
+        if self._plain:
+            return None
+        if failed := ranks.first_failed(self._folder):
+            rank, code = failed
+            words = last_words(ranks.log(self._folder, rank), f"rank {rank}") if rank else ""
+            self._cause = f"rank {rank} ended with exit code {code}" + (f"; {words}" * bool(words))
+        self._require_taken(exit_code)
+        one = self._heard[0]
+        taken = Taken(
+            *(self._count, one.consumer, one.jax, one.weights, one.divided, one.outputs),
+            tuple(one.unknown),
+        )
+        return Outcome(taken, [*_sentences(taken)])
+
+    def cause(self) -> str | None:
+        return self._cause
+
+    def _require_taken(self, exit_code: int) -> None:
+        remedy = None
+        if len(self._heard) < self._count:
+            what = "no process" if not self._heard else f"not every of {self._count} ranks"
+            message = f"{what} of the job imported JAX, so the plan changed nothing"
+            remedy = "the plan's section on parallelism is for jobs on JAX, or on Keras with it"
+        elif not self._heard[0].consumer:
+            message = "the job uses JAX without Keras, and not the file that divides its arrays"
+            remedy = "dltune plan parallelism --emit jax writes that file, which the job imports"
+        elif unmet := self._heard[0].unmet:
+            message = (
+                f"the job's models have no weights {unmet[0]!r}"
+                + (f" and {len(unmet) - 1} more" if unmet[1:] else "")
+                + ", which the plan divides"
+            )
+            remedy = "plan for the network as it is"
+        else:
+            return
+        if exit_code:
+            cause = f"; {self._cause}" if self._cause else f" (exit code {exit_code})"
+            raise JobFailed(f"{message}{cause}", exit_code, remedy=remedy)
+        raise UsageError(message, remedy=remedy)
+
+
+def _sentences(taken: Taken) -> Iterator[str]:
+    processes = f"{taken.ranks} processes on JAX {taken.jax}"
+    if taken.consumer == "jax":
+        yield f"{processes}, each with its part as the emitted file divides it"
+        return
+    yield (
+        f"{processes}: {taken.divided} of {counted(taken.weights, 'weight')} and the outputs of "
+        f"{counted(taken.outputs, 'operator')} divided as planned"
+    )
+    if taken.unknown:
+        more = len(taken.unknown) - _SHOWN
+        names = ", ".join(taken.unknown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield f"no operator's, so left whole: {names}"
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
