@@ -77,8 +77,8 @@ class Distribution:
 
             def get_tensor_layout(self, path: str) -> str | None:
                 """The operator: how it is divided depends on its shape, for `distribute_tensor`."""
-                operator = path.removesuffix("/output")
-                return operator if layouts.has(operator) else None
+                operator: str | None = layouts.operator(path.removesuffix("/output"))
+                return operator
 
         names = [f"{one.platform}:{one.id}" for one in devices]
         mesh = keras.distribution.DeviceMesh(layouts.mesh, layouts.axes, names)
@@ -94,9 +94,10 @@ class Distribution:
         if not self._layouts.owners(variable.path):
             return (None,) * len(variable.shape)
         try:
-            return self._layouts.weight(variable.path, variable.shape)
+            entries: tuple[Entry, ...] = self._layouts.weight(variable.path, variable.shape)
         except ValueError as error:
             self._refuse(str(error), "plan again for the network as it is")
+        return entries
 
     def _hook_layers(self) -> None:
         import jax
@@ -130,16 +131,18 @@ class Distribution:
         from keras.src import tree
         from keras.src.backend.jax import distribution_lib, trainer
 
-        def place(batch: Any, layout: Any = None, batch_dim_name: Any = None) -> Any:
+        def place(batch: Any, *_: Any, **__: Any) -> Any:
+            if batch is None:
+                return None
             whole = np.asarray(batch)
             sharding = self._sharding(self._layouts.batch(whole.shape))
             return jax.make_array_from_callback(whole.shape, sharding, lambda part: whole[part])
 
-        def batches(iterator: Any, distribution: Any) -> Iterator[Any]:
+        def batches(iterator: Any, _: Any) -> Iterator[Any]:
             for count, batch in enumerate(iterator.data_adapter.get_jax_iterator()):
                 if count == 0:
                     self._require_alike([one for one in tree.flatten(batch) if one is not None])
-                yield tree.map_structure(lambda one: None if one is None else place(one), batch)
+                yield tree.map_structure(place, batch)
 
         distribution_lib.distribute_data_input = place
         trainer.JAXEpochIterator._get_distributed_iterator = batches
@@ -204,10 +207,9 @@ class Distribution:
 
     def _hook_variables(self) -> None:
         """What is fetched of a variable is whole, in every process."""
+        import numpy as np
         from jax.experimental.multihost_utils import process_allgather
         from keras.src.backend.jax.core import JaxVariable
-
-        import numpy as np
 
         plain = JaxVariable.__array__
 

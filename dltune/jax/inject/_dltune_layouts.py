@@ -41,10 +41,10 @@ class Layouts:
         self.axes = tuple(f"axis{n}" for n in range(len(self.mesh)))
         self._operators = {one["name"]: one for one in plan["operators"]}
         self._weights = {one["weights"]: one for one in plan["operators"] if one["weights"]}
-        self._patterns = {
-            # the weights of a recurrent layer are its cell's
-            where: re.compile(rf"{re.escape(where)}/(?:[^/]+_cell/)?({'|'.join(_PARAMETER)})")
-            for where in self._weights
+        self._patterns = {where: _pattern(where) for where in self._weights}
+        # a model that is loaded, or built before it is called, may lack its own name in its paths
+        self._below = {
+            where: _pattern(where.partition("/")[2]) for where in self._weights if "/" in where
         }
 
     @property
@@ -52,12 +52,17 @@ class Layouts:
         """Where the operators' weights are."""
         return tuple(self._weights)
 
-    def has(self, operator: str) -> bool:
-        return operator in self._operators
+    def operator(self, path: str) -> str | None:
+        """The one whose outputs a layer's are; None: no operator's."""
+        if path in self._operators:
+            return path
+        below = [name for name in self._operators if name.partition("/")[2] == path]
+        return below[0] if len(below) == 1 else None
 
     def owners(self, path: str) -> list[str]:
         """Whose weight this is by the plan; one place, if all is well."""
-        return [where for where, one in self._patterns.items() if one.fullmatch(path)]
+        exact = [where for where, one in self._patterns.items() if one.fullmatch(path)]
+        return exact or [where for where, one in self._below.items() if one.fullmatch(path)]
 
     def weight(self, path: str, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How the weight is divided, one entry for each of its dimensions. Raises ValueError where
@@ -91,9 +96,7 @@ class Layouts:
                 f"{operator!r} gives out the shape {tuple(shape)}, the plan divides "
                 f"{one['rank']} dimensions"
             )
-        return tuple(
-            self._even(self._axes(one, place), size) for place, size in enumerate(shape)
-        )
+        return tuple(self._even(self._axes(one, place), size) for place, size in enumerate(shape))
 
     def batch(self, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How an array of a batch is divided, its samples first: as those of the first operator."""
@@ -114,6 +117,11 @@ class Layouts:
 
     def _even(self, axes: tuple[str, ...], size: int) -> Entry:
         return _entry(axes) if axes and size % self._size(axes) == 0 else None
+
+
+def _pattern(where: str) -> re.Pattern[str]:
+    """Of its weights' paths; those of a recurrent layer are its cell's."""
+    return re.compile(rf"{re.escape(where)}/(?:[^/]+_cell/)?(?:{'|'.join(_PARAMETER)})")
 
 
 def _entry(axes: tuple[str, ...]) -> Entry:

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
@@ -25,16 +25,22 @@ _ENDING = 60.0
 WRONG_USE = 2
 
 
-def hooks(
+def start(
     orders: dict[str, Any], tell: Tell
-) -> Iterator[tuple[str, Callable[[ModuleType], None]]]:
-    """What is to be done after which module's import. `orders`: the `plan`, the `address` of the
-    coordinator, this `rank`, a `seed`, and whether the plan may be met in part (`partial`)."""
+) -> tuple[
+    list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
+]:
+    """What is to be done after which module's import, and where it cannot be imported. `orders`:
+    the `plan`, the `address` of the coordinator, this `rank` of so many `ranks`, a `seed`, and
+    whether the plan may be met in part (`partial`)."""
     rank = _Rank(orders, tell)
     random.seed(orders["seed"])
-    yield "numpy", lambda numpy: numpy.random.seed(orders["seed"])
-    yield "jax", rank.join
-    yield "keras", rank.distribute
+    hooks = [
+        ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
+        ("jax", rank.join),
+        ("keras", rank.distribute),
+    ]
+    return hooks, {"jax": rank.miss}
 
 
 class _Rank:
@@ -67,12 +73,18 @@ class _Rank:
             )
         except Exception as error:
             self._refuse(
-                f"rank {self._orders['rank']} cannot join the others with JAX "
-                f"{self._jax}: {error}",
+                f"rank {self._orders['rank']} cannot join the others with JAX {self._jax}: {error}",
                 "the plan is tried with the JAX of `pip install dltune[jax]`",
             )
         self._watch_the_end()
         self._say()
+
+    def miss(self, error: BaseException) -> None:
+        """JAX cannot be imported."""
+        self._refuse(
+            f"the plan is for JAX, which the job's Python cannot import: {error}",
+            "install JAX where the job runs: pip install jax",
+        )
 
     def distribute(self, keras: ModuleType) -> None:
         """The plan on Keras' models."""
@@ -93,6 +105,7 @@ class _Rank:
                 f"the plan cannot be set in Keras {keras.__version__}: {error}",
                 "use a Keras that dltune knows, 3.15",
             )
+        self._say()
 
     def _require_mesh(self) -> None:
         import jax

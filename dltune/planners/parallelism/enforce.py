@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.documents.sections.parallelism import Parallelism
-from dltune.errors import JobFailed, UsageError
+from dltune.errors import UsageError
 from dltune.jax import ranks
 from dltune.job import messages
 from dltune.job.last_words import last_words
@@ -48,18 +48,14 @@ class Ranks(Enforcement):
         self._count = len(section.devices)
         self._run = run
         self._plain = run.environment.get("DLTUNE_DISABLE") == "1"
+        if self._plain:
+            self.announced = ["DLTUNE_DISABLE=1 is set: one process, without the plan"]
         # all processes draw alike, whatever the script leaves open
         self._seed = random.SystemRandom().randrange(2**31)
         self._address = ""
         self._folder = Path()
         self._heard: dict[int, messages.Parallel] = {}
         self._cause: str | None = None
-
-    @property
-    def announced(self) -> Sequence[str]:
-        if self._plain:
-            return ["DLTUNE_DISABLE=1 is set: the job runs as one process, without the plan"]
-        return []
 
     def intent(self) -> Iterator[str]:
         shape = " x ".join(map(str, self._plan["mesh"]))
@@ -111,7 +107,9 @@ class Ranks(Enforcement):
             rank, code = failed
             words = last_words(ranks.log(self._folder, rank), f"rank {rank}") if rank else ""
             self._cause = f"rank {rank} ended with exit code {code}" + (f"; {words}" * bool(words))
-        self._require_taken(exit_code)
+        if exit_code:
+            return None  # why it failed is what is to be told
+        self._require_taken()
         one = self._heard[0]
         taken = Taken(
             *(self._count, one.consumer, one.jax, one.weights, one.divided, one.outputs),
@@ -122,28 +120,29 @@ class Ranks(Enforcement):
     def cause(self) -> str | None:
         return self._cause
 
-    def _require_taken(self, exit_code: int) -> None:
-        remedy = None
+    def _require_taken(self) -> None:
+        """Raises UsageError unless every rank has."""
         if len(self._heard) < self._count:
-            what = "no process" if not self._heard else f"not every of {self._count} ranks"
-            message = f"{what} of the job imported JAX, so the plan changed nothing"
-            remedy = "the plan's section on parallelism is for jobs on JAX, or on Keras with it"
-        elif not self._heard[0].consumer:
-            message = "the job uses JAX without Keras, and not the file that divides its arrays"
-            remedy = "dltune plan parallelism --emit jax writes that file, which the job imports"
-        elif unmet := self._heard[0].unmet:
-            message = (
-                f"the job's models have no weights {unmet[0]!r}"
-                + (f" and {len(unmet) - 1} more" if unmet[1:] else "")
-                + ", which the plan divides"
+            whom = (
+                f"not every one of {self._count} ranks" if self._heard else "no process of the job"
             )
-            remedy = "plan for the network as it is"
-        else:
-            return
-        if exit_code:
-            cause = f"; {self._cause}" if self._cause else f" (exit code {exit_code})"
-            raise JobFailed(f"{message}{cause}", exit_code, remedy=remedy)
-        raise UsageError(message, remedy=remedy)
+            raise UsageError(
+                f"{whom} imported JAX, so the plan changed nothing",
+                remedy="the plan's section on parallelism is for jobs on JAX, or on Keras with it",
+            )
+        one = self._heard[0]
+        if not one.consumer:
+            raise UsageError(
+                "the job uses JAX without Keras, and not the file that divides its arrays, so each "
+                "rank computed the same alone",
+                remedy="dltune plan parallelism --emit jax prints that file, for the job to import",
+            )
+        if one.ended and one.unmet:
+            more = f" and {len(one.unmet) - 1} more" if one.unmet[1:] else ""
+            raise UsageError(
+                f"the job's models have no weights {one.unmet[0]!r}{more}, which the plan divides",
+                remedy="plan for the network as it is",
+            )
 
 
 def _sentences(taken: Taken) -> Iterator[str]:

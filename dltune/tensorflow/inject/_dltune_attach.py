@@ -67,22 +67,27 @@ def start(path: str) -> None:
         import _dltune_settings  # with what its hooks import: not in every interpreter
 
         hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
+    failed: dict[str, _Failed] = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
     for adapter in answer.get("adapters", ()):
-        hooks += _hooks_of(adapter, lambda message: _tell(path, message))
-    failed = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+        theirs, unable = _adapted(adapter, lambda message: _tell(path, message))
+        hooks += theirs
+        failed |= unable
     sys.meta_path.insert(0, _Watch(hooks, failed))
 
 
-def _hooks_of(adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]) -> list[
-    tuple[str, _Hook]
-]:
-    """What another adapter's `module` in `folder` is to do under its `orders`."""
+def _adapted(
+    adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]
+) -> tuple[list[tuple[str, _Hook]], dict[str, _Failed]]:
+    """What another adapter's `module` in `folder` is to do under its `orders`: after what is
+    imported, and where that cannot be."""
     sys.path.append(adapter["folder"])
     try:
-        module = importlib.import_module(adapter["module"])
-        return [*module.hooks(adapter["orders"], tell)]
+        found: tuple[list[tuple[str, _Hook]], dict[str, _Failed]] = importlib.import_module(
+            adapter["module"]
+        ).start(adapter["orders"], tell)
     finally:
         sys.path.remove(adapter["folder"])
+    return found
 
 
 def attach(path: str) -> None:
