@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,13 @@ _NOT_STARTED = 127
 def log(folder: Path, rank: int) -> Path:
     """What a rank other than the first has said."""
     return folder / f"rank-{rank}.log"
+
+
+def free_address() -> str:
+    """Where the ranks of one machine can meet."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
 
 
 def first_failed(folder: Path) -> tuple[int, int] | None:

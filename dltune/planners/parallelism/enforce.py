@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +70,7 @@ class Ranks(Enforcement):
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         self._folder = folder
-        self._address = f"127.0.0.1:{_free_port()}"
+        self._address = ranks.free_address()
         alike = {} if "PYTHONHASHSEED" in base else {"PYTHONHASHSEED": str(self._seed)}
         return {ranks.FOLDER: str(folder), **alike}
 
@@ -158,10 +157,3 @@ def _sentences(taken: Taken) -> Iterator[str]:
         more = len(taken.unknown) - _SHOWN
         names = ", ".join(taken.unknown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
         yield f"no operator's, so left whole: {names}"
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
