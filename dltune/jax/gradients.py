@@ -6,7 +6,9 @@ is divided over one axis of a 2 x 2 mesh and the other axis divides nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -55,8 +57,7 @@ def differences(
     distinct: dict[tuple[object, ...], tuple[int, ...]] = {}
     for pair in pairs:
         ranks_fall = all(
-            operators[a]["rank"] >= operators[b]["rank"]
-            for a, b in zip(pair, pair[1:], strict=False)
+            operators[a]["rank"] >= operators[b]["rank"] for a, b in itertools.pairwise(pair)
         )
         kept = pair if ranks_fall else pair[-1:]
         distinct.setdefault(tuple(_kind(operators[n]) for n in kept), kept)
@@ -97,9 +98,7 @@ def _kind(operator: Mapping[str, Any]) -> tuple[object, ...]:
 def _tried(
     plan: Mapping[str, Any], pairs: Sequence[tuple[int, ...]], python: str
 ) -> list[dict[str, tuple[float, float]]]:
-    count = 1
-    for size in plan["mesh"]:
-        count *= size
+    count = math.prod(plan["mesh"])
     with tempfile.TemporaryDirectory(prefix="dltune-") as name:
         folder = Path(name)
         result = folder / "differences.json"

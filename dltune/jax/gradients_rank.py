@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "inject"))
-from _dltune_layouts import Layouts  # noqa: E402
+from _dltune_layouts import Layouts
 
 _DIMENSION_NUMBERS = ("NHWC", "HWIO", "NHWC")
 
