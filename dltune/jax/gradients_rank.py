@@ -30,7 +30,6 @@ def main(orders: dict[str, Any]) -> None:
 
     rank, ranks = int(os.environ["DLTUNE_RANK"]), int(os.environ["DLTUNE_RANKS"])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         orders["address"],
         ranks,

@@ -82,11 +82,11 @@ class Distribution:
 
         names = [f"{one.platform}:{one.id}" for one in devices]
         mesh = keras.distribution.DeviceMesh(layouts.mesh, layouts.axes, names)
-        return Planned(
-            layout_map=keras.distribution.LayoutMap(mesh),
-            batch_dim_name=layouts.axes[0],
-            auto_shard_dataset=False,
+        planned = Planned(
+            layout_map=keras.distribution.LayoutMap(mesh), batch_dim_name=layouts.axes[0]
         )
+        planned._is_multi_process = False  # each reads whole batches
+        return planned
 
     def _weight(self, variable: Any) -> tuple[Entry, ...]:
         """How a variable is to be divided. Whether one that is no operator's is a weight of a model
@@ -209,9 +209,9 @@ class Distribution:
         """What is fetched of a variable is whole, in every process."""
         import numpy as np
         from jax.experimental.multihost_utils import process_allgather
-        from keras.src.backend.jax.core import JaxVariable
+        from keras.src.backend.jax.core import Variable
 
-        plain = JaxVariable.__array__
+        plain = Variable.__array__
 
         @functools.wraps(plain)
         def fetch(variable: Any, dtype: Any = None) -> Any:
@@ -220,7 +220,7 @@ class Distribution:
                 return plain(variable, dtype)
             return np.asarray(process_allgather(value, tiled=True), dtype)
 
-        JaxVariable.__array__ = fetch
+        Variable.__array__ = fetch
 
     def _hook_saving(self) -> None:
         """One process writes what is saved; all take part, as weights are gathered."""

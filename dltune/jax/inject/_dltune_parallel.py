@@ -20,8 +20,8 @@ from _dltune_distribution import Distribution
 from _dltune_layouts import Layouts
 
 Tell = Callable[[dict[str, Any]], Any]
-# seconds until dltune has ended a job that it was told a fault of
-_ENDING = 60.0
+# seconds in which dltune ends a job that it was told a fault of
+_ENDING = 2.0
 WRONG_USE = 2
 
 
@@ -61,8 +61,9 @@ class _Rank:
             os.environ.pop(name, None)
         try:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
-            # it would keep SIGTERM from ending the process
-            jax.config.update("jax_enable_preemption_service", False)
+            if "jax_enable_preemption_service" in jax.config.values:
+                # it would keep SIGTERM from ending the process; older ones have it always
+                jax.config.update("jax_enable_preemption_service", False)
             jax.distributed.initialize(
                 address,
                 self._orders["ranks"],

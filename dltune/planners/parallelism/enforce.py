@@ -11,7 +11,7 @@ import msgspec
 
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.errors import UsageError
-from dltune.jax import ranks
+from dltune.jax import gradients, ranks
 from dltune.job import messages
 from dltune.job.last_words import last_words
 from dltune.job.launch import Event, Job, require_executable
@@ -65,8 +65,24 @@ class Ranks(Enforcement):
         if self._plain or not given:
             return given
         require_executable(given[0])
+        self._require_gradients(given[0])
         # isolated, so that it is no interpreter of the job's
         return [sys.executable, "-I", ranks.__file__, str(self._count), *given]
+
+    def _require_gradients(self, program: str) -> None:
+        """Raises UsageError when the job's JAX gives other gradients than those of one device."""
+        if not (pairs := gradients.suspects(self._plan)):
+            return
+        if not Path(program).name.startswith("python"):
+            self._run.say("the plan's gradients are not tried: the command is not a Python's own")
+            return
+        self._run.say("trying the gradients of convolutions that are divided as XLA may get wrong")
+        try:
+            gradients.require_same(self._plan, pairs, program)
+        except UsageError as error:
+            if not self._run.partial:
+                raise
+            self._run.say(str(error))
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         self._folder = folder
