@@ -1,0 +1,91 @@
+"""Start a command once for each rank, on this machine: `python ranks.py COUNT COMMAND...`.
+
+Rank 0 has this process's input and output; what the others say is kept in the folder that
+DLTUNE_RANKS_FOLDER names. The first that fails ends the others, is named there, and gives the exit
+code. Standard library only: this runs in the job's process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RANK, RANKS, FOLDER = "DLTUNE_RANK", "DLTUNE_RANKS", "DLTUNE_RANKS_FOLDER"
+# seconds from SIGTERM to SIGKILL
+GRACE = 5.0
+_NOT_STARTED = 127
+
+
+def log(folder: Path, rank: int) -> Path:
+    """What a rank other than the first has said."""
+    return folder / f"rank-{rank}.log"
+
+
+def free_address() -> str:
+    """Where the ranks of one machine can meet."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+def first_failed(folder: Path) -> tuple[int, int] | None:
+    """The rank that failed first, and its exit code."""
+    try:
+        rank, code = (folder / "failed").read_text().split()
+    except FileNotFoundError:
+        return None
+    return int(rank), int(code)
+
+
+def run(count: int, folder: Path, command: list[str]) -> int:
+    """The exit code: that of the rank that failed first, 0 when none did."""
+    ranks: dict[int, int] = {}
+    for rank in range(count):
+        environment = {**os.environ, RANK: str(rank), RANKS: str(count)}
+        if rank == 0:
+            child = subprocess.Popen(command, env=environment)
+        else:
+            with open(log(folder, rank), "wb") as said:
+                child = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                )
+        ranks[child.pid] = rank
+    while ranks:
+        pid, status = os.wait()
+        rank = ranks.pop(pid)
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            code = code if code > 0 else 128 - code
+            (folder / "failed").write_text(f"{rank} {code}")
+            _end(set(ranks))
+            return code
+    return 0
+
+
+def _end(pids: set[int]) -> None:
+    until = time.monotonic() + GRACE
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    while pids and time.monotonic() < until:
+        pids -= {pid for pid in pids if os.waitpid(pid, os.WNOHANG)[0]}
+        time.sleep(0.02)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(run(int(sys.argv[1]), Path(os.environ[FOLDER]), sys.argv[2:]))
+    except OSError as error:
+        print(f"cannot start {sys.argv[2]}: {error.strerror}", file=sys.stderr)
+        sys.exit(_NOT_STARTED)
