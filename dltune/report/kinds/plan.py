@@ -9,11 +9,12 @@ from dltune.planners.registry import planner
 from dltune.planners.shown import Finding, Part
 from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
+from dltune.report.charts.tiles import tiles
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import html
-from dltune.tables import Course, Table
+from dltune.tables import Course, Table, Tiles
 
 __all__ = ["load", "show"]
 
@@ -58,6 +59,8 @@ def _body(part: Part, identifier: str) -> Markup:
             drawn.append(tag("p", one))
         elif isinstance(one, Course):
             drawn.append(course(one))
+        elif isinstance(one, Tiles):
+            drawn.append(tiles(one))
         else:
             drawn.append(forest(one))
     return joined(drawn)

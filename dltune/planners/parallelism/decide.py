@@ -1,0 +1,106 @@
+"""From a network and devices to a strategy, beside others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelism
+from dltune.documents.topology import Topology
+from dltune.errors import UsageError
+from dltune.parallelism import bound, dynamic
+from dltune.parallelism.configurations import mesh, soap
+from dltune.parallelism.engine import Engine
+from dltune.parallelism.problem import Space, Strategy, problem
+from dltune.parallelism.search import search
+from dltune.planners.parallelism.given import Given, digests
+from dltune.planners.parallelism.tied import tied
+from dltune.planners.parallelism.written import written
+
+BUDGET = 30.0  # seconds of search, where nothing else ends it
+# seconds that the bound may take beside the search
+BOUND_SECONDS = 10.0
+NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What the search may take: so many `proposals`, or `seconds`; on so many `processes` here, or
+    on the workers of a dask `scheduler`."""
+
+    proposals: int | None
+    seconds: float | None
+    seed: int = 0
+    processes: int = 1
+    scheduler: str | None = None
+
+
+def decide(
+    given: Given,
+    topology: Topology,
+    named: str,
+    consumer: Consumer | None,
+    shape: Sequence[int],
+    effort: Effort,
+) -> Parallelism:
+    """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
+    when no configuration fits an operator, or devices have no path between them."""
+    graph = given.graph
+    whole = problem(graph, topology, space(shape, consumer), given.costs)
+    engine = Engine(whole)
+    found = search(
+        whole,
+        seed=effort.seed,
+        proposals=effort.proposals,
+        seconds=effort.seconds,
+        processes=effort.processes,
+        scheduler=effort.scheduler,
+    )
+    chosen, time = found.strategy, found.time
+    if consumer:
+        chosen, time = tied(whole, engine, chosen, shape)
+    others = {name: strategy for name, (strategy, _) in found.starts.items()}
+    others["dynamic programming"] = dynamic.strategy(whole)
+    own = measure("", engine, chosen)
+    least = bound.bound(whole, time, BOUND_SECONDS)
+    return Parallelism(
+        network=given.name or graph.name,
+        topology=named,
+        digests=digests(given, topology),
+        devices=tuple(device.name for device in topology.devices),
+        mesh=tuple(shape),
+        operators=tuple(written(whole, chosen, shape)),
+        seconds=own.seconds,
+        compute=own.compute,
+        bytes=own.bytes,
+        baselines=tuple(measure(name, engine, one) for name, one in others.items()),
+        proposals=found.proposals,
+        searched=found.seconds,
+        measured=given.measured,
+        batch=given.batch,
+        bound=least.value / NANOSECONDS,
+        consumer=consumer,
+    )
+
+
+def space(shape: Sequence[int], consumer: Consumer | None) -> Space:
+    """What a consumer can express, on a mesh of this shape; else all of SOAP."""
+    return (lambda operator, _: mesh(operator, shape)) if consumer else soap
+
+
+def require_mesh(shape: Sequence[int], topology: Topology) -> None:
+    """Raises UsageError unless it has as many devices."""
+    there = len(topology.devices)
+    if math.prod(shape) != there:
+        raise UsageError(
+            f"a mesh of {'x'.join(map(str, shape))} has {math.prod(shape)} devices, the topology "
+            f"{there}",
+            remedy=f"give a --mesh of {there} devices, or another topology",
+        )
+
+
+def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:
+    seconds = engine.simulate(strategy) / NANOSECONDS
+    totals = engine.totals()
+    return Baseline(name, seconds, totals.compute, totals.bytes)
