@@ -39,7 +39,7 @@ def _tile(name: str, those: Sequence[Divided]) -> Tile:
 
     return Tile(
         name if len(those) == 1 else f"{name} ×{len(those)}",
-        _text(one),
+        divided(one),
         [[part((*y, *x)) for x in _places(one, across)] for y in _places(one, down)],
     )
 
@@ -57,7 +57,8 @@ def _places(one: Divided, dimensions: Sequence[int]) -> Iterator[tuple[tuple[int
     )
 
 
-def _text(one: Divided) -> str:
+def divided(one: Divided) -> str:
+    """As "sample 4, channel 2, each part 2 times"."""
     parts = (f"{n} {d}" for n, d in zip(one.dimensions, one.degrees, strict=True) if d > 1)
-    copies = [f"{one.replicas} copies of each part"] if one.replicas > 1 else []
-    return ", ".join([*parts, *copies]) or "whole"
+    copies = f"each part {one.replicas} times" if one.replicas > 1 else ""
+    return ", ".join(filter(None, (*parts, copies))) or "whole"

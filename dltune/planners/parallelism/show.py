@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from dltune.documents.sections.parallelism import Baseline, Divided, Parallelism
-from dltune.planners.parallelism.pictures import tiles
+from dltune.planners.parallelism.pictures import divided, tiles
 from dltune.planners.shown import Finding, Part, Shown, counted
 from dltune.tables import Bar, Key, Table, columns
 
@@ -33,10 +33,8 @@ _MODELLED = (
 
 def choice(section: Parallelism) -> str:
     """In a few words."""
-    return (
-        f"{_ms(section.seconds)} ms a step on {counted(len(section.devices), 'device')}"
-        f"{_gap(section, ', at most {} longer than the best')}"
-    )
+    gap = f", at most {_gap(section)} longer than the best" if section.bound else ""
+    return f"{_ms(section.seconds)} ms a step on {counted(len(section.devices), 'device')}{gap}"
 
 
 def shown(section: Parallelism) -> Shown:
@@ -83,20 +81,21 @@ def _sentence(section: Parallelism) -> str:
     first = next((one for one in section.baselines if one.name == FIRST), None)
     if first and section.seconds:
         text += f", {first.seconds / section.seconds:.2f} times as fast as data parallel"
-    return text + _gap(section, "; the best there is takes at most {} less") + "."
+    if section.bound:
+        text += f", and takes at most {_gap(section)} longer than the best"
+    return f"{text}."
 
 
-def _gap(section: Parallelism, words: str) -> str:
-    if section.bound is None or not section.seconds:
-        return ""
-    return words.format(f"{1 - section.bound / section.seconds:.1%}")
+def _gap(section: Parallelism) -> str:
+    """By what part a step is longer than the best, at most; empty: not known."""
+    return f"{section.seconds / section.bound - 1:.1%}" if section.bound else ""
 
 
 def _bounded(section: Parallelism) -> Iterator[str]:
-    if section.bound is not None:
+    if section.bound:
         yield (
             f"no strategy of this space takes less than {_ms(section.bound)} ms: the gap to the "
-            f"best is {1 - section.bound / section.seconds if section.seconds else 0:.1%} at most"
+            f"best is {_gap(section)} at most"
         )
 
 
@@ -129,17 +128,10 @@ def _network(section: Parallelism) -> str:
 
 def _strategy(section: Parallelism) -> Table:
     rows = [
-        (
-            Key(name),
-            str(len(those)),
-            divided(those[0]),
-            "" if those[0].replicas == 1 else str(those[0].replicas),
-            places(section, those[0]),
-        )
+        (Key(name), str(len(those)), divided(those[0]), places(section, those[0]))
         for name, those in alike(section)
     ]
-    heads = ("operators", ">how many", "divided", ">copies", "devices")
-    return Table("the strategy", columns(*heads), rows)
+    return Table("the strategy", columns("operators", ">many", "divided", "devices"), rows)
 
 
 def alike(section: Parallelism) -> list[tuple[str, list[Divided]]]:
@@ -149,16 +141,6 @@ def alike(section: Parallelism) -> list[tuple[str, list[Divided]]]:
         key = (one.block or one.name, one.degrees, one.replicas, one.devices)
         found.setdefault(key, []).append(one)
     return [(str(key[0]), those) for key, those in found.items()]
-
-
-def divided(one: Divided) -> str:
-    """As "sample 4, channel 2"."""
-    parts = (
-        f"{name} {degree}"
-        for name, degree in zip(one.dimensions, one.degrees, strict=True)
-        if degree > 1
-    )
-    return ", ".join(parts) or "whole"
 
 
 def places(section: Parallelism, one: Divided) -> str:
