@@ -38,7 +38,7 @@ Event = Mapping[str, Any]
 
 
 def trace(context: Context) -> bytes:
-    """All timelines of all profiles. Raises UsageError when there are none."""
+    """All timelines of all profiles and plans. Raises UsageError when there are none."""
     events: list[Event] = []
     flow = processes = 0
     profiles = ((d.path.name, d.document) for d in context.documents)
@@ -57,9 +57,8 @@ def trace(context: Context) -> bytes:
         events += made
         flow += sum(event["ph"] == "s" for event in made)
         processes = process
-    for file, timeline in _schedules(context):
-        processes += 1
-        events += scheduled(timeline, f"{timeline.title}, {file}", processes)
+    for process, (file, schedule) in enumerate(_schedules(context), start=processes + 1):
+        events += scheduled(schedule, f"{schedule.title}, {file}", process)
     if not events:
         raise UsageError(
             "there is no timeline to write",
@@ -77,16 +76,16 @@ def _schedules(context: Context) -> Iterator[tuple[str, Schedule]]:
     for loaded in context.documents:
         if isinstance(loaded.document, Plan):
             for name, section in in_order(loaded.document):
-                timeline = planner(name).schedule(section, loaded.document, documents)
-                if timeline:
-                    yield loaded.path.name, timeline
+                schedule = planner(name).schedule(section, loaded.document, documents)
+                if schedule:
+                    yield loaded.path.name, schedule
 
 
-def scheduled(timeline: Schedule, title: str, process: int) -> Iterator[Event]:
+def scheduled(schedule: Schedule, title: str, process: int) -> Iterator[Event]:
     """What devices and links do: a row for each, the links first."""
     yield _about("process_name", process, 0, name=visible(title, NAME))
     yield _about("process_sort_index", process, 0, sort_index=process)
-    lanes = [*(("transfer", one) for one in timeline.links), *(("op", d) for d in timeline.devices)]
+    lanes = [*(("transfer", one) for one in schedule.links), *(("op", d) for d in schedule.devices)]
     for number, (category, lane) in enumerate(lanes, start=FIRST_ROW * process):
         yield _about("thread_name", process, number, name=visible(lane.label, NAME))
         yield _about("thread_sort_index", process, number, sort_index=number)

@@ -60,9 +60,9 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     are on blocks of devices of their own. `consumer`: what the strategy was restricted to.
 
     `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
-    sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the same
-    space takes less (None: not known). `proposals`: strategies looked at, in `searched` seconds.
-    `measured`: whether ops' times are measured, not modelled.
+    sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
+    same space takes less (None: not known). `proposals`: changes that the search looked at, in
+    `searched` seconds. `measured`: whether ops' times are measured, not modelled.
     """
 
     network: str

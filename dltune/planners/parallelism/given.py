@@ -95,8 +95,9 @@ def again(
     it is not there, or another now."""
     every = tuple(documents)
     graph, cluster = section.digests
-    given = next((one for one in _networks(section, every) if files.digest(one.graph) == graph), None)
-    found = next((one for one in _clusters(section, every) if files.digest(one) == cluster), None)
+    networks = (one for one in _networks(section, every) if files.digest(one.graph) == graph)
+    clusters = (one for one in _clusters(section, every) if files.digest(one) == cluster)
+    given, found = next(networks, None), next(clusters, None)
     return (given, found) if given and found else None
 
 

@@ -38,7 +38,7 @@ def _tile(name: str, those: Sequence[Divided]) -> Tile:
         return one.devices[first : first + one.replicas]
 
     return Tile(
-        name if len(those) == 1 else f"{name} ×{len(those)}",
+        name if len(those) == 1 else f"{name} x {len(those)}",
         divided(one),
         [[part((*y, *x)) for x in _places(one, across)] for y in _places(one, down)],
     )
@@ -52,9 +52,7 @@ def _sides(one: Divided) -> tuple[list[int], list[int]]:
 
 
 def _places(one: Divided, dimensions: Sequence[int]) -> Iterator[tuple[tuple[int, int], ...]]:
-    return itertools.product(
-        *([(dimension, place) for place in range(one.degrees[dimension])] for dimension in dimensions)
-    )
+    return itertools.product(*([(at, n) for n in range(one.degrees[at])] for at in dimensions))
 
 
 def divided(one: Divided) -> str:

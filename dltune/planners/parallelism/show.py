@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dltune.documents.sections.parallelism import Baseline, Divided, Parallelism
 from dltune.planners.parallelism.pictures import divided, tiles
@@ -17,17 +17,17 @@ ROWS = 12
 # FlexFlow's (Jia, Zaharia and Aiken, 2018, section 5), and what holds here
 ASSUMPTIONS = (
     "A1, an op takes the same time whatever its numbers: {costs}.",
-    "A2, a transfer takes its bytes over the bandwidth: so here, and the latency of each link on its "
-    "way besides; of a way of several links the slowest is busy meanwhile, the others are not.",
-    "A3, a device runs its tasks first in, first out: so here; of tasks that are ready at once that "
-    "of the operator which comes first in the network.",
-    "A4, the runtime costs nothing: not so on real devices; here an op's time has its launch in it, "
-    "and no other.",
+    "A2, a transfer takes its bytes over the bandwidth: so here, and the latency of each link on "
+    "its way besides; of a way of several links the slowest is busy meanwhile, the others are not.",
+    "A3, a device runs its tasks first in, first out: so here; of tasks that are ready at once "
+    "that of the operator which comes first in the network.",
+    "A4, the runtime costs nothing: not so on real devices; here an op's time has its launch in "
+    "it, and nothing else.",
 )
 _MEASURED = "measured once for each type and local shape, on this machine"
 _MODELLED = (
-    "modelled here by the device's peaks (roofline), times the share of these that its kind is told "
-    "to come to"
+    "modelled here by the device's peaks (roofline), times the share of these that its kind is "
+    "told to come to"
 )
 
 
@@ -59,8 +59,8 @@ def decision(section: Parallelism) -> Shown:
 
 def remarks(section: Parallelism) -> Iterator[str]:
     yield (
-        f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s; ops' times "
-        f"are {_costs(section)}"
+        f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s; ops' "
+        f"times are {_costs(section)}"
     )
 
 

@@ -66,7 +66,7 @@ def encoded(shown: Schedule, heavy: Sequence[str]) -> bytes:
     names = [visible(name, NAME) for name, _ in number]
 
     def rows(lanes: Sequence[Lane]) -> list[dict[str, object]]:
-        return [{"label": visible(lane.label, NAME), "slices": _flat(lane, number)} for lane in lanes]
+        return [{"label": visible(one.label, NAME), "slices": _flat(one, number)} for one in lanes]
 
     line = {
         "title": shown.title,
