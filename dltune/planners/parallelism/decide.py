@@ -47,7 +47,7 @@ def decide(
     """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
     when no configuration fits an operator, or devices have no path between them."""
     graph = given.graph
-    whole = problem(graph, topology, space(shape, consumer), given.costs)
+    whole = problem(graph, topology, space(shape, consumer), given.costs(topology))
     engine = Engine(whole)
     found = search(
         whole,
@@ -77,7 +77,7 @@ def decide(
         baselines=tuple(measure(name, engine, one) for name, one in others.items()),
         proposals=found.proposals,
         searched=found.seconds,
-        measured=given.measured,
+        measured=given.timed(topology),
         batch=given.batch,
         bound=least.value / NANOSECONDS,
         consumer=consumer,

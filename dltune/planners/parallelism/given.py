@@ -18,22 +18,31 @@ from dltune.documents.sections.parallelism import Parallelism
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism.costs import Costs, roofline
+from dltune.parallelism.profiled import Measured, measured
+from dltune.parallelism.timed import Timed
 
 
 @dataclass(frozen=True)
 class Given:
-    """A network. `name`: of a published one, with its `batch`. `costs`: what its operators take.
-    `profile`: the one that it is from, with `measured` times."""
+    """A network. `name`: of a published one, with its `batch`. `profile`: the one that it is from,
+    with times `measured` there."""
 
     graph: Operators
-    costs: Costs = roofline
     name: str = ""
     batch: int | None = None
     profile: Profile | None = None
+    measured: Measured | None = None
 
-    @property
-    def measured(self) -> bool:
-        return self.profile is not None
+    def costs(self, topology: Topology) -> Costs:
+        """Of its operators on these devices."""
+        if self.profile is None or self.measured is None:
+            return roofline
+        return Timed(self.measured, self.profile.machine, topology)
+
+    def timed(self, topology: Topology) -> bool:
+        """Whether these are measured for all kinds of the devices."""
+        kinds = {device.kind for device in topology.devices}
+        return self.profile is not None and kinds == {self.profile.machine.name}
 
 
 def network(named: Path | str, batch: int | None) -> Given:
@@ -52,11 +61,12 @@ def network(named: Path | str, batch: int | None) -> Given:
 
 
 def profiled(profile: Profile) -> Given:
-    """Raises UsageError when its step tells of no operators."""
-    from dltune.parallelism.profiled import measured
-
-    graph, costs = measured(profile)
-    return Given(graph, costs, profile=profile)
+    """Its step with the most time. Raises UsageError where it tells of no operators."""
+    if not profile.steps:
+        raise UsageError("the profile has no step", remedy="profile a job that trains")
+    step = max(profile.steps, key=lambda one: one.share)
+    found = measured(step, profile.ops)
+    return Given(found.operators, profile=profile, measured=found)
 
 
 def devices(named: Path | str) -> Topology:
@@ -73,6 +83,22 @@ def devices(named: Path | str) -> Topology:
             "devices, as p100:16",
         )
     return CLUSTERS[name.lower()](int(count))
+
+
+def remarks(given: Given, topology: Topology) -> Iterator[str]:
+    """What to be wary of."""
+    if given.profile is None or given.measured is None:
+        return
+    if given.profile.partial is not None:
+        yield f"this profile is partial: {given.profile.partial}"
+    if given.measured.uncounted:
+        types = ", ".join(given.measured.uncounted)
+        yield f"operations are not known, and counted as none, of {types}"
+    if not given.timed(topology):
+        yield (
+            f"devices of another kind than {given.profile.machine.name!r}, which was profiled, "
+            "have modelled times"
+        )
 
 
 def machine(given: Given) -> Machine:
@@ -105,7 +131,7 @@ def _networks(section: Parallelism, documents: Iterable[msgspec.Struct]) -> Iter
     for one in documents:
         if isinstance(one, Operators):
             yield Given(one)
-        elif isinstance(one, Profile) and section.measured:
+        elif isinstance(one, Profile) and one.steps:
             yield profiled(one)
     if section.batch is not None:
         with contextlib.suppress(UsageError):  # of another dltune, whose networks are others

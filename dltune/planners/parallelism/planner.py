@@ -54,6 +54,7 @@ class ParallelismPlanner(Planner[Parallelism]):
     name = "parallelism"
     summary = "Over which devices each operator of a network is divided."
     section = Parallelism
+    formats = get_args(Consumer)
 
     def faults(self, section: Parallelism, plan: Plan) -> Iterator[str]:
         return parallelism.faults(section)
@@ -161,7 +162,7 @@ def _decide(
             "own",
             remedy="such as --for keras",
         )
-    from dltune.planners.parallelism import decide, given, show
+    from dltune.planners.parallelism import decide, emit, given, show
 
     found = given.network(network, batch)
     cluster = given.devices(topology)
@@ -185,7 +186,11 @@ def _decide(
         section,
         given.machine(found),
         choice=show.choice(section),
-        remarks=[*show.remarks(section)],
+        remarks=[*given.remarks(found, cluster), *show.remarks(section)],
         shown=show.decision(section),
         summary={name: getattr(section, name) for name in parallelism.FIGURES},
+        formats={
+            "keras": lambda: emit.keras_file(section),
+            "jax": lambda: emit.jax_file(section),
+        },
     )

@@ -35,7 +35,9 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
             remedy="name their documents beside the plan",
         )
     given, topology = found
-    whole = problem(given.graph, topology, space(section.mesh, section.consumer), given.costs)
+    whole = problem(
+        given.graph, topology, space(section.mesh, section.consumer), given.costs(topology)
+    )
     strategy = read(section, whole)
     engine = Engine(whole)
     engine.simulate(strategy)
