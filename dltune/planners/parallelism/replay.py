@@ -54,15 +54,14 @@ def _schedule(section: Parallelism, whole: Problem, events: Sequence[Event]) -> 
         name, kind = names.of(event)
         done[event.resource].append(Work(name, kind, event.start, event.end, event.bytes))
     labels = (*section.devices, *whole.routes.channels)
-    lanes = [
-        Lane(labels[place], tuple(sorted(done[place], key=lambda work: work.start)))
-        for place in sorted(done)
-    ]
-    devices = sum(place < whole.devices for place in done)
+
+    def lane(place: int) -> Lane:
+        return Lane(labels[place], tuple(sorted(done[place], key=lambda work: work.start)))
+
     return Schedule(
         f"simulated: {section.network} on {section.topology}",
-        tuple(lanes[:devices]),
-        tuple(lanes[devices:]),
+        tuple(lane(place) for place in range(whole.devices)),
+        tuple(lane(place) for place in sorted(done) if place >= whole.devices),
     )
 
 

@@ -32,11 +32,12 @@ def schedule(shown: Schedule, identifier: str) -> Markup:
 
 
 def within(shown: Schedule) -> Schedule:
-    """As much of it as a page can draw: devices first, then the links that are busy the longest."""
+    """As much of it as a page can draw: devices that have anything to do first, then the links that
+    are busy the longest."""
     busy = sorted(shown.links, key=lambda lane: -sum(w.end - w.start for w in lane.works))
     kept: set[int] = set()
     room = MOST
-    for lane in (*shown.devices, *busy):
+    for lane in (*filter(lambda lane: lane.works, shown.devices), *busy):
         room -= len(lane.works)
         if room < 0 or len(kept) == ROWS:
             break
@@ -49,8 +50,11 @@ def within(shown: Schedule) -> Schedule:
 
 
 def _left_out(shown: Schedule, drawn: Schedule) -> Iterable[str]:
+    working = [lane for lane in shown.devices if lane.works]
+    if idle := len(shown.devices) - len(working):
+        yield f"{idle} of {counted(len(shown.devices), 'device')} have nothing to do"
     for what, some, every in (
-        ("device", drawn.devices, shown.devices),
+        ("device", drawn.devices, working),
         ("link", drawn.links, shown.links),
     ):
         if len(some) < len(every):
