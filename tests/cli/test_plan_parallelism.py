@@ -114,7 +114,8 @@ def test_for_a_consumer(tmp_path: Path, network: Path, cluster: Path) -> None:
     one = planned(tmp_path, network, "--topology", cluster, "--for", "jax", "-o", "one.json")
     assert one.returncode == 0, one.stderr
     section = plans.load(tmp_path / "one.json").of(Parallelism)
-    assert section is not None and section.mesh == (4,)
+    assert section is not None
+    assert section.mesh == (4,)
 
 
 def test_shown_again_and_on_a_page_and_for_perfetto(
@@ -138,7 +139,8 @@ def test_shown_again_and_on_a_page_and_for_perfetto(
     whole = dltune(tmp_path, "report", *every, "-o", "page.html", "--perfetto", "t.json.gz")
     assert whole.returncode == 0, whole.stderr
     page = (tmp_path / "page.html").read_text()
-    assert "What devices do when" in page and "not at hand" not in page
+    assert "What devices do when" in page
+    assert "not at hand" not in page
     trace = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
     names = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
     assert {"d0", "d1", "d2", "d3"} <= names

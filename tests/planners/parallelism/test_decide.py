@@ -24,9 +24,11 @@ def test_a_plan_is_sound_and_no_worse_than_what_it_stands_beside() -> None:
     found = divided.section()
     assert list(parallelism.faults(found)) == []
     names = [one.name for one in found.baselines]
-    assert names[:1] == ["data parallel"] and names[-1:] == ["dynamic programming"]
+    assert names[:1] == ["data parallel"]
+    assert names[-1:] == ["dynamic programming"]
     assert found.seconds <= min(one.seconds for one in found.baselines)
-    assert found.bound is not None and found.bound <= found.seconds
+    assert found.bound is not None
+    assert found.bound <= found.seconds
     assert {one.block for one in found.operators} == {"", "steps"}
 
 
