@@ -96,8 +96,8 @@ def remarks(given: Given, topology: Topology) -> Iterator[str]:
         yield f"operations are not known, and counted as none, of {types}"
     if not given.timed(topology):
         yield (
-            f"devices of another kind than {given.profile.machine.name!r}, which was profiled, "
-            "have modelled times"
+            f"the profile's times hold for devices of the kind {given.profile.machine.name!r} "
+            "alone, as the profiled machine is called; those of others are modelled"
         )
 
 

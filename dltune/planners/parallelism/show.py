@@ -24,7 +24,7 @@ ASSUMPTIONS = (
     "A4, the runtime costs nothing: not so on real devices; here an op's time has its launch in "
     "it, and nothing else.",
 )
-_MEASURED = "measured once for each type and local shape, on this machine"
+_MEASURED = "those of the profile, of which a part takes its share"
 _MODELLED = (
     "modelled here by the device's peaks (roofline), times the share of these that its kind is "
     "told to come to"

@@ -69,7 +69,7 @@ def test_operators_of_a_block_that_are_alike_stand_together() -> None:
 
 
 def test_what_the_times_rest_on_is_told() -> None:
-    for measured, told in ((True, "measured once"), (False, "roofline")):
+    for measured, told in ((True, "those of the profile"), (False, "roofline")):
         section = msgspec.structs.replace(SECTION, measured=measured)
         sentences = show.shown(section).parts[-1].body
         assert [str(one)[:2] for one in sentences] == ["A1", "A2", "A3", "A4"]
