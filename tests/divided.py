@@ -51,7 +51,7 @@ def section(
     seed: int = 0,
 ) -> Parallelism:
     given = Given(graph or network())
-    effort = Effort(proposals, None, seed)
+    effort = Effort(proposals, seed=seed)
     return decide(given, devices or cluster(), "small", consumer, mesh, effort)
 
 

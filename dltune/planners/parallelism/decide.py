@@ -10,10 +10,12 @@ from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelis
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism import bound, dynamic
+from dltune.parallelism.baselines import data_parallel, expert, single
 from dltune.parallelism.configurations import mesh, soap
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Space, Strategy, problem
 from dltune.parallelism.search import search
+from dltune.parallelism.workers import workers
 from dltune.planners.parallelism.given import Given, digests
 from dltune.planners.parallelism.tied import tied
 from dltune.planners.parallelism.written import written
@@ -26,11 +28,11 @@ NANOSECONDS = 1e9
 
 @dataclass(frozen=True)
 class Effort:
-    """What the search may take: so many `proposals`, or `seconds`; on so many `processes` here, or
+    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here, or
     on the workers of a dask `scheduler`."""
 
-    proposals: int | None
-    seconds: float | None
+    proposals: int | None = None
+    seconds: float = BUDGET
     seed: int = 0
     processes: int = 1
     scheduler: str | None = None
@@ -49,19 +51,24 @@ def decide(
     graph = given.graph
     whole = problem(graph, topology, space(shape, consumer), given.costs(topology))
     engine = Engine(whole)
-    found = search(
-        whole,
-        seed=effort.seed,
-        proposals=effort.proposals,
-        seconds=effort.seconds,
-        processes=effort.processes,
-        scheduler=effort.scheduler,
-    )
+    starts = {
+        "data parallel": data_parallel(whole),
+        "expert": expert(whole),
+        "single device": single(whole),
+        "dynamic programming": dynamic.strategy(whole),
+    }
+    with workers(whole, effort.processes, effort.scheduler) as there:
+        found = search(
+            whole,
+            starts,
+            there,
+            seed=effort.seed,
+            proposals=effort.proposals,
+            seconds=effort.seconds,
+        )
     chosen, time = found.strategy, found.time
     if consumer:
         chosen, time = tied(whole, engine, chosen, shape)
-    others = {name: strategy for name, (strategy, _) in found.starts.items()}
-    others["dynamic programming"] = dynamic.strategy(whole)
     own = measure("", engine, chosen)
     least = bound.bound(whole, time, BOUND_SECONDS)
     return Parallelism(
@@ -74,7 +81,7 @@ def decide(
         seconds=own.seconds,
         compute=own.compute,
         bytes=own.bytes,
-        baselines=tuple(measure(name, engine, one) for name, one in others.items()),
+        baselines=tuple(measure(name, engine, one) for name, one in starts.items()),
         proposals=found.proposals,
         searched=found.seconds,
         measured=given.timed(topology),

@@ -172,15 +172,13 @@ def _decide(
         shape = mesh or (count,)
     if mesh is not None:
         decide.require_mesh(mesh, cluster)
-    if proposals is None and budget is None:
-        budget = decide.BUDGET
     section = decide.decide(
         found,
         cluster,
         topology if isinstance(topology, str) else cluster.name,
         consumer,
         shape,
-        decide.Effort(proposals, budget, seed, processes, scheduler),
+        decide.Effort(proposals, budget or decide.BUDGET, seed, processes, scheduler),
     )
     return Decision(
         section,
