@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import subprocess
 import sys
@@ -179,15 +180,17 @@ def test_shown_again_and_on_a_page_and_for_perfetto(
             ("LeNet", "--topology", "p100:4", "--emit", "jax"),
             ("on blocks of devices of their own",),
         ),
-        (
-            ("LeNet", "--topology", "p100:4", "--scheduler", "tcp://127.0.0.1:1"),
-            ("tcp://127.0.0.1:1",),
-        ),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, arguments: tuple[str, ...], told: tuple[str, ...]) -> None:
     refused(planned(tmp_path, *arguments), *told)
     assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_a_scheduler_that_does_not_answer(tmp_path: Path) -> None:
+    done = planned(tmp_path, "LeNet", "--topology", "p100:4", "--scheduler", "tcp://127.0.0.1:1")
+    there = importlib.util.find_spec("distributed")
+    refused(done, "tcp://127.0.0.1:1 does not answer" if there else "dask's distributed, which is")
 
 
 def test_documents_that_cannot_be_planned_for(tmp_path: Path, network: Path, cluster: Path) -> None:
