@@ -28,8 +28,8 @@ NANOSECONDS = 1e9
 
 @dataclass(frozen=True)
 class Effort:
-    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here, or
-    on the workers of a dask `scheduler`."""
+    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here,
+    or on the workers of a dask `scheduler`."""
 
     proposals: int | None = None
     seconds: float = BUDGET

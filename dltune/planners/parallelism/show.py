@@ -49,12 +49,7 @@ def shown(section: Parallelism) -> Shown:
 
 
 def decision(section: Parallelism) -> Shown:
-    strategy = _strategy(section)
-    rows = len(strategy.rows)
-    if rows > ROWS:
-        title = f"{strategy.title}, {ROWS} of {rows} (dltune show has all)"
-        strategy = Table(title, strategy.columns, strategy.rows[:ROWS])
-    return Shown([Part("steps", "", [_compared(section), *_bounded(section), strategy])])
+    return Shown([Part("steps", "", [_compared(section), *_bounded(section), _briefly(section)])])
 
 
 def remarks(section: Parallelism) -> Iterator[str]:
@@ -132,6 +127,21 @@ def _strategy(section: Parallelism) -> Table:
         for name, those in alike(section)
     ]
     return Table("the strategy", columns("operators", ">many", "divided", "devices"), rows)
+
+
+def _briefly(section: Parallelism) -> Table:
+    """What is divided alike in one row, the most operators first."""
+    found: dict[tuple[object, ...], list[Divided]] = {}
+    for one in section.operators:
+        found.setdefault((divided(one), one.devices), []).append(one)
+    most = sorted(found.values(), key=len, reverse=True)
+    rows = []
+    for those in most[:ROWS]:
+        names = dict.fromkeys(one.block or one.name for one in those)
+        where = (divided(those[0]), places(section, those[0]))
+        rows.append((*where, str(len(those)), Key(", ".join(names))))
+    left = f", {ROWS} of {len(most)} ways (dltune show has all)" if len(most) > ROWS else ""
+    return Table(f"the strategy{left}", columns("divided", "devices", ">many", "operators"), rows)
 
 
 def alike(section: Parallelism) -> list[tuple[str, list[Divided]]]:

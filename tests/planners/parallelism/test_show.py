@@ -98,12 +98,14 @@ def test_a_picture_has_an_end() -> None:
     assert f"the first {pictures.MOST // 8} of {len(every)}" in drawn.title
 
 
-def test_the_command_shows_the_beginning_of_a_long_strategy() -> None:
-    every = tuple(operator(f"o{n}", (1, 1), (0,)) for n in range(30))
-    strategy = show.decision(plain(*every)).parts[0].body[-1]
+def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> None:
+    once = [operator(f"o{n}", (1, 1), (n,), block="alone") for n in range(20)]
+    often = [operator(f"b{n}", (2, 1), (0, 1), block="both" * (n < 2)) for n in range(3)]
+    strategy = show.decision(plain(*once, *often, devices=20)).parts[0].body[-1]
     assert isinstance(strategy, Table)
+    assert strategy.rows[0] == ("sample 2", "d0 to d1", "3", Key("both, b2"))
     assert len(strategy.rows) == show.ROWS
-    assert "12 of 30" in strategy.title
+    assert "12 of 21 ways" in strategy.title
     assert isinstance(PLANNER.show(SECTION, None, []).parts[1].body[1], Tiles)
 
 
