@@ -52,7 +52,7 @@ def section(
 ) -> Parallelism:
     given = Given(graph or network())
     effort = Effort(proposals, seed=seed)
-    return decide(given, devices or cluster(), "small", consumer, mesh, effort)
+    return decide(given, devices or cluster(), "small", consumer, mesh, effort).section
 
 
 def _operator(

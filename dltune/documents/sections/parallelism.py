@@ -14,8 +14,8 @@ Consumer = Literal["keras", "jax"]
 
 # what there is to tell of a plan in numbers
 FIGURES = (
-    *("network", "topology", "batch", "seconds", "compute", "bytes", "bound"),
-    *("baselines", "proposals", "searched", "measured"),
+    *("network", "topology", "batch", "seconds", "compute", "bytes"),
+    *("bound", "proof", "baselines", "proposals", "searched", "measured"),
 )
 
 
@@ -61,7 +61,7 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
     sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
-    same space takes less (None: not known). `proposals`: changes that the search looked at, in
+    same space takes less, by this `proof` (None: not known). `proposals`: changes that the search looked at, in
     `searched` seconds. `measured`: whether ops' times are measured, not modelled.
     """
 
@@ -80,6 +80,7 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measured: bool = False
     batch: int | None = None
     bound: float | None = None
+    proof: str = ""
     consumer: Consumer | None = None
 
 

@@ -38,6 +38,14 @@ class Effort:
     scheduler: str | None = None
 
 
+@dataclass(frozen=True)
+class Decided:
+    """`failure`: why a proof of the bound ended early, a sentence."""
+
+    section: Parallelism
+    failure: str | None
+
+
 def decide(
     given: Given,
     topology: Topology,
@@ -45,7 +53,7 @@ def decide(
     consumer: Consumer | None,
     shape: Sequence[int],
     effort: Effort,
-) -> Parallelism:
+) -> Decided:
     """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
     when no configuration fits an operator, or devices have no path between them."""
     graph = given.graph
@@ -71,7 +79,7 @@ def decide(
         chosen, time = tied(whole, engine, chosen, shape)
     own = measure("", engine, chosen)
     least = bound.bound(whole, time, BOUND_SECONDS)
-    return Parallelism(
+    section = Parallelism(
         network=given.name or graph.name,
         topology=named,
         digests=digests(given, topology),
@@ -86,9 +94,11 @@ def decide(
         searched=found.seconds,
         measured=given.timed(topology),
         batch=given.batch,
-        bound=least.value / NANOSECONDS,
+        bound=least.value_ns / NANOSECONDS,
+        proof=least.proven_by,
         consumer=consumer,
     )
+    return Decided(section, least.failure)
 
 
 def space(shape: Sequence[int], consumer: Consumer | None) -> Space:

@@ -172,7 +172,7 @@ def _decide(
         shape = mesh or (count,)
     if mesh is not None:
         decide.require_mesh(mesh, cluster)
-    section = decide.decide(
+    decided = decide.decide(
         found,
         cluster,
         topology if isinstance(topology, str) else cluster.name,
@@ -180,11 +180,13 @@ def _decide(
         shape,
         decide.Effort(proposals, budget or decide.BUDGET, seed, processes, scheduler),
     )
+    section = decided.section
+    failures = [decided.failure] if decided.failure else []
     return Decision(
         section,
         given.machine(found),
         choice=show.choice(section),
-        remarks=[*given.remarks(found, cluster), *show.remarks(section)],
+        remarks=[*given.remarks(found, cluster), *show.remarks(section), *failures],
         shown=show.decision(section),
         summary={name: getattr(section, name) for name in parallelism.FIGURES},
         formats={

@@ -33,7 +33,7 @@ _MODELLED = (
 
 def choice(section: Parallelism) -> str:
     """In a few words."""
-    gap = f", at most {_gap(section)} longer than the best" if section.bound else ""
+    gap = f", gap {_gap(section)}" if section.bound is not None else ""
     return f"{_ms(section.seconds)} ms a step on {counted(len(section.devices), 'device')}{gap}"
 
 
@@ -76,21 +76,26 @@ def _sentence(section: Parallelism) -> str:
     first = next((one for one in section.baselines if one.name == FIRST), None)
     if first and section.seconds:
         text += f", {first.seconds / section.seconds:.2f} times as fast as data parallel"
-    if section.bound:
-        text += f", and takes at most {_gap(section)} longer than the best"
-    return f"{text}."
+    return f"{text}; {_best(section)}." if section.bound is not None else f"{text}."
 
 
 def _gap(section: Parallelism) -> str:
-    """By what part a step is longer than the best, at most; empty: not known."""
-    return f"{section.seconds / section.bound - 1:.1%}" if section.bound else ""
+    """The part of a step that another strategy might save."""
+    left = 1 - (section.bound or 0.0) / section.seconds if section.seconds else 0.0
+    return f"{max(0.0, left):.1%}"
+
+
+def _best(section: Parallelism) -> str:
+    if section.bound is not None and section.bound >= section.seconds:
+        return f"no strategy of its space takes less (proven by {section.proof})"
+    return f"no strategy of its space saves more than {_gap(section)} of that"
 
 
 def _bounded(section: Parallelism) -> Iterator[str]:
-    if section.bound:
+    if section.bound is not None:
         yield (
-            f"no strategy of this space takes less than {_ms(section.bound)} ms: the gap to the "
-            f"best is {_gap(section)} at most"
+            f"No strategy of this space takes less than {_ms(section.bound)} ms (by "
+            f"{section.proof}): the gap to the best is {_gap(section)} at most."
         )
 
 

@@ -87,7 +87,9 @@ def test_an_operator_that_nothing_divides() -> None:
     whole = Dimension("all", 4, "whole")
     one = msgspec.structs.replace(graph.operators[0], dimensions=(whole,), name="odd")
     lone = operators.Operators(operators.SCHEMA, "lone", (one,))
-    found = decide(Given(lone), divided.cluster(), "small", "keras", (4,), Effort(proposals=10))
+    found = decide(
+        Given(lone), divided.cluster(), "small", "keras", (4,), Effort(proposals=10)
+    ).section
     assert found.operators[0].axes == (None,), "each device has all of it"
     assert REPLICA not in found.operators[0].axes
 

@@ -55,7 +55,7 @@ def test_what_is_not_at_hand(section: Parallelism) -> None:
 def test_published_ones_are_made_again_by_their_names() -> None:
     network = given.network("lenet", 8)
     cluster = given.devices("p100:2")
-    made = decide(network, cluster, "p100:2", None, (), Effort(proposals=20))
+    made = decide(network, cluster, "p100:2", None, (), Effort(proposals=20)).section
     assert (made.network, made.batch) == ("LeNet", 8)
     assert replayed(made, []).end / 1e9 == pytest.approx(made.seconds)
     elsewhere = msgspec.structs.replace(made, batch=16)

@@ -40,13 +40,20 @@ def test_the_plan_stands_last_beside_what_it_is_compared_with() -> None:
 
 
 def test_the_gap_is_told() -> None:
-    section = msgspec.structs.replace(SECTION, seconds=0.011, bound=0.01)
-    assert "at most 10.0% longer than the best" in show.choice(section)
-    body = show.shown(section).parts[0].body
-    assert any("takes less than 10.00 ms" in one for one in body if isinstance(one, str))
+    section = msgspec.structs.replace(SECTION, seconds=0.01, bound=0.009, proof="a way")
+    assert show.choice(section) == "10.00 ms a step on 4 devices, gap 10.0%"
+    shown = show.shown(section)
+    told = [one for one in shown.parts[0].body if isinstance(one, str)]
+    assert told == [
+        "No strategy of this space takes less than 9.00 ms (by a way): the gap to the best is "
+        "10.0% at most."
+    ]
+    assert "saves more than 10.0% of that" in shown.findings[0].sentence
+    best = show.shown(msgspec.structs.replace(section, bound=0.01)).findings[0].sentence
+    assert "no strategy of its space takes less (proven by a way)" in best
     unknown = msgspec.structs.replace(section, bound=None)
-    assert "best" not in show.choice(unknown)
-    assert "best" not in show.shown(unknown).findings[0].sentence
+    assert "gap" not in show.choice(unknown)
+    assert "space" not in show.shown(unknown).findings[0].sentence
 
 
 def test_operators_of_a_block_that_are_alike_stand_together() -> None:
