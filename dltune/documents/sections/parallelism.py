@@ -61,8 +61,8 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
     sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
-    same space takes less, by this `proof` (None: not known). `proposals`: changes that the search looked at, in
-    `searched` seconds. `measured`: whether ops' times are measured, not modelled.
+    same space takes less, by this `proof` (None: not known). `proposals`: changes that the search
+    looked at, in `searched` seconds. `measured`: whether ops' times are measured, not modelled.
     """
 
     network: str

@@ -128,11 +128,11 @@ def again(
 
 
 def _networks(section: Parallelism, documents: Iterable[msgspec.Struct]) -> Iterator[Given]:
+    yield from (Given(one) for one in documents if isinstance(one, Operators))
     for one in documents:
-        if isinstance(one, Operators):
-            yield Given(one)
-        elif isinstance(one, Profile) and one.steps:
-            yield profiled(one)
+        if isinstance(one, Profile):
+            with contextlib.suppress(UsageError):  # of another job, which tells of no operators
+                yield profiled(one)
     if section.batch is not None:
         with contextlib.suppress(UsageError):  # of another dltune, whose networks are others
             yield _published(section.network, section.batch)
