@@ -92,7 +92,9 @@ def _best(section: Parallelism) -> str:
 
 
 def _bounded(section: Parallelism) -> Iterator[str]:
-    if section.bound is not None:
+    if section.bound is not None and section.bound >= section.seconds:
+        yield f"No strategy of this space takes less: proven by {section.proof}."
+    elif section.bound is not None:
         yield (
             f"No strategy of this space takes less than {_ms(section.bound)} ms (by "
             f"{section.proof}): the gap to the best is {_gap(section)} at most."
