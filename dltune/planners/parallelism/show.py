@@ -41,7 +41,7 @@ def shown(section: Parallelism) -> Shown:
     return Shown(
         [
             Part("steps", "Steps of divided networks", [_compared(section), *_bounded(section)]),
-            Part("strategy", "The strategy", [_strategy(section), *tiles(section, alike(section))]),
+            Part("strategy", "The strategy", [*tiles(section, alike(section)), _strategy(section)]),
             Part("assumptions", "What the times rest on", [*_assumptions(section)]),
         ],
         [Finding(1, _sentence(section))],

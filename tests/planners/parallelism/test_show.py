@@ -114,7 +114,7 @@ def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> No
     assert strategy.rows[0] == ("sample 2", "d0 to d1", "3", Key("both, b2"))
     assert len(strategy.rows) == show.ROWS
     assert "12 of 21 ways" in strategy.title
-    assert isinstance(PLANNER.show(SECTION, None, []).parts[1].body[1], Tiles)
+    assert isinstance(PLANNER.show(SECTION, None, []).parts[1].body[0], Tiles)
 
 
 def test_it_speaks_of_no_ops_of_a_graph() -> None:
