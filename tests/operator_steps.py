@@ -94,9 +94,9 @@ class Network:
         self.layers[value.node] = f"functional_1/{layer}/"
         return handle, value
 
-    def examples(self, *shapes: Shape) -> list[Value]:
+    def examples(self, *shapes: Shape, dtype: str = "float") -> list[Value]:
         handle = self.handle()
-        return self.add("IteratorGetNext", [handle], *shapes)
+        return self.add("IteratorGetNext", [handle], *shapes, dtype=dtype)
 
     def constant(self, count: int) -> Value:
         return self.one("Const", (), (count,) if count else (), dtype="int32")
@@ -130,10 +130,11 @@ class Network:
         return self.one("MatMul", [a, b], (rows, columns), attributes=turns)
 
 
-def perceptron(*, momentum: bool = False, batch: int = 16) -> Network:
+def perceptron(*, momentum: bool = False, clip: bool = False) -> Network:
     """Two dense layers with a rectifier between them: 8 numbers, 12, 10 classes."""
-    net = Network()
+    net, batch = Network(), 16
     update = net.momentum if momentum else net.update
+    gradients: list[tuple[Value, Value]] = []
     x, labels = net.examples((batch, 8), (batch,))
     first, w1 = net.weight((8, 12), "dense_1")
     second, w2 = net.weight((12, 10), "dense_1_2")
@@ -141,9 +142,15 @@ def perceptron(*, momentum: bool = False, batch: int = 16) -> Network:
     hidden = net.one("Relu", [net.product(x, w1)], (batch, 12))
     logits = net.one("BiasAdd", [net.product(hidden, w2), b2], (batch, 10))
     back = net.loss(logits, labels)
-    update(bias, net.one("BiasAddGrad", [back], (10,)))
-    update(second, net.product(hidden, back, left=True))
+    gradients.append((bias, net.one("BiasAddGrad", [back], (10,))))
+    gradients.append((second, net.product(hidden, back, left=True)))
     down = net.product(back, w2, right=True)
     down = net.one("ReluGrad", [down, hidden], (batch, 12))
-    update(first, net.product(x, down, left=True))
+    gradients.append((first, net.product(x, down, left=True)))
+    if clip:
+        norms = [net.one("L2Loss", [gradient], ()) for _, gradient in gradients]
+        norm = net.one("Rsqrt", [net.one("AddN", norms, ())], ())
+        gradients = [(h, net.one("Mul", [g, norm], g.shape)) for h, g in gradients]
+    for handle, gradient in gradients:
+        update(handle, gradient)
     return net

@@ -18,6 +18,8 @@ from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
 
 Method = Literal["full", "incremental", "delta"]
 METHODS: tuple[Method, ...] = ("full", "incremental", "delta")
+Moves = Literal["one", "several", "every"]
+MOVES: tuple[Moves, ...] = ("one", "several", "every")
 FOREVER = 2**62
 
 
@@ -61,16 +63,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Chain:
-    """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `blocks`:
-    besides one operator also several change at once. It ends after `proposals` or, if that is not
-    0, after `seconds`; where it is not `patient`, also when half of these brought no gain (paper,
-    section 6.2)."""
+    """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `moves`:
+    what a proposal changes, one operator (the paper's section 6.2), or several as well; "every"
+    tries all configurations of each in turn and takes what shortens the step, until nothing does.
+    It ends after `proposals` or, if that is not 0, after `seconds`; where it is not `patient`, also
+    when half of these brought no gain (paper, section 6.2)."""
 
     seed: int
     temperature: float = 0.005
     proposals: int = FOREVER
     seconds: float = 0.0
-    blocks: bool = True
+    moves: Moves = "several"
     patient: bool = True
     method: Method = "incremental"
 
@@ -79,7 +82,8 @@ class Chain:
 class Walk:
     """What came of a chain. `best` and `current` are strategies, their times nanoseconds. `course`:
     after how many proposals and seconds which time was the best. `simulated`: proposals that were
-    not refused by their load alone."""
+    not refused by their load alone. `settled`: no other configuration of any one operator makes the
+    best shorter."""
 
     best: Strategy
     best_time: int
@@ -88,6 +92,7 @@ class Walk:
     proposals: int
     simulated: int
     accepted: int
+    settled: bool
     seconds: float
     course: tuple[tuple[int, float, int], ...]
 
@@ -163,7 +168,7 @@ class Engine:
         about = native.SearchAbout(
             chain.seed,
             *(chain.temperature, chain.seconds, chain.proposals),
-            *(chain.blocks, METHODS.index(chain.method), chain.patient),
+            *(MOVES.index(chain.moves), METHODS.index(chain.method), chain.patient),
         )
         outcome, best = native.Outcome(), (c_int32 * len(start))()
         course, count = ctypes.POINTER(native.Improvement)(), c_int64()
@@ -174,7 +179,8 @@ class Engine:
         self._native.dltune_parallelism_get(self._engine, current)
         return Walk(
             *(tuple(best), outcome.best, tuple(current), outcome.current),
-            *(outcome.proposals, outcome.simulated, outcome.accepted, outcome.seconds),
+            *(outcome.proposals, outcome.simulated, outcome.accepted, bool(outcome.settled)),
+            outcome.seconds,
             tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
         )
 

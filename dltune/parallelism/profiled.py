@@ -2,8 +2,9 @@
 
 The samples of a step are counted by the first size of what it is handed; which dimension of an
 operator's output counts them, and what it reads for each part of its output, follows op by op
-(`layers.py`). Weights and gradients are known by structure (`roles.py`, `backward.py`), names are
-for people (`layer_names.py`). Statistics over samples, as a batch norm's, are those of each part.
+(`reading/layers.py`). Weights and gradients are known by structure (`reading/roles.py`,
+`reading/backward.py`), names are for people (`reading/layer_names.py`). Statistics over samples, as
+a batch norm's, are those of each part.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dltune.documents.operators import SCHEMA, Operator, Operators, Weights
 from dltune.documents.opkey import SIZES
 from dltune.documents.profile import Op, Step
 from dltune.errors import UsageError
-from dltune.parallelism.backward import assigned, owners
-from dltune.parallelism.layer_names import Names
-from dltune.parallelism.layers import Layers
-from dltune.parallelism.roles import roles
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.backward import assigned, owners
+from dltune.parallelism.reading.layer_names import Names
+from dltune.parallelism.reading.layers import Layers
+from dltune.parallelism.reading.roles import roles
+from dltune.parallelism.reading.step_view import StepView
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,8 @@ def _bytes(layers: Layers, variable: int) -> int:
             return outputs[0].bytes
     for node in layers.roles.updates[variable]:
         key = view.keys[node]
-        if key is not None and key.inputs:
+        # a scatter takes some rows
+        if key is not None and key.inputs and "Scatter" not in key.family:
             return max(one.bytes for one in key.inputs)
     raise UsageError(f"how large the weight {view.nodes[variable].name!r} is, is not known")
 

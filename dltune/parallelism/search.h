@@ -31,22 +31,28 @@ class Random {
   std::uint64_t state_;
 };
 
+// How proposals are made: one operator at a time, as the paper does; several at once besides; or every
+// other configuration of every operator in turn, of which those that shorten the step are taken, until
+// none does.
+enum Moves : std::int32_t { kOne, kSeveral, kEvery };
+
 // How a proposal is simulated: all tasks anew, the changed ones made anew, or from the first event that
 // can change.
 enum Method : std::int32_t { kFull, kIncremental, kDelta };
 
 // `temperature`: a strategy that takes that share longer is accepted with probability 1 / e.
-// `blocks`: besides the paper's proposals (one operator) those of several at once. It ends after
-// `proposals`, after `seconds`, or, where `patient` is 0, once half of its seconds brought no gain.
+// It ends after `proposals`, after `seconds`, or, where `patient` is 0, once half of its seconds brought
+// no gain.
 struct Search {
   std::uint64_t seed;
   double temperature, seconds;
   std::int64_t proposals;
-  std::int32_t blocks, method, patient;
+  std::int32_t moves, method, patient;
 };
 
+// `settled`: no other configuration of any one operator makes the best shorter.
 struct Outcome {
-  std::int64_t best, current, proposals, simulated, accepted, best_at;
+  std::int64_t best, current, proposals, simulated, accepted, best_at, settled;
   std::uint64_t seed;
   double seconds, best_seconds;
 };
@@ -67,6 +73,7 @@ class Chain {
     for (int o = 0; o < problem_.operators; ++o) {
       const Operator& op = problem_.operator_[o];
       if (op.block >= 0) blocks_[op.block].push_back(o);
+      neighbours_ += op.configurations;
       const auto [at, fresh] =
           catalogs.emplace(op.first_configuration, static_cast<int>(alike_.size()));
       catalog_[o] = at->second;
@@ -88,6 +95,7 @@ class Chain {
     Random random(search.seed);
     Outcome out{};
     remember(search.method);
+    turn_ = {0, -1};
     std::int64_t current = simulation_.run(kNever, log(search.method));
     note(search.method);
     out.best = current;
@@ -98,16 +106,24 @@ class Chain {
         if (now >= search.seconds) break;
         if (!search.patient && now >= search.seconds / 2 && now >= 2 * out.best_seconds) break;
       }
+      if (search.moves == kEvery && out.proposals - out.best_at >= neighbours_) {
+        out.settled = 1;
+        break;
+      }
       ++out.proposals;
-      propose(&random, search.blocks);
-      // drawn before, so that a simulation ends as soon as it is too long
-      const double share = random.share();
+      std::int64_t limit = current - 1;
+      if (search.moves == kEvery) {
+        next();
+      } else {
+        propose(&random, search.moves == kSeveral);
+        // drawn before, so that a simulation ends as soon as it is too long
+        const double most = static_cast<double>(current) *
+                            (1 - search.temperature * std::log(std::max(random.share(), 1e-300)));
+        limit = most < 9e18 ? static_cast<std::int64_t>(most) : kNever;
+      }
       if (changes_.empty()) continue;
-      const double most = static_cast<double>(current) *
-                          (1 - search.temperature * std::log(std::max(share, 1e-300)));
-      const std::int64_t limit = most < 9e18 ? static_cast<std::int64_t>(most) : kNever;
-      const std::int64_t next = simulate(search.method, limit, &out.simulated);
-      if (next > limit) {
+      const std::int64_t time = simulate(search.method, limit, &out.simulated);
+      if (time > limit) {
         if (search.method == kFull)
           graph_.set(before_.data());
         else
@@ -115,7 +131,7 @@ class Chain {
         continue;
       }
       ++out.accepted;
-      current = next;
+      current = time;
       accept(search.method);
       if (current < out.best) {
         out.best = current;
@@ -165,6 +181,16 @@ class Chain {
     if (there != catalog.end()) change(op, there->second);
   }
 
+  // The next configuration of the operator whose turn it is.
+  void next() {
+    changes_.clear();
+    if (++turn_.second >= problem_.operator_[turn_.first].configurations) {
+      turn_.first = (turn_.first + 1) % problem_.operators;
+      turn_.second = 0;
+    }
+    change(turn_.first, turn_.second);
+  }
+
   // The paper's: one operator, any of its configurations. Else one of several kinds: a whole block, a
   // run of a block's operators, a run of operators that follow each other, one as its neighbour is, one
   // alone; to any configuration, or to one that has the degrees or the devices of the present one.
@@ -175,8 +201,8 @@ class Chain {
       change(op, random->below(problem_.operator_[op].configurations));
       return;
     }
-    const int move = random->below(16);
-    if (move < 7 && !blocks_.empty()) {
+    const int move = blocks_.empty() ? 7 + random->below(12) : random->below(16);
+    if (move < 7) {
       const auto& block = blocks_[random->below(static_cast<int>(blocks_.size()))];
       const int size = static_cast<int>(block.size());
       const int first = move < 5 ? 0 : random->below(size);
@@ -304,6 +330,8 @@ class Chain {
   std::vector<std::map<Key, int>> alike_;
   std::vector<std::vector<std::int32_t>> blocks_;
   std::vector<std::pair<std::int32_t, std::int32_t>> changes_;
+  std::pair<std::int32_t, std::int32_t> turn_{0, -1};
+  std::int64_t neighbours_ = 0;
   std::vector<std::int32_t> before_;
   std::vector<Event> events_[2];
   std::vector<std::int64_t> ends_;

@@ -215,6 +215,136 @@ def test_an_op_that_is_not_known_is_divided_by_samples_alone() -> None:
     assert found.uncounted == ("Betainc", "Const", "IteratorGetNext")
 
 
+def test_heads_are_read_by_the_block_of_their_numbers() -> None:
+    net = Network()
+    x, labels = net.examples((16, 6, 8), (16, 6))
+    names = ("query", "key", "value")
+    weights = [net.weight((8, 8), f"attention_1/{name}_1") for name in names]
+    flat = {"attributes": "adj_x=false, adj_y=false"}
+    flats = [net.one("BatchMatMulV2", [x, w], (16, 6, 8), **flat) for _, w in weights]
+    q, k, v = (net.one("Reshape", [one, net.constant(4)], (16, 6, 2, 4)) for one in flats)
+    scores = net.one("Einsum", [q, k], (16, 2, 6, 6), attributes="equation=BTNH,BSNH->BNTS")
+    shares = net.one("Softmax", [scores], (16, 2, 6, 6))
+    mixed = net.one("Einsum", [shares, v], (16, 6, 2, 4), attributes="equation=BNTS,BSNH->BTNH")
+    logits = net.one("Reshape", [mixed, net.constant(3)], (16, 6, 8))
+    back = net.one("Reshape", [net.loss(logits, labels), net.constant(4)], (16, 6, 2, 4))
+    down = net.one("Einsum", [back, shares], (16, 6, 2, 4), attributes="equation=BTNH,BNTS->BSNH")
+    down = net.one("Reshape", [down, net.constant(3)], (16, 6, 8))
+    turned = "adj_x=true, adj_y=false"
+    to_value = net.one("BatchMatMulV2", [x, down], (16, 8, 8), attributes=turned)
+    net.update(weights[2][0], net.one("Sum", [to_value, net.constant(1)], (8, 8)))
+    found = of(net)
+    value = named(found, "attention/value")
+    assert kinds(value) == [(16, "sample"), (6, "attribute"), (8, "parameter")]
+    into = next(one for one in found.operators.operators if "BNTS,BSNH" in one.type)
+    assert kinds(into) == [(16, "sample"), (6, "attribute"), (2, "attribute"), (4, "whole")]
+    places = {found.operators.operators[read.operator].name: read.regions for read in into.inputs}
+    assert places["attention/value"] == (Region(1, 0), Region(6), Region(4, 2, stride=4))
+    softmax = next(one for one in found.operators.operators if one.type.startswith("Softmax"))
+    assert kinds(softmax)[3] == (6, "whole")
+    # the einsum's own gradient, and that to a weight by one of three products of the same
+    assert into.backward_flops == into.flops
+    assert value.backward_flops > value.flops
+
+
+def test_a_mask_that_is_drawn_is_no_example_but_what_is_computed_with_is() -> None:
+    net = Network()
+    x, labels = net.examples((16, 8), (16,))
+    noise = net.one("RandomStandardNormal", [net.constant(2)], (16, 5))
+    mask = net.one("RandomUniform", [net.constant(2)], (16, 12))
+    first, w1 = net.weight((8, 12), "dense_1")
+    second, w2 = net.weight((5, 12), "dense_1_2")
+    last, w3 = net.weight((12, 10), "dense_2_1")
+    sides = [net.product(x, w1), net.product(noise, w2)]
+    hidden = net.one("Mul", [net.one("AddV2", sides, (16, 12)), mask], (16, 12))
+    back = net.loss(net.product(hidden, w3), labels)
+    net.update(last, net.product(hidden, back, left=True))
+    down = net.one("Mul", [net.product(back, w3, right=True), mask], (16, 12))
+    net.update(first, net.product(x, down, left=True))
+    net.update(second, net.product(noise, down, left=True))
+    found = of(net).operators.operators
+    types = [one.type.split()[0] for one in found if not one.inputs]
+    assert sorted(types) == ["IteratorGetNext", "IteratorGetNext", "RandomStandardNormal"]
+    assert len(found) == 8
+
+
+def test_gradients_that_are_clipped_by_the_norm_of_all_still_have_their_operators() -> None:
+    plain = of(perceptron())
+    clipped = of(perceptron(clip=True))
+    for one, other in zip(plain.operators.operators, clipped.operators.operators, strict=True):
+        assert one.backward_flops == other.backward_flops
+    assert clipped.update.alone > plain.update.alone
+
+
+def test_padding_and_parts_read_all_that_they_may() -> None:
+    net = Network()
+    x, labels = net.examples((16, 10), (16,))
+    handle, w = net.weight((9, 10), "dense_1")
+    padded = net.one("Pad", [x, net.constant(2)], (16, 12))
+    part = net.one("Slice", [padded, net.constant(2)], (16, 9))
+    even = net.one("Mul", [part, net.one("ReadVariableOp", [net.handle()], ())], (16, 9))
+    doubled = net.one("ConcatV2", [even, even, net.constant(0)], (16, 18))
+    halves = net.add("Split", [doubled], (16, 9), (16, 9), attributes="num_split=2")
+    mean = net.one("MaximumOfBoth", [halves[1]], (16, 9))
+    back = net.loss(net.product(mean, w), labels)
+    net.update(handle, net.product(mean, back, left=True))
+    operators = of(net).operators.operators
+    joined = operators[2]
+    # a pad of 2 and a part that leaves out 3, wherever they begin
+    assert joined.inputs[0].regions[1].extent >= 6
+    assert kinds(operators[3]) == [(16, "sample"), (9, "whole")]
+
+
+def lookup(update: str) -> Network:
+    net = Network()
+    tokens, labels = net.examples((16, 6), (16, 6), dtype="int32")
+    table = net.handle()
+    (rows,) = net.add(
+        "ResourceGather", [table, tokens], (16, 6, 10), name="functional_1/words_1/at"
+    )
+    back = net.loss(rows, labels)
+    if update == "ResourceScatterSub":
+        net.add(update, [table, tokens, back])
+    else:
+        net.update(table, net.one("UnsortedSegmentSum", [back, tokens], (50, 10)))
+    return net
+
+
+def test_rows_of_a_table_are_divided_by_what_they_hold() -> None:
+    found = of(lookup("AssignSubVariableOp"))
+    rows = named(found, "words")
+    assert kinds(rows) == [(16, "sample"), (6, "attribute"), (10, "parameter")]
+    assert found.operators.weights == (documents.Weights("words", 4 * 50 * 10),)
+
+
+def test_a_table_of_which_only_rows_are_seen_is_refused() -> None:
+    refused(lookup("ResourceScatterSub"), "how large the weight")
+
+
+def test_a_variable_that_the_graph_names_gives_its_name() -> None:
+    net = Network()
+    x, labels = net.examples((16, 8), (16,))
+    handle = net.one("VarHandleOp", (), (), name="tower/conv/kernel", dtype="resource")
+    w = net.read(handle, (8, 10), "MatMul/ReadVariableOp")
+    net.update(handle, net.product(x, net.loss(net.product(x, w), labels), left=True))
+    assert [weights.name for weights in of(net).operators.weights] == ["tower/conv"]
+
+
+def test_dimensions_beyond_four_become_one_that_is_not_divided() -> None:
+    net = Network()
+    x, labels = net.examples((16, 4, 6, 8, 3), (16,))
+    lies = "data_format=NDHWC, ksize=[1,2,2,2,1], padding=VALID, strides=[1,2,2,2,1]"
+    pooled = net.one("MaxPool3D", [x], (16, 2, 3, 4, 3), attributes=lies)
+    flat = net.one("Reshape", [pooled, net.constant(2)], (16, 72))
+    handle, w = net.weight((72, 10), "dense_1")
+    back = net.loss(net.product(flat, w), labels)
+    net.update(handle, net.product(flat, back, left=True))
+    pool, dense = of(net).operators.operators[2:4]
+    assert kinds(pool) == [(16, "sample"), (2, "attribute"), (3, "attribute"), (12, "whole")]
+    assert pool.inputs[0].regions[1:] == (Region(2, 1, 2), Region(2, 2, 2), Region(24))
+    assert [region.extent for region in dense.inputs[0].regions] == [1, 2, 3, 12]
+
+
 def refused(net: Network, *words: str) -> None:
     with pytest.raises(UsageError) as raised:
         of(net)

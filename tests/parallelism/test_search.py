@@ -42,7 +42,12 @@ def test_what_it_says_is_what_the_simulation_says(lenet: Problem, alone: Found) 
     for strategy, time in alone.starts.values():
         assert engine.simulate(strategy) == time
         assert alone.time <= time
-    assert 2_900 <= alone.proposals <= 3_000
+    assert 2_000 < alone.proposals <= 3_000
+    assert alone.settled
+    for operator, catalog in enumerate(lenet.catalogs):
+        for choice in range(len(catalog)):
+            other = (*alone.strategy[:operator], choice, *alone.strategy[operator + 1 :])
+            assert engine.simulate(other) >= alone.time
     assert [time for _, time in alone.course][-1] == alone.time
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.errors import UsageError
-from dltune.parallelism.gradients import Depends, depends, gradients, is_product
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.gradients import Depends, depends, gradients, is_product
+from dltune.parallelism.reading.step_view import StepView
 
 _UPDATE = re.compile(r"(Resource)?(Sparse)?(Assign|Apply|Scatter)\w*")
 _FED = ("Arg", "Placeholder", "Recv")
@@ -118,10 +118,11 @@ def _computed_with(view: StepView, node: int, others: set[int]) -> bool:
 def _values(
     view: StepView, variable: int, updates: Sequence[int], informed: set[int]
 ) -> frozenset[int]:
-    """The nodes that give out a variable's value."""
-    start = [node for node in view.handles[variable] if node not in updates]
-    if view.families[variable] == "Variable":
-        start = [variable]
+    """The nodes that give out a variable's value; itself where an op of the model takes it so."""
+    taken = [node for node in view.handles[variable] if node not in updates]
+    start = [node for node in taken if node not in informed]
+    if len(start) < len(taken) or view.families[variable] == "Variable":
+        start.append(variable)
     return frozenset(
         view.downstream(start, lambda node: view.families[node] in _SAME and node not in informed)
     )
@@ -153,10 +154,11 @@ def _processed(
         if node not in gradients:
             continue
         if node not in flowing and not done.isdisjoint(view.needs[node]):
-            found.add(node)
             done.add(node)
-        elif flowing.isdisjoint(view.readers[node]):
-            outputs = {one.bytes for one in view.nodes[node].outputs}
-            if outputs & sizes:
-                done.add(node)
+            if not found.isdisjoint(view.needs[node]) or view.families[node] not in _SAME:
+                found.add(node)
+        elif flowing.isdisjoint(view.readers[node]) and sizes.intersection(
+            one.bytes for one in view.nodes[node].outputs
+        ):
+            done.add(node)
     return found

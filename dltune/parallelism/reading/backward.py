@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dltune.parallelism.gradients import is_product
-from dltune.parallelism.layers import Layers
-from dltune.parallelism.step_view import Tensor
+from dltune.parallelism.reading.gradients import is_product
+from dltune.parallelism.reading.layers import Layers
+from dltune.parallelism.reading.step_view import Tensor
 
 Owners = Mapping[int, Sequence[int]]
 _VIEWS = ("Reshape", "Squeeze", "ExpandDims", "Identity", "Cast")
@@ -57,8 +57,8 @@ def assigned(layers: Layers, own: Owners) -> dict[int, int]:
             found[node] = _fitting(own, alike, reach[node])
         elif len(reach[node]) == 1 and not consumers:
             found[node] = min(reach[node])
-        elif forward[node]:
-            found[node] = max(layers.operator[before] for before, _ in forward[node])
+        elif computed := [t for t in forward[node] if not _data(layers, t)]:
+            found[node] = max(layers.operator[before] for before, _ in computed)
         elif consumers or reach[node]:
             found[node] = max(consumers or reach[node])
     return found
@@ -73,6 +73,11 @@ def _forward(layers: Layers, node: int) -> list[Tensor]:
         if tensor in layers.found.places
         and not (tensor[1] == 1 and view.families[tensor[0]].endswith("EntropyWithLogits"))
     ]
+
+
+def _data(layers: Layers, tensor: Tensor) -> bool:
+    """Whether it is as the step is handed it, but for what is done to each position."""
+    return layers.drafts[layers.found.places[tensor].operator].data
 
 
 def _levels(layers: Layers, forward: Sequence[Sequence[Tensor]]) -> list[int]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dltune.parallelism.drafts import Drafts, Length
-from dltune.parallelism.pieces import Axis, View, sizes
-from dltune.parallelism.roles import Roles
-from dltune.parallelism.step_view import Shape, StepView, Tensor
+from dltune.parallelism.reading.drafts import Drafts, Length
+from dltune.parallelism.reading.pieces import Axis, View, sizes
+from dltune.parallelism.reading.roles import Roles
+from dltune.parallelism.reading.step_view import Shape, StepView, Tensor
 
 
 class Place(NamedTuple):

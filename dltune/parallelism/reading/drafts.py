@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.operators import MOST_DIMENSIONS, Dimension, Input, Kind, Region
-from dltune.parallelism.pieces import Axis, Piece, View, everything, hull, sizes
+from dltune.parallelism.reading.pieces import Axis, Piece, View, everything, hull, sizes
 
 
 @dataclass
@@ -91,10 +91,9 @@ class Drafts(list[Draft]):
                 if not piece.inner and draft.dimensions[mine.dim].kind != "whole":
                     regions[piece.dim] = piece.region(mine.dim)
         if known is not None:
-            regions = [
-                hull(one, more, length.size)
-                for one, more, length in zip(known, regions, self[operator].dimensions, strict=True)
-            ]
+            both = zip(self._grown(operator, known), regions, strict=True)
+            lengths = [length.size for length in self[operator].dimensions]
+            regions = [hull(*pair, size) for pair, size in zip(both, lengths, strict=True)]
         draft.inputs[operator] = regions
         return tuple(found)
 
@@ -147,6 +146,11 @@ class Drafts(list[Draft]):
             regions.append(region)
         draft.inputs[operator] = regions
 
+    def _grown(self, operator: int, known: Sequence[Region]) -> list[Region]:
+        """With the dimensions that were added to it since, read whole."""
+        more = self[operator].dimensions[len(known) :]
+        return [*known, *(everything(length.size) for length in more)]
+
     def finished(self) -> list[tuple[tuple[Dimension, ...], tuple[Input, ...]]]:
         """Of each operator its dimensions, at most as many as there can be, and its inputs."""
         places = [_places(draft.dimensions) for draft in self]
@@ -155,9 +159,7 @@ class Drafts(list[Draft]):
             inputs = []
             for operator, known in sorted(draft.inputs.items()):
                 there = places[operator]
-                # what was added to it since is read whole
-                given = self[operator].dimensions
-                regions = [*known, *(everything(one.size) for one in given[len(known) :])]
+                given, regions = self[operator].dimensions, self._grown(operator, known)
                 count = max(there, default=0) + 1
                 kept: list[Region] = []
                 for position in range(count):

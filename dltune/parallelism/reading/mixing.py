@@ -10,9 +10,9 @@ from itertools import repeat
 from dltune.analysis.keys import Key
 from dltune.analysis.windows import layout, sliding
 from dltune.errors import UsageError
-from dltune.parallelism.drafts import Length
-from dltune.parallelism.step_view import Shape
-from dltune.parallelism.whereabouts import Place, Whereabouts, follow
+from dltune.parallelism.reading.drafts import Length
+from dltune.parallelism.reading.step_view import Shape
+from dltune.parallelism.reading.whereabouts import Place, Whereabouts, follow
 
 
 @dataclass(frozen=True)

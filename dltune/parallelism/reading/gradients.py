@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.step_view import StepView
 
 Depends = Sequence[frozenset[int]]
 _TYPES = re.compile(r"\w*(Grad|Backprop)\w*")

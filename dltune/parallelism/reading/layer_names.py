@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from dltune.parallelism.roles import Roles
-from dltune.parallelism.step_view import StepView
+from dltune.parallelism.reading.roles import Roles
+from dltune.parallelism.reading.step_view import StepView
 
 _NUMBER = re.compile(r"_\d+$")
 _FUNCTIONAL = re.compile(r"functional(_\d+)?")
@@ -55,11 +55,10 @@ class Names:
         if self._named(variable):
             parts = _parts(self.view.nodes[variable].name)
             return parts[:-1] or parts
-        reads = sorted(
-            roles.weights[variable], key=lambda one: (not self._forward(one, roles), one)
-        )
-        first = _parts(self.view.nodes[reads[0]].name)
-        scope = first[:-1]
+        reads = [n for n in roles.weights[variable] if self.view.families[n] == "ReadVariableOp"]
+        reads = reads or [n for n in self.view.handles[variable] if n in roles.model]
+        reads.sort(key=lambda node: (not self._forward(node, roles), node))
+        scope = _parts(self.view.nodes[reads[0]].name)[:-1]
         # the op for which it is read has a scope in which nothing else stands
         while len(scope) > 1 and scope not in self._scopes:
             scope = scope[:-1]
@@ -67,10 +66,9 @@ class Names:
 
     def _forward(self, read: int, roles: Roles) -> bool:
         """Whether the model's ops take what is read there, and not the optimiser's alone."""
-        plain = self.view.families[read] == "ReadVariableOp"
         behind = self.view.downstream([read], lambda node: node not in roles.informed)
         taken = {after for node in behind for after in self.view.readers[node]}
-        return plain and bool(taken & roles.informed & roles.model)
+        return bool(taken & roles.informed & roles.model)
 
     def _layers(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         """Without what an op calls its own ops."""

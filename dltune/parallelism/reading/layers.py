@@ -15,12 +15,12 @@ from dltune.analysis.flops import ELEMENTWISE, REDUCTIONS
 from dltune.analysis.keys import Key
 from dltune.errors import UsageError
 from dltune.graph.views import VIEWS
-from dltune.parallelism.drafts import Length
-from dltune.parallelism.mixing import Beginning, beginning, opaque
-from dltune.parallelism.pieces import View, broadcast, permuted, reduced, reshaped, sizes
-from dltune.parallelism.roles import Roles
-from dltune.parallelism.step_view import Shape, StepView
-from dltune.parallelism.whereabouts import Place, Whereabouts, follow
+from dltune.parallelism.reading.drafts import Length
+from dltune.parallelism.reading.mixing import Beginning, beginning, opaque
+from dltune.parallelism.reading.pieces import View, broadcast, permuted, reduced, reshaped, sizes
+from dltune.parallelism.reading.roles import Roles
+from dltune.parallelism.reading.step_view import Shape, StepView
+from dltune.parallelism.reading.whereabouts import Place, Whereabouts, follow
 
 _RESHAPES = ("Reshape", "Squeeze", "ExpandDims")
 _CUTS = ("Pad", "PadV2", "Slice", "StridedSlice", "Split", "SplitV", "Unpack")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.documents.operators import Region
-from dltune.parallelism.pieces import Axis, hull, permuted, reduced, reshaped, whole
+from dltune.parallelism.reading.pieces import Axis, hull, permuted, reduced, reshaped, whole
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)
 
