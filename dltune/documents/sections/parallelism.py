@@ -57,7 +57,9 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     was made from is known again.
 
     `mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
-    are on blocks of devices of their own. `consumer`: what the strategy was restricted to.
+    are on blocks of devices of their own. `consumer`: what the strategy was restricted to. `hosts`:
+    of each device, by a name or an address at which the others reach it; empty where all are on
+    one.
 
     `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
     sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
@@ -82,6 +84,7 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bound: float | None = None
     proof: str = ""
     consumer: Consumer | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def faults(section: Parallelism) -> Iterator[str]:
@@ -100,6 +103,11 @@ def faults(section: Parallelism) -> Iterator[str]:
         yield f"{here}.mesh must be of its {len(section.devices)} devices, got {section.mesh}"
     if section.consumer and not section.mesh and len(section.devices) > 1:
         yield f"{here}.mesh must not be empty for {section.consumer}"
+    if section.hosts:
+        yield from Bound(
+            f"{len(section.devices)}, one for each device",
+            lambda hosts: len(hosts) == len(section.devices),
+        ).of(here, section, "hosts")
     for name in ("devices", "operators"):
         if not getattr(section, name):
             yield f"{here}.{name} must not be empty"

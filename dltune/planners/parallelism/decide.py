@@ -97,6 +97,7 @@ def decide(
         bound=least.value_ns / NANOSECONDS,
         proof=least.proven_by,
         consumer=consumer,
+        hosts=_hosts(topology) if consumer else (),
     )
     return Decided(section, least.failure)
 
@@ -115,6 +116,12 @@ def require_mesh(shape: Sequence[int], topology: Topology) -> None:
             f"{there}",
             remedy=f"give a --mesh of {there} devices, or another topology",
         )
+
+
+def _hosts(topology: Topology) -> tuple[str, ...]:
+    """Of the devices, where a job is started on several."""
+    hosts = tuple(device.host for device in topology.devices)
+    return hosts if len(set(hosts)) > 1 else ()
 
 
 def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:
