@@ -44,6 +44,7 @@ def test_sections_that_can_be() -> None:
         ({"mesh": (2,)}, ".axes must be 1, one for each axis of the mesh, got ()"),
         ({"mesh": (4,)}, "parallelism.mesh must be of its 2 devices, got (4,)"),
         ({"consumer": "jax"}, "parallelism.mesh must not be empty for jax"),
+        ({"hosts": ("h",)}, "parallelism.hosts must be 2, one for each device"),
         ({"operators": ()}, "parallelism.operators must not be empty"),
         ({"operators": (ONE, ONE)}, "parallelism.operators must have each name once, got 'a' 2"),
         (

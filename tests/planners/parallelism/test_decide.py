@@ -51,6 +51,13 @@ def test_a_consumer_can_express_its_plan(mesh: tuple[int, ...]) -> None:
     assert {len(one.devices) for one in found.operators} == {4}
 
 
+def test_a_job_on_several_hosts_is_told_where_each_device_is() -> None:
+    assert divided.section(consumer="jax", mesh=(4,)).hosts == ("h0", "h0", "h1", "h1")
+    assert divided.section().hosts == ()
+    together = divided.section(devices=divided.cluster(1, 2), consumer="jax", mesh=(2,))
+    assert together.hosts == ()
+
+
 def test_one_device_is_no_mesh() -> None:
     found = divided.section(devices=divided.cluster(1, 1), consumer="jax")
     assert list(parallelism.faults(found)) == []
