@@ -84,7 +84,7 @@ def _by_samples(operator: Operator, one: Configuration) -> float:
 def _preferred(
     problem: Problem,
     preference: Preference,
-    alike: Callable[[int, Operator], int] = lambda at, operator: 0,
+    alike: Callable[[int, Operator], int] = lambda *_: 0,
 ) -> Strategy:
     """`alike`: operators of one list of configurations for which it is equal prefer the same."""
     chosen: dict[tuple[int, int], int] = {}
@@ -96,7 +96,7 @@ def _preferred(
         if key not in chosen:
             chosen[key] = max(
                 range(len(catalog)),
-                key=lambda n: preference(at, operator, catalog[n]),  # noqa: B023
+                key=lambda n: preference(at, operator, catalog[n]),
             )
         strategy.append(chosen[key])
     return tuple(strategy)
