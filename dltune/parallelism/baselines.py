@@ -42,7 +42,7 @@ def expert(problem: Problem) -> Strategy:
 
     def recurrent(at: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
         layer = blocks.get(operator.block, at)
-        here = one.start % each == layer % each  # of its first task
+        here = one.devices(problem.devices)[0] % each == layer % each
         return (
             _by_samples(operator, one) if one.tasks == hosts else 0.0,
             float(here and (one.stride == each or hosts == 1)),
@@ -56,11 +56,7 @@ def expert(problem: Problem) -> Strategy:
             return float(one.degrees[operator.parameter]), one.tasks, -one.start
         return _by_samples(operator, one), one.tasks, -one.start
 
-    if blocks:
-        return _preferred(
-            problem, recurrent, lambda at, operator: blocks.get(operator.block, at) % each
-        )
-    return _preferred(problem, convolutional)
+    return _preferred(problem, recurrent if blocks else convolutional)
 
 
 def random(problem: Problem, seed: int) -> Strategy:
@@ -81,22 +77,10 @@ def _by_samples(operator: Operator, one: Configuration) -> float:
     return float(degree if one.parts == degree else 0)
 
 
-def _preferred(
-    problem: Problem,
-    preference: Preference,
-    alike: Callable[[int, Operator], int] = lambda *_: 0,
-) -> Strategy:
-    """`alike`: operators of one list of configurations for which it is equal prefer the same."""
-    chosen: dict[tuple[int, int], int] = {}
-    strategy = []
-    for at, (operator, catalog) in enumerate(
-        zip(problem.graph.operators, problem.catalogs, strict=True)
-    ):
-        key = id(catalog), alike(at, operator)
-        if key not in chosen:
-            chosen[key] = max(
-                range(len(catalog)),
-                key=lambda n: preference(at, operator, catalog[n]),
-            )
-        strategy.append(chosen[key])
-    return tuple(strategy)
+def _preferred(problem: Problem, preference: Preference) -> Strategy:
+    return tuple(
+        max(range(len(catalog)), key=lambda n: preference(at, operator, catalog[n]))
+        for at, (operator, catalog) in enumerate(
+            zip(problem.graph.operators, problem.catalogs, strict=True)
+        )
+    )
