@@ -195,12 +195,14 @@ class _Kernel:
 
 def _simplest(catalog: Sequence[Configuration], times: Nanoseconds) -> tuple[int, ...]:
     """So that what one operator may have its neighbours may have, too: those that begin at the
-    first device come first, then those that divide few dimensions, then those that take least."""
+    first device and leave none out come first, then those that divide few dimensions, then those
+    that take least."""
     if len(catalog) <= MOST:
         return tuple(range(len(catalog)))
 
-    def key(n: int) -> tuple[int, int, int]:
+    def key(n: int) -> tuple[int, ...]:
         one = catalog[n]
-        return one.start, sum(d > 1 for d in (*one.degrees, one.replicas)), int(times[n])
+        divided = sum(degree > 1 for degree in (*one.degrees, one.replicas))
+        return one.start, one.stride, divided, int(times[n])
 
     return tuple(sorted(sorted(range(len(catalog)), key=key)[:MOST]))

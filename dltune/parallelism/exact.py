@@ -1,7 +1,7 @@
 """The best strategy there is of a small network on few devices, proven (paper, section 8.4).
 
 Branch and bound, best first (branching.h): operators get their configurations in their order; what
-all strategies that begin so cannot be faster than is told by relaxation.h, and those that cannot
+all strategies that begin so cannot be faster than is told by beginning.h, and those that cannot
 beat the best one known are left out. That bound holds for every order in which resources could run
 their tasks, and so for first in, first out, too. No strategy is left out as the mirror image of
 another: the configurations over blocks of devices are not closed under a change of devices, and
@@ -26,7 +26,7 @@ _MOVE, _ROW = 24, 24  # bytes of a piece, of a list of them
 class Optimum:
     """`value`: nanoseconds of the best strategy found; `bound`: no strategy of the problem's takes
     less. `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated;
-    `seconds`: of the search, its tables among them."""
+    `seconds`: of the search, after its tables."""
 
     strategy: Strategy
     value: int

@@ -160,16 +160,20 @@ def _ways(problem: Problem, n: int, added: Nanoseconds) -> Ways:
     of = np.array([kinds.index(device.kind) for device in problem.topology.devices])
     for at, one in enumerate(problem.catalogs[n]):
         places.setdefault((one.degrees, one.replicas), []).append(at)
+    there, back = problem.forward[n], problem.backward[n]
     rows = []
     for some in places.values():
-        forward, backward, work = [], [], []
-        for at in some:
-            on = of[problem.catalogs[n][at].devices(problem.devices)]
-            there, back = problem.forward[n][at][on], problem.backward[n][at][on]
-            forward.append(there.min())
-            backward.append(back.min())
-            work.append(int(there.sum() + back.sum()))
-        rows.append((min(forward), min(backward), min(work), added[some].min()))
+        if len(kinds) == 1:  # wherever they begin
+            at = some[0]
+            tasks = problem.catalogs[n][at].tasks
+            work = tasks * (there[at, 0] + back[at, 0])
+            rows.append((there[at, 0], back[at, 0], work, added[some].min()))
+            continue
+        ons = [of[problem.catalogs[n][at].devices(problem.devices)] for at in some]
+        forward = min(there[at, on].min() for at, on in zip(some, ons, strict=True))
+        backward = min(back[at, on].min() for at, on in zip(some, ons, strict=True))
+        work = min((there[at, on] + back[at, on]).sum() for at, on in zip(some, ons, strict=True))
+        rows.append((forward, backward, work, added[some].min()))
     return Ways(*np.array(rows, np.int64).T)
 
 
@@ -190,7 +194,7 @@ def _added_together(problem: Problem, n: int, alone: Nanoseconds) -> Nanoseconds
     found = np.zeros_like(alone)
     for at, one in enumerate(problem.catalogs[n]):
         divided = 1 if operator.parameter is None else one.degrees[operator.parameter]
-        if len(set(one.devices(problem.devices))) < one.tasks:
+        if one.tasks * one.stride > problem.devices:  # some may be on one device
             continue
         holders = one.parts // divided
         if holders == problem.devices:

@@ -16,7 +16,7 @@ from dltune.parallelism.exact import COMBINED, NODES, fits, optimum
 from dltune.parallelism.problem import Problem, problem
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems())
 def test_best_of_all(some: Problem) -> None:
     times = every(some)
