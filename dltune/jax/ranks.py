@@ -97,6 +97,8 @@ def _end(pids: set[int]) -> None:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the ranks have it, too
     try:
         sys.exit(
             run(

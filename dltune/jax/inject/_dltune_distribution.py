@@ -111,11 +111,14 @@ class Distribution:
             if not isinstance(layout, str):
                 return plain(tensor, layout)
             self.met.add(layout)
-            return tree.map_structure(functools.partial(constrained, layout), tensor)
+            several = len(tree.flatten(tensor)) > 1
+            return tree.map_structure(functools.partial(constrained, layout, several), tensor)
 
-        def constrained(operator: str, array: Any) -> Any:
+        def constrained(operator: str, several: bool, array: Any) -> Any:
             if not isinstance(array, jax.core.Tracer):
                 return array
+            if several and array.ndim != self._layouts.rank(operator):
+                return array  # a state beside what the layer gives out
             try:
                 entries = self._layouts.output(operator, array.shape)
             except ValueError as error:
