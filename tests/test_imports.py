@@ -90,16 +90,19 @@ def test_what_uses_planners_names_none(door: str) -> None:
         assert not [name for name in imported(source) if name.startswith(rooms)], source
 
 
-def test_tensorflow_is_imported_in_one_folder() -> None:
+def test_frameworks_are_imported_in_their_adapters() -> None:
     for source, path in SOURCES:
-        if path.startswith("tensorflow/"):
+        if path.startswith(("tensorflow/", "jax/")):
             continue
         for node in ast.walk(ast.parse(source.read_text())):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert not [m for m in modules if m.split(".")[0] in ("tensorflow", "keras")], path
+            foreign = ("tensorflow", "keras", "jax")
+            assert not [m for m in modules if m.split(".")[0] in foreign], path
 
 
 def test_what_runs_inside_a_job_imports_nothing_of_dltune() -> None:
-    for source in (PACKAGE / "tensorflow" / "inject").glob("*.py"):
+    inside = [*PACKAGE.glob("*/inject/*.py"), PACKAGE / "jax" / "gradients_rank.py"]
+    assert {one.parent.parent.name for one in inside} >= {"tensorflow", "jax"}
+    for source in inside:
         assert list(imported(source)) == [], source

@@ -82,7 +82,7 @@ class Job:
             raise UsageError(
                 "no command to run", remedy="give it after --, as in: -- python train.py"
             )
-        _require_executable(command[0])
+        require_executable(command[0])
         self.command = tuple(command)
         self._answer = answer
         self._greet = greet
@@ -249,7 +249,7 @@ class Job:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _require_executable(program: str) -> None:
+def require_executable(program: str) -> None:
     """Raises UsageError unless `program` can be started."""
     if shutil.which(program):
         return

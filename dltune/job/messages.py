@@ -1,8 +1,8 @@
 """What a job's processes tell dltune, one JSON object a line.
 
-`Python`, `Building`, `Failed`, `Environment`, `Setting` and the four of Horovod come from the
-bootstrap, on connections of their own that are answered once; the rest come from the native plugin
-after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them;
+`Python`, `Building`, `Failed`, `Environment`, `Setting`, `Parallel` and the four of Horovod come
+from the bootstrap, on connections of their own that are answered once; the rest come from the
+native plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them;
 whoever reads them converts to seconds.
 """
 
@@ -112,6 +112,29 @@ class RankFailed(msgspec.Struct, tag="rank_failed", frozen=True):
     pid: int
     at: float
     error: str
+
+
+class Parallel(msgspec.Struct, tag="parallel", frozen=True):
+    """What a rank under a plan for several devices has come to; the newest counts.
+
+    `jax`: its version. `consumer`: what has taken the plan so far (empty: nothing). `weights` of
+    Keras' models are in the plan, `divided` of them over devices; `outputs` of so many operators
+    were. `unknown`: weights that are no operator's; `unmet`: operators' weights that no model has.
+    `fault`, `remedy`: why the job cannot go on. `ended`: the interpreter ends.
+    """
+
+    pid: int
+    rank: int
+    jax: str
+    consumer: Literal["", "keras", "jax"] = ""
+    weights: int = 0
+    divided: int = 0
+    outputs: int = 0
+    unknown: list[str] = []
+    unmet: list[str] = []
+    fault: str = ""
+    remedy: str = ""
+    ended: bool = False
 
 
 class Plugin(msgspec.Struct, tag="plugin", frozen=True):
@@ -270,7 +293,7 @@ class Complaint(msgspec.Struct, tag="complaint", frozen=True):
 
 
 _FromHorovod = Horovod | NoHorovod | Reduction | RankFailed
-_FromBootstrap = Python | Building | Failed | Environment | Setting | _FromHorovod
+_FromBootstrap = Python | Building | Failed | Environment | Setting | Parallel | _FromHorovod
 _FromStep = Device | Graph | Key | OutputBytes | Execution | Waiting
 _FromPlugin = Plugin | _FromStep | Report | Totals | Complaint
 Message = _FromBootstrap | _FromPlugin

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import importlib
 import importlib.abc
 import importlib.util
 import json
@@ -24,7 +25,10 @@ import _dltune_horovod
 import _dltune_plugin
 
 # what tells ranks and a cluster's tasks apart; dltune knows what each means
-_VARIABLES = ("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG")
+_VARIABLES = (
+    *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
+    *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
+)
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]
 # what to do with why it could not run
@@ -63,8 +67,27 @@ def start(path: str) -> None:
         import _dltune_settings  # with what its hooks import: not in every interpreter
 
         hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
-    failed = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+    failed: dict[str, _Failed] = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+    for adapter in answer.get("adapters", ()):
+        theirs, unable = _adapted(adapter, lambda message: _tell(path, message))
+        hooks += theirs
+        failed |= unable
     sys.meta_path.insert(0, _Watch(hooks, failed))
+
+
+def _adapted(
+    adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]
+) -> tuple[list[tuple[str, _Hook]], dict[str, _Failed]]:
+    """What another adapter's `module` in `folder` is to do under its `orders`: after what is
+    imported, and where that cannot be."""
+    sys.path.append(adapter["folder"])
+    try:
+        found: tuple[list[tuple[str, _Hook]], dict[str, _Failed]] = importlib.import_module(
+            adapter["module"]
+        ).start(adapter["orders"], tell)
+    finally:
+        sys.path.remove(adapter["folder"])
+    return found
 
 
 def attach(path: str) -> None:

@@ -1,0 +1,133 @@
+"""What a plan divides of a network, and over which axes of its mesh.
+
+This runs inside jobs and stands in the files that `--emit` writes, as it is: standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+# what a dimension of an array is divided over: nothing, an axis of the mesh, or several
+Entry = str | tuple[str, ...] | None
+
+# names of weights, and which of their dimensions is the one that the operator's parameter dimension
+# divides, counted from the end
+_PARAMETER = {
+    "kernel": -1,
+    "bias": -1,
+    "gamma": -1,
+    "beta": -1,
+    "moving_mean": -1,
+    "moving_variance": -1,
+    "embeddings": -1,
+    "recurrent_kernel": -1,
+    "pointwise_kernel": -1,
+    "depthwise_kernel": -2,
+}
+# a depthwise convolution has its channels before what it makes of each
+_DEPTHWISE = {**_PARAMETER, "kernel": -2}
+
+
+class Layouts:
+    """A plan's `mesh` (devices along each axis) and `operators`, each with `name`, `type`, `rank`
+    (dimensions of its output), `axes` (which of them each axis divides, None: none), `parameter`
+    (the one that divides its weights) and `weights` (where they are, such as "model/dense")."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.mesh = tuple(plan["mesh"])
+        self.axes = tuple(f"axis{n}" for n in range(len(self.mesh)))
+        self._operators = {one["name"]: one for one in plan["operators"]}
+        self._weights = {one["weights"]: one for one in plan["operators"] if one["weights"]}
+        self._patterns = {where: _pattern(where) for where in self._weights}
+        # a model that is loaded, or built before it is called, may lack its own name in its paths
+        self._below = {
+            where: _pattern(where.partition("/")[2]) for where in self._weights if "/" in where
+        }
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Where the operators' weights are."""
+        return tuple(self._weights)
+
+    def operator(self, path: str) -> str | None:
+        """The one whose outputs a layer's are; None: no operator's."""
+        if path in self._operators:
+            return path
+        below = [name for name in self._operators if name.partition("/")[2] == path]
+        return below[0] if len(below) == 1 else None
+
+    def owners(self, path: str) -> list[str]:
+        """Whose weight this is by the plan; one place, if all is well."""
+        exact = [where for where, one in self._patterns.items() if one.fullmatch(path)]
+        return exact or [where for where, one in self._below.items() if one.fullmatch(path)]
+
+    def weight(self, path: str, shape: Sequence[int]) -> tuple[Entry, ...]:
+        """How the weight is divided, one entry for each of its dimensions. Raises ValueError where
+        it is not one operator's, or cannot be divided evenly."""
+        owners = self.owners(path)
+        if not owners:
+            raise ValueError(f"the weight {path!r} is no operator's in the plan")
+        if len(owners) > 1:
+            several = " and ".join(map(repr, owners))
+            raise ValueError(f"the weight {path!r} is in the plan twice, by {several}")
+        operator = self._weights[owners[0]]
+        axes = self._axes(operator, operator["parameter"])
+        entries: list[Entry] = [None] * len(shape)
+        if axes:
+            table = _DEPTHWISE if operator["type"] == "depthwise" else _PARAMETER
+            at = table[path.rpartition("/")[2]]
+            if len(shape) < -at or shape[at] % self._size(axes):
+                raise ValueError(
+                    f"the weight {path!r} of shape {tuple(shape)} cannot be divided evenly into "
+                    f"{self._size(axes)}"
+                )
+            entries[at] = _entry(axes)
+        return tuple(entries)
+
+    def rank(self, operator: str) -> int:
+        """Of what it gives out: so many dimensions."""
+        found: int = self._operators[operator]["rank"]
+        return found
+
+    def output(self, operator: str, shape: Sequence[int]) -> tuple[Entry, ...]:
+        """How what the operator gives out is divided. What cannot be divided evenly, such as the
+        samples of a last batch, is not. Raises ValueError where it has other dimensions."""
+        one = self._operators[operator]
+        if len(shape) != one["rank"]:
+            raise ValueError(
+                f"{operator!r} gives out the shape {tuple(shape)}, the plan divides "
+                f"{one['rank']} dimensions"
+            )
+        return tuple(self._even(self._axes(one, place), size) for place, size in enumerate(shape))
+
+    def batch(self, shape: Sequence[int]) -> tuple[Entry, ...]:
+        """How an array of a batch is divided, its samples first: as those of the first operator."""
+        if not shape:
+            return ()
+        first = next(iter(self._operators.values()))
+        return (self._even(self._axes(first, 0), shape[0]), *[None] * (len(shape) - 1))
+
+    def _axes(self, operator: dict[str, Any], dimension: int | None) -> tuple[str, ...]:
+        if dimension is None:
+            return ()
+        return tuple(
+            name for name, at in zip(self.axes, operator["axes"], strict=True) if at == dimension
+        )
+
+    def _size(self, axes: tuple[str, ...]) -> int:
+        return math.prod(self.mesh[self.axes.index(name)] for name in axes)
+
+    def _even(self, axes: tuple[str, ...], size: int) -> Entry:
+        return _entry(axes) if axes and size % self._size(axes) == 0 else None
+
+
+def _pattern(where: str) -> re.Pattern[str]:
+    """Of its weights' paths; those of a recurrent layer are its cell's."""
+    return re.compile(rf"{re.escape(where)}/(?:[^/]+_cell/)?(?:{'|'.join(_PARAMETER)})")
+
+
+def _entry(axes: tuple[str, ...]) -> Entry:
+    return axes[0] if len(axes) == 1 else axes

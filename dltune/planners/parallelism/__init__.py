@@ -1,0 +1,1 @@
+"""Over which devices each operator of a network is divided."""

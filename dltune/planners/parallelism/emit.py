@@ -1,0 +1,221 @@
+"""What a job imports to take the plan by itself: a Python file for Keras on JAX, or plain JAX."""
+
+from __future__ import annotations
+
+import ast
+import pprint
+from pathlib import Path
+
+from dltune import jax
+from dltune.documents.sections.parallelism import Parallelism
+from dltune.planners.parallelism.expressed import expressed
+
+FORMATS = ("keras", "jax")
+_INJECTED = Path(jax.__file__).resolve().parent / "inject"
+
+_HEAD = '''\
+"""How {network!r} is divided over {devices} devices, a mesh of {shape}: made by dltune for {what}.
+
+{text}
+"""
+'''
+
+_START = """\
+Start one process for each device, each with this as its first use of JAX; `dltune run --plan PLAN
+-- python train.py` does so by itself:
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(coordinator_address, number_of_processes, this_process)
+"""
+
+_KERAS = (
+    _START
+    + """
+Then, before any model is built:
+
+    import keras, {name}
+    keras.utils.set_random_seed(0)  # all processes must draw alike
+    {name}.distribute()
+
+Every process gives `fit` the whole batches, in the same order: each keeps its part. A weight that
+no operator of the plan has is an error. What is saved is whole, and written by one process:
+`model.save` must be called in all."""
+)
+
+_JAX = (
+    _START
+    + """
+Weights are a tree of dictionaries, by layer and then by name ("kernel", "bias", ...):
+
+    import {name} as plan
+    params = plan.shard(params)                  # the same whole weights in every process
+    x = plan.batch(x[plan.rows(n)], n)           # of a batch of n samples those of this process
+    h = plan.constrain("conv1", conv1(params, x))  # in the model, under jax.jit
+
+To save, gather in all processes and write in one:
+
+    whole = jax.experimental.multihost_utils.process_allgather(params, tiled=True)
+    if jax.process_index() == 0: ...
+
+and `shard` what is read again."""
+)
+
+_KERAS_CODE = '''
+
+def distribute() -> None:
+    """Keras' models are divided as planned from now on. Ends the process with exit code 2 where
+    the job has other devices than the plan."""
+    import keras
+
+    if type(keras.distribution.distribution()).__name__ == "Planned":
+        return  # under dltune run it is in force already
+    layouts = Layouts(DLTUNE_PLAN)
+    if keras.backend.backend() != "jax":
+        _refuse(f"Keras runs on {keras.backend.backend()}", "set KERAS_BACKEND=jax")
+    _require_devices(layouts.mesh)
+    Distribution(layouts, _refuse).begin()
+'''
+
+_JAX_CODE = '''
+_LAYOUTS = Layouts(DLTUNE_PLAN)
+
+
+def mesh() -> Any:
+    """The plan's devices. Ends the process with exit code 2 where the job has others."""
+    import jax
+    import numpy as np
+
+    _require_devices(_LAYOUTS.mesh)
+    devices = sorted(jax.devices(), key=lambda one: (one.process_index, one.id))
+    return jax.sharding.Mesh(np.array(devices).reshape(_LAYOUTS.mesh), _LAYOUTS.axes)
+
+
+def sharding(path: str, shape: Sequence[int]) -> Any:
+    """The NamedSharding of the weight at `path`, such as "dense/kernel". Ends the process with exit
+    code 2 where the plan does not know it, or knows it twice."""
+    try:
+        return _named(_LAYOUTS.weight(path, shape))
+    except ValueError as error:
+        _refuse(str(error), "plan again for the network as it is")
+
+
+def shard(params: Any) -> Any:
+    """A tree of whole weights, the same in every process, each divided as planned."""
+    import jax
+    import numpy as np
+
+    def put(keys: Any, weight: Any) -> Any:
+        path = "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in keys)
+        whole = np.asarray(weight)
+        return jax.make_array_from_callback(
+            whole.shape, sharding(path, whole.shape), lambda part: whole[part]
+        )
+
+    return jax.tree_util.tree_map_with_path(put, params)
+
+
+def rows(samples: int) -> slice:
+    """Which rows of a batch of so many samples this process is to give to `batch`."""
+    import jax
+
+    places = _named(_LAYOUTS.batch((samples,))).devices_indices_map((samples,))
+    here: slice = places[jax.local_devices()[0]][0]
+    return here
+
+
+def batch(local: Any, samples: int) -> Any:
+    """An array of a batch of so many samples, from those that each process has (`rows`)."""
+    import jax
+    import numpy as np
+
+    local = np.asarray(local)
+    whole = (samples, *local.shape[1:])
+    return jax.make_array_from_process_local_data(_named(_LAYOUTS.batch(whole)), local, whole)
+
+
+def constrain(name: str, array: Any) -> Any:
+    """What the operator `name` gives out, divided as planned."""
+    import jax
+
+    try:
+        return jax.lax.with_sharding_constraint(array, _named(_LAYOUTS.output(name, array.shape)))
+    except (KeyError, ValueError) as error:
+        _refuse(f"constrain({name!r}): {error}", "plan again for the network as it is")
+
+
+def _named(entries: tuple[Entry, ...]) -> Any:
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(mesh(), PartitionSpec(*entries))
+'''
+
+_REFUSING = """
+
+def _require_devices(mesh: tuple[int, ...]) -> None:
+    import jax
+
+    if jax.device_count() != math.prod(mesh) or jax.local_device_count() != 1:
+        _refuse(
+            f"the plan is for {math.prod(mesh)} devices, one in each process; the job has "
+            f"{jax.device_count()}, {jax.local_device_count()} of them in this process",
+            "start as many processes as the plan has devices, as dltune run --plan does",
+        )
+
+
+def _refuse(fault: str, remedy: str) -> NoReturn:
+    print(f"{fault}\\n        {remedy}", file=sys.stderr, flush=True)
+    os._exit(2)
+"""
+
+
+def keras_file(section: Parallelism, name: str = "dltune_plan") -> str:
+    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
+    sources = ("_dltune_layouts.py", "_dltune_distribution.py")
+    return _file(section, name, "Keras on JAX", _KERAS, sources, _KERAS_CODE)
+
+
+def jax_file(section: Parallelism, name: str = "dltune_plan") -> str:
+    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
+    return _file(section, name, "JAX", _JAX, ("_dltune_layouts.py",), _JAX_CODE)
+
+
+def _file(
+    section: Parallelism, name: str, what: str, text: str, sources: tuple[str, ...], code: str
+) -> str:
+    plan = expressed(section)
+    head = _HEAD.format(
+        network=section.network,
+        devices=len(section.devices),
+        shape=" x ".join(map(str, plan["mesh"])),
+        what=what,
+        text=text.format(name=name),
+    )
+    imports = {"import math", "import os", "import sys"}
+    names = {"typing": {"Any", "NoReturn"}}
+    bodies = []
+    for source in sources:
+        body = _taken_apart((_INJECTED / source).read_text(), imports, names)
+        bodies.append(body)
+    imports |= {f"from {module} import {', '.join(sorted(names[module]))}" for module in names}
+    plain = sorted(line for line in imports if line.startswith("import "))
+    named = sorted(line for line in imports if line.startswith("from "))
+    lines = ["", "from __future__ import annotations", "", *plain, *named, ""]
+    lines += ["# the plan; dltune run knows this file by it"]
+    lines += [f"DLTUNE_PLAN = {pprint.pformat(plan, width=88, sort_dicts=False)}", ""]
+    return head + "\n".join([*lines, *bodies]) + _REFUSING + code
+
+
+def _taken_apart(source: str, imports: set[str], names: dict[str, set[str]]) -> str:
+    """What comes after a file's imports; these are added to, but for those beside it."""
+    last = 0
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            imports.add(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if module != "__future__" and not module.startswith("_dltune"):
+                names.setdefault(module, set()).update(alias.name for alias in node.names)
+        else:
+            continue
+        last = node.end_lineno or 0
+    return "\n".join(source.splitlines()[last:])

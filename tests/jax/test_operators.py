@@ -1,0 +1,19 @@
+"""Which operators can be timed, without JAX."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.errors import UsageError
+from dltune.jax.operators import Request, require_known
+
+
+@pytest.mark.parametrize("type", ["gru", "conv 3x3/1 gelu", "relu conv"])
+def test_what_is_unknown_is_named(type: str) -> None:
+    with pytest.raises(UsageError, match="not known here"):
+        require_known(Request(type, ((1, 2),), (1, 2)))
+
+
+def test_what_reads_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="reads nothing"):
+        require_known(Request("dense", (), (1, 2)))
