@@ -24,6 +24,7 @@ from dltune.parallelism.problem import Problem
 
 Proof = Literal["longest way or work", "integer programme", "branch and bound"]
 _PART = 0.25  # of the time, for the programme
+_MOST_WAYS = 200_000  # variables, for which there is memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:
     programme = linear.programme(problem)
     found: list[tuple[int, Proof]] = [(linear.quick(programme), "longest way or work")]
     failure = None
-    if solver.installed() and seconds > 0 and found[0][0] < strategy_time:
+    ways = sum(len(one.work) for one in programme.ways)
+    if solver.installed() and seconds > 0 and found[0][0] < strategy_time and ways <= _MOST_WAYS:
         limit = seconds * _PART
         try:
             value = solver.run(linear.solve, programme, limit, limit=limit)

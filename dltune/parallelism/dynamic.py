@@ -13,6 +13,7 @@ then, its operators are settled one by one, from that with the most neighbours o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,8 @@ from dltune.parallelism.configurations import Configuration
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
 
-MOST = 48  # configurations of an operator that are looked at
+MOST, FEWEST = 48, 6  # configurations of an operator that are looked at
+WORK = 1e9  # pairs of tasks, over all pairs of configurations of edges that differ
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def solve(problem: Problem) -> Additive:
 
 def sums(problem: Problem) -> Sums:
     engine = Engine(problem)
+    most = _most(problem)
     kept, own = [], []
     known: dict[tuple[object, ...], tuple[tuple[int, ...], Nanoseconds]] = {}
     shared = [operator.weights for operator in problem.graph.operators]
@@ -78,7 +81,7 @@ def sums(problem: Problem) -> Sums:
         if like not in known:
             members = max(1, shared.count(operator.weights))
             times = engine.alone(n, members)
-            some = _simplest(problem.catalogs[n], times)
+            some = _simplest(problem.catalogs[n], times, most)
             known[like] = some, times[[*some]]
         kept.append(known[like][0])
         own.append(known[like][1])
@@ -193,11 +196,23 @@ class _Kernel:
         return tuple(placed[n] for n in sorted(placed))
 
 
-def _simplest(catalog: Sequence[Configuration], times: Nanoseconds) -> tuple[int, ...]:
+def _most(problem: Problem) -> int:
+    """Configurations of an operator for which there is time."""
+    operators = problem.graph.operators
+    edges = {
+        (one.dimensions, operators[read.operator].dimensions, read.regions)
+        for one in operators
+        for read in one.inputs
+    }
+    pairs = WORK / max(1, len(edges) * problem.devices**2)
+    return int(min(max(math.sqrt(pairs), FEWEST), MOST))
+
+
+def _simplest(catalog: Sequence[Configuration], times: Nanoseconds, most: int) -> tuple[int, ...]:
     """So that what one operator may have its neighbours may have, too: those that begin at the
     first device and leave none out come first, then those that divide few dimensions, then those
     that take least."""
-    if len(catalog) <= MOST:
+    if len(catalog) <= most:
         return tuple(range(len(catalog)))
 
     def key(n: int) -> tuple[int, ...]:
@@ -205,4 +220,4 @@ def _simplest(catalog: Sequence[Configuration], times: Nanoseconds) -> tuple[int
         divided = sum(degree > 1 for degree in (*one.degrees, one.replicas))
         return one.start, one.stride, divided, int(times[n])
 
-    return tuple(sorted(sorted(range(len(catalog)), key=key)[:MOST]))
+    return tuple(sorted(sorted(range(len(catalog)), key=key)[:most]))
