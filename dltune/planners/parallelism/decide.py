@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dltune.documents.operators import Operator
 from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelism
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism import bound, dynamic
 from dltune.parallelism.baselines import data_parallel, expert, single
-from dltune.parallelism.configurations import mesh, soap
+from dltune.parallelism.configurations import Configuration, mesh, soap
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Space, Strategy, problem
 from dltune.parallelism.search import search
@@ -57,7 +59,7 @@ def decide(
     """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
     when no configuration fits an operator, or devices have no path between them."""
     graph = given.graph
-    whole = problem(graph, topology, space(shape, consumer), given.costs(topology))
+    whole = problem(graph, topology, space(topology, shape, consumer), given.costs(topology))
     engine = Engine(whole)
     starts = {
         "data parallel": data_parallel(whole),
@@ -102,9 +104,28 @@ def decide(
     return Decided(section, least.failure)
 
 
-def space(shape: Sequence[int], consumer: Consumer | None) -> Space:
-    """What a consumer can express, on a mesh of this shape; else all of SOAP."""
-    return (lambda operator, _: mesh(operator, shape)) if consumer else soap
+def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:
+    """What a consumer can express, on a mesh of this shape, in equal parts; else all of SOAP."""
+    if consumer:
+        return lambda operator, _: [
+            one
+            for one in mesh(operator, shape)
+            if _even(operator, one) and not _misjudged(operator, one)
+        ]
+    hosts = len({device.host for device in topology.devices})
+    return functools.partial(soap, hosts=hosts)
+
+
+def _even(operator: Operator, one: Configuration) -> bool:
+    return all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
+
+
+def _misjudged(operator: Operator, one: Configuration) -> bool:
+    """Whether XLA on CPUs may get gradients wrong: those of convolutions that are divided by height
+    or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
+    pixels = zip(operator.dimensions[1:], one.degrees[1:], strict=False)
+    divided = any(d.kind == "attribute" and n > 1 for d, n in pixels)
+    return len(operator.dimensions) == 4 and divided and one.replicas > 1
 
 
 def require_mesh(shape: Sequence[int], topology: Topology) -> None:

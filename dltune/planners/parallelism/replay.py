@@ -36,7 +36,10 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
         )
     given, topology = found
     whole = problem(
-        given.graph, topology, space(section.mesh, section.consumer), given.costs(topology)
+        given.graph,
+        topology,
+        space(topology, section.mesh, section.consumer),
+        given.costs(topology),
     )
     strategy = read(section, whole)
     engine = Engine(whole)

@@ -58,6 +58,25 @@ def test_a_job_on_several_hosts_is_told_where_each_device_is() -> None:
     assert together.hosts == ()
 
 
+def test_a_consumer_divides_evenly_and_no_pixels_beside_an_idle_axis() -> None:
+    picture = (
+        Dimension("sample", 6, "sample"),
+        Dimension("height", 8, "attribute"),
+        Dimension("width", 8, "attribute"),
+        Dimension("channel", 6, "parameter"),
+    )
+    convolution = operators.Operator("conv", "conv 3x3", picture, 1.0, 2.0)
+    shape, topology = (2, 2), divided.cluster()
+    ways = space(topology, shape, "jax")(convolution, 4)
+    assert ways
+    # 4 does not divide 6, in samples or in channels
+    assert all(one.degrees[0] <= 2 and one.degrees[3] <= 2 for one in ways)
+    pixels = [one for one in ways if one.degrees[1] * one.degrees[2] > 1]
+    assert pixels
+    assert all(one.replicas == 1 for one in pixels)
+    assert any(one.replicas > 1 for one in ways)
+
+
 def test_one_device_is_no_mesh() -> None:
     found = divided.section(devices=divided.cluster(1, 1), consumer="jax")
     assert list(parallelism.faults(found)) == []
@@ -66,7 +85,9 @@ def test_one_device_is_no_mesh() -> None:
 
 def test_operators_of_one_weight_are_divided_alike_on_a_mesh() -> None:
     shape = (4,)
-    whole = problem(divided.network(), divided.cluster(), space(shape, "keras"), roofline)
+    whole = problem(
+        divided.network(), divided.cluster(), space(divided.cluster(), shape, "keras"), roofline
+    )
     steps = [n for n, one in enumerate(whole.graph.operators) if one.block]
     unlike = [0] * len(whole.catalogs)
     catalog = whole.catalogs[steps[0]]

@@ -26,7 +26,9 @@ def posed(shape: tuple[int, ...]) -> Problem:
     for at, size in enumerate(shape):
         count = size if at == 0 else count * size
     cluster = divided.cluster(2, count // 2)
-    return problem(divided.network(), cluster, space(shape, "jax" if shape else None), roofline)
+    return problem(
+        divided.network(), cluster, space(cluster, shape, "jax" if shape else None), roofline
+    )
 
 
 POSED = {shape: posed(shape) for shape in SHAPES}
