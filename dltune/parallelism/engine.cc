@@ -104,7 +104,8 @@ DLTUNE_DOOR void dltune_parallelism_change(void* engine, std::int32_t op, std::i
 }
 
 DLTUNE_DOOR std::int64_t dltune_parallelism_simulate(void* engine) {
-  return static_cast<Engine*>(engine)->simulation.run();
+  Engine& own = *static_cast<Engine*>(engine);
+  return own.graph.too_large() ? dltune::parallelism::kNever : own.simulation.run();
 }
 
 // Changes an operator's configuration and simulates from the first event that can differ.

@@ -21,6 +21,7 @@ METHODS: tuple[Method, ...] = ("full", "incremental", "delta")
 Moves = Literal["one", "several", "every"]
 MOVES: tuple[Moves, ...] = ("one", "several", "every")
 FOREVER = 2**62
+NEVER = 2**63 - 1  # of a strategy that moves more pieces than there is room for
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Engine:
         weakref.finalize(self, self._native.dltune_parallelism_delete, self._engine)
 
     def simulate(self, strategy: Strategy) -> int:
-        """Nanoseconds of a step."""
+        """Nanoseconds of a step; NEVER where there is no room for all that it moves."""
         self._native.dltune_parallelism_set(self._engine, _integers(strategy))
         return self.again()
 

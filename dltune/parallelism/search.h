@@ -63,6 +63,9 @@ struct Improvement {
   double seconds;
 };
 
+// Of a strategy that there is no room for.
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
 class Chain {
  public:
   explicit Chain(TaskGraph* graph)
@@ -94,12 +97,14 @@ class Chain {
     };
     Random random(search.seed);
     Outcome out{};
+    out.best = out.current = kNever;
+    std::copy(graph_.choice.begin(), graph_.choice.end(), best);
+    if (graph_.too_large()) return out;
     remember(search.method);
     turn_ = {0, -1};
     std::int64_t current = simulation_.run(kNever, log(search.method));
     note(search.method);
     out.best = current;
-    std::copy(graph_.choice.begin(), graph_.choice.end(), best);
     for (out.proposals = 0; out.proposals < search.proposals;) {
       if (search.seconds > 0 && (out.proposals & 15) == 0) {
         const double now = elapsed();
@@ -159,7 +164,6 @@ class Chain {
   }
 
  private:
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr int kDraws = 16;
   using Key = std::vector<std::int32_t>;
 
@@ -254,10 +258,11 @@ class Chain {
       for (const auto& [op, to] : changes_) choice[op] = to;
       graph_.set(choice.data());
       ++*simulated;
-      return simulation_.run();
+      return graph_.too_large() ? kNever : simulation_.run();
     }
     const std::size_t kept = method == kDelta ? unchanged() : 0;
     graph_.change(changes_);
+    if (graph_.too_large()) return kNever;
     if (const std::int64_t load = graph_.load(); load > limit) return load;
     ++*simulated;
     return simulation_.run(limit, method == kDelta ? &events_[1] : nullptr, &events_[0], kept);

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.parallelism.baselines import random as any_strategy
-from dltune.parallelism.engine import FOREVER, Chain, Walk
+from dltune.parallelism.engine import FOREVER, NEVER, Chain, Walk
 from dltune.parallelism.problem import Problem, Strategy
 from dltune.parallelism.workers import Leg, Workers
 
@@ -92,7 +92,7 @@ def search(
             best, least = shortest.best, shortest.best_time
             course.append((time.monotonic() - began, least))
         order = _exchanged(walks, chance)
-        current = [walk.current for walk in order]
+        current = [walk.current if walk.current_time < NEVER else best for walk in order]
         if number % LAG == LAG - 1:
             for at, walk in enumerate(order):
                 if walk.current_time > least * (1 + FAR * TEMPERATURES[at]):
