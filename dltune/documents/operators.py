@@ -16,8 +16,8 @@ from dltune.documents.faults import AMOUNT, Bound, at_least, each, index, repeat
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
 
-# as FlexFlow (Jia, Zaharia and Aiken, 2018) tells dimensions apart in its section 4: of the sample,
-# of an attribute of it, of the op's parameters, which are divided with it; "whole" cannot be divided
+# as FlexFlow (Jia, Zaharia and Aiken, 2018) tells dimensions apart in its section 4: of samples, of
+# an attribute of one, of the op's parameters, which are divided with it; "whole" is never divided
 Kind = Literal["sample", "attribute", "parameter", "whole"]
 
 
@@ -31,8 +31,9 @@ class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Region(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is read of one dimension of an input for the positions from `low` to below `high` of the
-    output's dimension `of`: from low * stride + start to below (high - 1) * stride + start + extent,
-    as far as the input goes. Without `of` it is from `start` to below start + extent for all."""
+    output's dimension `of`: from low * stride + start to below
+    (high - 1) * stride + start + extent, as far as the input goes. Without `of` it is from `start`
+    to below start + extent for all."""
 
     extent: int
     of: int | None = None
@@ -58,11 +59,11 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One operator, forwards and backwards.
 
     `type`: those of one type with the same local shapes take the same time. `dimensions`: of its
-    output, one of kind "parameter" at most. `weights`: what it learns. `element`: bytes of each number
-    of the output. `flops` and `backward_flops`: floating-point operations of the whole, those of the
-    gradients to all that it reads and learns. `gradient`: whether any gradient reaches what it gives
-    out (none does where it only hands the step its data). `block`: a name that operators have in
-    common which do the same in the network, as the steps of one recurrent layer (empty: its own).
+    output, one of kind "parameter" at most. `weights`: what it learns. `element`: bytes of a number
+    of the output. `flops` and `backward_flops`: floating-point operations of the whole, those of
+    the gradients to all that it reads and learns. `gradient`: whether any reaches what it gives out
+    (none does where it only hands the step its data). `block`: a name that operators have in common
+    which do the same in the network, as the steps of one recurrent layer (empty: its own).
     """
 
     name: str
@@ -129,7 +130,8 @@ def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
             continue
         given = graph.operators[read.operator].dimensions
         if len(read.regions) != len(given):
-            yield f"{at}.regions must be {len(given)}, one for each dimension, got {len(read.regions)}"
+            many = len(read.regions)
+            yield f"{at}.regions must be {len(given)}, one for each dimension, got {many}"
         for where, region in each(f"{at}.regions", read.regions):
             yield from at_least(1).of(where, region, "extent", "stride")
             yield from some_dimension.of(where, region, "of")

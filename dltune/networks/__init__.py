@@ -1,1 +1,1 @@
-"""Published networks as layers, by code."""
+"""Published networks by code: as layers, and as operators."""

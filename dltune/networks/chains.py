@@ -1,17 +1,30 @@
-"""AlexNet and VGG: chains of layers."""
+"""LeNet, AlexNet and VGG: chains of layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dltune.networks.building import CLASSES, Building
-from dltune.networks.layer import Network
+from dltune.networks.layer import Layer, Network
 
 
-def alexnet_v2() -> Network:
+def lenet() -> Network:
+    """LeCun et al., "Gradient-based learning applied to document recognition", 1998, as Caffe's
+    example for MNIST has it: only the first product has a rectifier."""
+    net = Building([Layer("input", "input", (), (28, 28, 1))])
+    x = net.conv(0, "conv1", 20, 5, padding="VALID", relu=False)
+    x = net.max_pool(x, "pool1", 2)
+    x = net.conv(x, "conv2", 50, 5, padding="VALID", relu=False)
+    x = net.max_pool(x, "pool2", 2)
+    x = net.conv(x, "ip1", 500, 4, padding="VALID")
+    return net.network(net.conv(x, "ip2", 10, 1, relu=False))
+
+
+def alexnet_v2(side: int = 224) -> Network:
     """Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014; without
-    local response normalisation."""
-    net = Building.on(224)
+    local response normalisation. TF-Slim's pictures are 224 wide; with 227, as in TensorFlow's own
+    benchmarks, windows of 11 leave no edge out."""
+    net = Building.on(side)
     x = net.conv(0, "conv1", 64, 11, 4, "VALID")
     x = net.max_pool(x, "pool1", 3)
     x = net.conv(x, "conv2", 192, 5)

@@ -91,6 +91,15 @@ class Network:
             found.append(bool(layer.parameters) or any(found[one] for one in layer.inputs))
         return found
 
+    @functools.cached_property
+    def needed(self) -> list[int]:
+        """The last layer, and those that it reads, itself or through others: no heads besides."""
+        needed = {len(self.layers) - 1}
+        for number in reversed(range(len(self.layers))):
+            if number in needed:
+                needed.update(self.layers[number].inputs)
+        return sorted(needed)
+
     def forward(self, layer: Layer, *, training: bool) -> int:
         """Operations for one sample."""
         match layer.kind:

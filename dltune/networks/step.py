@@ -69,7 +69,7 @@ class _Expansion:
     sent: dict[int, Parameter] = field(default_factory=dict)
 
     def forward(self) -> None:
-        for number in self._needed():
+        for number in self.network.needed:
             layer = self.network.layers[number]
             for parameter in layer.parameters:
                 self.received[len(self.names)] = parameter
@@ -135,15 +135,6 @@ class _Expansion:
             np.zeros(count, np.bool_),
         )
         return NetworkStep(graph, np.array(self.flops), moved, self.received, self.sent)
-
-    def _needed(self) -> list[int]:
-        """The layers that the last one reads, itself or through others."""
-        layers = self.network.layers
-        needed = {len(layers) - 1}
-        for number in reversed(range(len(layers))):
-            if number in needed:
-                needed.update(layers[number].inputs)
-        return sorted(needed)
 
     def _size(self, layer: Layer) -> int:
         return FLOAT * self.batch * layer.size

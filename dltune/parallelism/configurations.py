@@ -21,14 +21,16 @@ class Configuration:
     `degrees`: into how many parts each of the four dimensions is divided, 1 for those that the
     operator has not. `replicas`: by how many devices each part is computed, each of which then has
     it. Tasks are numbered by the parts' positions in the four dimensions, then by the replica, the
-    last fastest; that at (i0, i1, i2, i3, replica) is on the device `start` + its place when these
-    five are counted through in `order`, the slowest first, modulo the number of devices.
+    last fastest; that at (i0, i1, i2, i3, replica) is on the device `start` + `stride` times its
+    place when these five are counted through in `order`, the slowest first, modulo the number of
+    devices.
     """
 
     degrees: tuple[int, int, int, int]
     replicas: int = 1
     start: int = 0
     order: tuple[int, ...] = ROW_MAJOR
+    stride: int = 1
 
     @property
     def parts(self) -> int:
@@ -41,7 +43,7 @@ class Configuration:
     def devices(self, count: int) -> list[int]:
         """Of each task; `count` of them are there."""
         sizes = (*self.degrees, self.replicas)
-        steps, step = [0] * len(sizes), 1
+        steps, step = [0] * len(sizes), self.stride
         for axis in reversed(self.order):
             steps[axis], step = step, step * sizes[axis]
         places = itertools.product(*(range(size) for size in sizes))
@@ -59,13 +61,16 @@ class Configuration:
         )
 
 
-def soap(operator: Operator, devices: int) -> list[Configuration]:
-    """All ways to divide it evenly over one of the equal blocks of the devices: the number of parts
-    divides theirs, and blocks begin at multiples of it."""
+def soap(operator: Operator, devices: int, hosts: int = 1) -> list[Configuration]:
+    """All ways to divide it evenly over one of the equal blocks of the devices, the number of parts
+    divides theirs; or over one device of each of so many hosts, where they have as many each."""
     found = []
     for degrees in _degrees(operator, devices):
         parts = math.prod(degrees)
         found += [Configuration(degrees, 1, start) for start in range(0, devices, parts)]
+        if parts == hosts > 1 and devices > hosts:
+            each = devices // hosts
+            found += [Configuration(degrees, 1, start, stride=each) for start in range(each)]
     return found
 
 

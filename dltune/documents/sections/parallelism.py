@@ -22,8 +22,8 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `devices`: the place in the section's `devices` of each task; tasks are numbered by the parts'
     positions in the dimensions and then by the replica, of which each part has `replicas`, the last
-    fastest. `axes`: for each axis of the section's mesh the dimension that it divides, None where its
-    devices compute the same.
+    fastest. `axes`: for each axis of the section's mesh the dimension that it divides, None where
+    its devices compute the same.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
     are on blocks of devices of their own. `consumer`: what the strategy was restricted to.
 
-    `seconds`: of a step as simulated; `single`: on one device, `sample`: with every operator divided
-    by samples over all of them; `bound`: no strategy of the same space takes less (None: not known).
-    `bytes`: that a step sends between devices. `proposals`: strategies that were simulated.
+    `seconds`: of a step as simulated; `single`: on one device, `sample`: with every operator
+    divided by samples over all of them; `bound`: no strategy of the same space takes less (None:
+    not known). `bytes`: that a step sends between devices. `proposals`: strategies simulated.
     """
 
     network: str

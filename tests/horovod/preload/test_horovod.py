@@ -70,7 +70,8 @@ def test_training_with_cycles_on_demand(
         assert mine.losses == theirs.losses
         assert mine.parameters == theirs.parameters
     for told in counts.read(tmp_path):
-        assert told.rests > 20
+        # of 150 steps; how many a loaded machine leaves room for is chance
+        assert told.rests > 5
         # each stands for several cycles; which of two runs has more of them is chance
         assert told.rested > 2 * CYCLE * told.rests, told
 

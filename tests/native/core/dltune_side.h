@@ -6,9 +6,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -36,9 +39,21 @@ class DltuneSide {
     if (!complaint.empty()) fprintf(stderr, "%s\n", complaint.c_str()), abort();
     std::thread([this] {
       char buffer[1 << 16];
-      for (ssize_t n; (n = recv(socket_, buffer, sizeof buffer, 0)) > 0;)
+      for (ssize_t n; (n = recv(socket_, buffer, sizeof buffer, 0)) > 0;) {
         fwrite(buffer, 1, n, stdout);
+        std::lock_guard<std::mutex> lock(mu_);
+        last_.append(buffer, n);
+        last_.erase(0, last_.rfind('\n', last_.size() - 2) + 1);
+        heard_.notify_all();
+      }
     }).detach();
+  }
+
+  // Whether the last message has this in it, within a second.
+  bool Heard(const std::string& words) {
+    std::unique_lock<std::mutex> lock(mu_);
+    return heard_.wait_for(lock, std::chrono::seconds(1),
+                           [&] { return last_.find(words) != std::string::npos; });
   }
 
   void Tell(const std::string& lines) {
@@ -48,4 +63,7 @@ class DltuneSide {
  private:
   std::string path_;
   int socket_ = -1;
+  std::mutex mu_;
+  std::condition_variable heard_;
+  std::string last_;
 };

@@ -1,0 +1,86 @@
+"""Strategies that people give, from which the search starts (paper, section 8.2.1)."""
+
+from __future__ import annotations
+
+import math
+import random as chance
+from collections.abc import Callable
+
+from dltune.documents.operators import Operator
+from dltune.parallelism.configurations import Configuration, sample
+from dltune.parallelism.problem import Problem, Strategy
+
+Preference = Callable[[int, Operator, Configuration], tuple[float, ...]]
+
+
+def data_parallel(problem: Problem) -> Strategy:
+    """Every operator divided by samples over as many devices as can be."""
+
+    def preference(_: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
+        return _by_samples(operator, one), one.tasks, -one.start
+
+    return _preferred(problem, preference)
+
+
+def single(problem: Problem) -> Strategy:
+    """All on the first device, or wherever no other can be had on as few."""
+
+    def preference(_: int, __: Operator, one: Configuration) -> tuple[float, ...]:
+        return -one.tasks, -one.parts, -one.start
+
+    return _preferred(problem, preference)
+
+
+def expert(problem: Problem) -> Strategy:
+    """What people do: dense layers of a network of convolutions are divided by what they learn, all
+    else by samples (Krizhevsky, arXiv 1404.5997); in a recurrent network every host has samples of
+    its own, and within it each layer is on one device (Wu et al., arXiv 1609.08144)."""
+    graph, topology = problem.graph, problem.topology
+    blocks = {name: n for n, name in enumerate({o.block: 0 for o in graph.operators if o.block})}
+    hosts = len({device.host for device in topology.devices})
+    each = problem.devices // hosts
+
+    def recurrent(at: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
+        layer = blocks.get(operator.block, at)
+        here = one.devices(problem.devices)[0] % each == layer % each
+        return (
+            _by_samples(operator, one) if one.tasks == hosts else 0.0,
+            float(here and (one.stride == each or hosts == 1)),
+            -one.tasks,
+            -one.start,
+        )
+
+    def convolutional(_: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
+        dense = operator.parameter is not None and len(operator.dimensions) == 2
+        if dense and operator.parameter is not None:
+            return float(one.degrees[operator.parameter]), one.tasks, -one.start
+        return _by_samples(operator, one), one.tasks, -one.start
+
+    return _preferred(problem, recurrent if blocks else convolutional)
+
+
+def random(problem: Problem, seed: int) -> Strategy:
+    """Any, as likely as any other."""
+    generator = chance.Random(seed)
+    return tuple(generator.randrange(len(catalog)) for catalog in problem.catalogs)
+
+
+def strategies(problem: Problem) -> float:
+    """How many there are; infinite beyond what a float holds."""
+    logarithm = sum(math.log10(len(catalog)) for catalog in problem.catalogs)
+    return 10.0**logarithm if logarithm < 308 else math.inf
+
+
+def _by_samples(operator: Operator, one: Configuration) -> float:
+    dimension = sample(operator)
+    degree = 1 if dimension is None else one.degrees[dimension]
+    return float(degree if one.parts == degree else 0)
+
+
+def _preferred(problem: Problem, preference: Preference) -> Strategy:
+    return tuple(
+        max(range(len(catalog)), key=lambda n: preference(at, operator, catalog[n]))
+        for at, (operator, catalog) in enumerate(
+            zip(problem.graph.operators, problem.catalogs, strict=True)
+        )
+    )

@@ -1,0 +1,260 @@
+"""A strategy simulated, and changed step by step in search of a shorter step."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from ctypes import byref, c_double, c_int32, c_int64
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dltune.documents.operators import Operator
+from dltune.parallelism import parallelism_binding as native
+from dltune.parallelism.configurations import Configuration
+from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
+
+Method = Literal["full", "incremental", "delta"]
+METHODS: tuple[Method, ...] = ("full", "incremental", "delta")
+FOREVER = 2**62
+
+
+@dataclass(frozen=True)
+class Totals:
+    """`compute`: seconds of all operators' tasks; bytes between devices: forwards, backwards and of
+    gradients that are added up; `tasks`: of all kinds; `load`: seconds that the busiest device or
+    channel works, which no order of them can be faster than."""
+
+    compute: float
+    forward_bytes: int
+    backward_bytes: int
+    weight_bytes: int
+    tasks: int
+    load: float
+
+    @property
+    def bytes(self) -> int:
+        return self.forward_bytes + self.backward_bytes + self.weight_bytes
+
+
+@dataclass(frozen=True)
+class Event:
+    """A task as simulated, in nanoseconds. `kind`: of an operator, a piece of an input or gradient
+    on its way, or gradients that are added up; `number`: of the operator, edge or weights. `phase`:
+    0 forwards, 1 backwards; of "synchronization" 0 in hosts, 1 between them, 2 the update. `place`
+    and `part`: the task and 0; the receiving task and the part that it comes from; the set of
+    devices and the sender."""
+
+    kind: Literal["operator", "piece", "synchronization"]
+    number: int
+    phase: int
+    place: int
+    part: int
+    resource: int
+    ready: int
+    start: int
+    end: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `blocks`:
+    besides one operator also several change at once. It ends after `proposals` or, if that is not
+    0, after `seconds`; where it is not `patient`, also when half of these brought no gain (paper,
+    section 6.2)."""
+
+    seed: int
+    temperature: float = 0.005
+    proposals: int = FOREVER
+    seconds: float = 0.0
+    blocks: bool = True
+    patient: bool = True
+    method: Method = "incremental"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What came of a chain. `best` and `current` are strategies, their times nanoseconds. `course`:
+    after how many proposals and seconds which time was the best. `simulated`: proposals that were
+    not refused by their load alone."""
+
+    best: Strategy
+    best_time: int
+    current: Strategy
+    current_time: int
+    proposals: int
+    simulated: int
+    accepted: int
+    seconds: float
+    course: tuple[tuple[int, float, int], ...]
+
+
+class Engine:
+    """A problem in the native part. Raises DltuneError when that cannot be built."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._native = native.load()
+        about, self._kept = _about(problem)
+        self._engine = self._native.dltune_parallelism_new(byref(about))
+        weakref.finalize(self, self._native.dltune_parallelism_delete, self._engine)
+
+    def simulate(self, strategy: Strategy) -> int:
+        """Nanoseconds of a step."""
+        self._native.dltune_parallelism_set(self._engine, _integers(strategy))
+        return self.again()
+
+    def again(self) -> int:
+        """The same of the strategy that is there."""
+        return int(self._native.dltune_parallelism_simulate(self._engine))
+
+    def change(self, operator: int, choice: int) -> int:
+        """One operator's configuration, the tasks of others as they are; nanoseconds of a step."""
+        self._native.dltune_parallelism_change(self._engine, operator, choice)
+        return self.again()
+
+    def delta(self, operator: int, choice: int) -> int:
+        """As `change`, simulated from the first event on that can differ."""
+        return int(self._native.dltune_parallelism_delta(self._engine, operator, choice))
+
+    def events(self, *, of_delta: bool = False) -> list[Event]:
+        """All tasks of the strategy that is there in the order in which they became ready;
+        `of_delta`: as `delta` simulated them."""
+        count = c_int64()
+        shown = self._native.dltune_parallelism_timeline(self._engine, not of_delta, byref(count))
+        kinds = ("operator", "piece", "synchronization")
+        return [
+            Event(
+                kinds[one.kind],  # type: ignore[arg-type]
+                *(one.number, one.back, one.place, one.part, one.resource),
+                *(one.ready, one.start, one.end, one.bytes),
+            )
+            for one in shown[: count.value]
+        ]
+
+    def totals(self) -> Totals:
+        got = native.Totals()
+        self._native.dltune_parallelism_totals(self._engine, byref(got))
+        return Totals(
+            got.compute / 1e9,
+            *(got.forward_bytes, got.backward_bytes, got.weight_bytes, got.tasks),
+            got.load / 1e9,
+        )
+
+    def walk(self, start: Strategy, chain: Chain) -> Walk:
+        """From one strategy on."""
+        self._native.dltune_parallelism_set(self._engine, _integers(start))
+        about = native.SearchAbout(
+            chain.seed,
+            *(chain.temperature, chain.seconds, chain.proposals),
+            *(chain.blocks, METHODS.index(chain.method), chain.patient),
+        )
+        outcome, best = native.Outcome(), (c_int32 * len(start))()
+        course, count = ctypes.POINTER(native.Improvement)(), c_int64()
+        self._native.dltune_parallelism_search(
+            self._engine, byref(about), byref(outcome), best, byref(course), byref(count)
+        )
+        current = (c_int32 * len(start))()
+        self._native.dltune_parallelism_get(self._engine, current)
+        return Walk(
+            *(tuple(best), outcome.best, tuple(current), outcome.current),
+            *(outcome.proposals, outcome.simulated, outcome.accepted, outcome.seconds),
+            tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
+        )
+
+
+def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
+    graph, topology, ways = problem.graph, problem.topology, problem.routes
+    kinds = [kind.name for kind in topology.kinds]
+    hosts = list(dict.fromkeys(device.host for device in topology.devices))
+    first: dict[int, int] = {}
+    divisions: list[Configuration] = []
+    for catalog in problem.catalogs:
+        if id(catalog) not in first:
+            first[id(catalog)] = len(divisions)
+            divisions += catalog
+    blocks = {name: n for n, name in enumerate({o.block: 0 for o in graph.operators if o.block})}
+    rows: dict[int, int] = {}  # where each array of times stands
+    forward: list[Nanoseconds] = []
+    backward: list[Nanoseconds] = []
+    operators = []
+    for n, operator in enumerate(graph.operators):
+        if id(problem.forward[n]) not in rows:
+            rows[id(problem.forward[n])] = sum(len(times) for times in forward)
+            forward.append(problem.forward[n].ravel())
+            backward.append(problem.backward[n].ravel())
+        operators.append(
+            native.OperatorAbout(
+                (c_int32 * 4)(*_four([d.size for d in operator.dimensions])),
+                *(_or_none(operator.parameter), _or_none(operator.weights)),
+                *(operator.element, int(operator.gradient), blocks.get(operator.block, -1)),
+                first[id(problem.catalogs[n])],
+                *(len(problem.catalogs[n]), rows[id(problem.forward[n])]),
+            )
+        )
+    edges = [
+        native.Edge(read.operator, n, (native.Region * 4)(*_regions(operator, at)))
+        for n, operator in enumerate(graph.operators)
+        for at, read in enumerate(operator.inputs)
+    ]
+    fields = native.ProblemAbout._fields_[8:]
+    arrays: list[Any] = [
+        _integers([kinds.index(device.kind) for device in topology.devices]),
+        _integers([hosts.index(device.host) for device in topology.devices]),
+        np.ascontiguousarray(ways.channel, np.int32),
+        np.ascontiguousarray(np.rint(ways.latency * 1e9), np.int64),
+        np.ascontiguousarray(ways.per_byte * 1e9, np.float64),
+        (native.OperatorAbout * len(operators))(*operators),
+        (native.Edge * len(edges))(*edges),
+        (native.Division * len(divisions))(*map(_division, divisions)),
+        np.concatenate(forward),
+        np.concatenate(backward),
+        (c_double * len(graph.weights))(*(learned.bytes for learned in graph.weights)),
+    ]
+    about = native.ProblemAbout(
+        problem.devices,
+        len(kinds),
+        problem.devices + len(ways.channels),
+        *(len(operators), len(edges), len(graph.weights), len(blocks)),
+        problem.update * 1e9,
+        *(_pointer(array, one[1]) for array, one in zip(arrays, fields, strict=True)),
+    )
+    return about, arrays
+
+
+def _pointer(array: Any, type_: Any) -> Any:
+    if isinstance(array, np.ndarray):
+        return array.ctypes.data_as(type_)
+    return ctypes.cast(array, type_)
+
+
+def _division(configuration: Configuration) -> native.Division:
+    return native.Division(
+        (c_int32 * 4)(*configuration.degrees),
+        *(configuration.replicas, configuration.start),
+        (c_int32 * 5)(*configuration.order),
+        configuration.stride,
+    )
+
+
+def _regions(operator: Operator, at: int) -> list[native.Region]:
+    regions = [
+        native.Region(region.extent, _or_none(region.of), region.stride, region.start)
+        for region in operator.inputs[at].regions
+    ]
+    return regions + [native.Region(1, -1, 1, 0)] * (4 - len(regions))
+
+
+def _four(sizes: Sequence[int]) -> list[int]:
+    return [*sizes, *[1] * (4 - len(sizes))]
+
+
+def _or_none(place: int | None) -> int:
+    return -1 if place is None else place
+
+
+def _integers(values: Sequence[int]) -> Any:
+    return (c_int32 * len(values))(*values)

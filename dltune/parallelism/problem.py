@@ -1,0 +1,92 @@
+"""A network on a topology: what each operator's configurations are and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dltune.documents.operators import Operator, Operators
+from dltune.documents.topology import Topology
+from dltune.parallelism.configurations import Configuration, require_some
+from dltune.parallelism.costs import Costs, part
+from dltune.parallelism.routes import Routes, routes
+
+Nanoseconds: TypeAlias = NDArray[np.int64]
+Space: TypeAlias = Callable[[Operator, int], list[Configuration]]
+Strategy: TypeAlias = tuple[int, ...]  # by operator the place of its configuration in its catalog
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`catalogs`: by operator its configurations; operators with equal ones share the list.
+    `forward` and `backward`: by operator the nanoseconds of a task, shape (configurations, kinds of
+    device). `update`: seconds a byte of weights takes to be updated, on each device that holds
+    it."""
+
+    graph: Operators
+    topology: Topology
+    catalogs: Sequence[Sequence[Configuration]]
+    forward: Sequence[Nanoseconds]
+    backward: Sequence[Nanoseconds]
+    routes: Routes
+    update: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        return len(self.topology.devices)
+
+    def configuration(self, strategy: Strategy, operator: int) -> Configuration:
+        return self.catalogs[operator][strategy[operator]]
+
+
+def problem(
+    graph: Operators, topology: Topology, space: Space, costs: Costs, update: float = 0.0
+) -> Problem:
+    """`space`: all configurations of an operator on so many devices. Raises UsageError when an
+    operator has none, or devices have no path between them."""
+    count = len(topology.devices)
+    catalogs: dict[tuple[object, ...], list[Configuration]] = {}
+    times: dict[tuple[object, ...], tuple[Nanoseconds, Nanoseconds]] = {}
+    by_operator, forward, backward = [], [], []
+    for operator in graph.operators:
+        catalog = catalogs.get(operator.dimensions)
+        if catalog is None:
+            catalog = catalogs[operator.dimensions] = space(operator, count)
+        require_some(operator, catalog)
+        by_operator.append(catalog)
+        # steps of one layer read alike and take alike
+        reads = tuple(
+            (read.regions, graph.operators[read.operator].dimensions) for read in operator.inputs
+        )
+        like = (
+            *(operator.type, operator.dimensions, operator.flops, operator.backward_flops),
+            *(operator.weights, operator.element, operator.gradient, reads),
+        )
+        if like not in times:
+            times[like] = _times(graph, operator, catalog, topology, costs)
+        forward.append(times[like][0])
+        backward.append(times[like][1])
+    return Problem(graph, topology, by_operator, forward, backward, routes(topology), update)
+
+
+def _times(
+    graph: Operators,
+    operator: Operator,
+    catalog: Sequence[Configuration],
+    topology: Topology,
+    costs: Costs,
+) -> tuple[Nanoseconds, Nanoseconds]:
+    of_degrees: dict[tuple[int, ...], list[tuple[float, float]]] = {}
+    rows = []
+    for configuration in catalog:
+        degrees = configuration.degrees
+        if degrees not in of_degrees:
+            largest = part(graph, operator, degrees)
+            of_degrees[degrees] = [costs(operator, largest, kind) for kind in topology.kinds]
+        rows.append(of_degrees[degrees])
+    both = np.maximum(np.rint(np.array(rows) * 1e9), 1).astype(np.int64)
+    return both[:, :, 0], both[:, :, 1]
