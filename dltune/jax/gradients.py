@@ -122,10 +122,9 @@ def _tried(
         log = ranks.log(folder, 0)
         with open(log, "wb") as said:
             done = subprocess.run(
-                [
-                    *(sys.executable, "-I", ranks.__file__, str(count)),
-                    *(python, str(_WORKER), str(folder / "orders.json")),
-                ],
+                ranks.started(
+                    range(count), count, [python, str(_WORKER), str(folder / "orders.json")]
+                ),
                 env={**os.environ, ranks.FOLDER: name},
                 stdin=subprocess.DEVNULL,
                 stdout=said,

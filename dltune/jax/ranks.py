@@ -1,8 +1,9 @@
-"""Start a command once for each rank, on this machine: `python ranks.py COUNT COMMAND...`.
+"""Start a command once for each rank on this machine: `python ranks.py RANKS COUNT COMMAND...`.
 
-Rank 0 has this process's input and output; what the others say is kept in the folder that
-DLTUNE_RANKS_FOLDER names. The first that fails ends the others, is named there, and gives the exit
-code. Standard library only: this runs in the job's process group.
+RANKS are numbers of the job's COUNT ranks, such as 0,1. Rank 0 has this process's input and output;
+what the others say is kept in the folder that DLTUNE_RANKS_FOLDER names. The first that fails ends
+the others, is named there, and gives the exit code. Standard library only: this runs in the job's
+process group.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 RANK, RANKS, FOLDER = "DLTUNE_RANK", "DLTUNE_RANKS", "DLTUNE_RANKS_FOLDER"
+LOCAL_RANK, LOCAL_RANKS = "DLTUNE_LOCAL_RANK", "DLTUNE_LOCAL_RANKS"
 # seconds from SIGTERM to SIGKILL
 GRACE = 5.0
 _NOT_STARTED = 127
@@ -42,11 +45,21 @@ def first_failed(folder: Path) -> tuple[int, int] | None:
     return int(rank), int(code)
 
 
-def run(count: int, folder: Path, command: list[str]) -> int:
+def started(here: Sequence[int], count: int, command: Sequence[str]) -> list[str]:
+    """The command that starts ranks of `command`, isolated: it is no interpreter of the job's."""
+    numbers = ",".join(map(str, here))
+    return [sys.executable, "-I", __file__, numbers, str(count), *command]
+
+
+def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -> int:
     """The exit code: that of the rank that failed first, 0 when none did."""
     ranks: dict[int, int] = {}
-    for rank in range(count):
-        environment = {**os.environ, RANK: str(rank), RANKS: str(count)}
+    for place, rank in enumerate(here):
+        environment = {
+            **os.environ,
+            **{RANK: str(rank), RANKS: str(count)},
+            **{LOCAL_RANK: str(place), LOCAL_RANKS: str(len(here))},
+        }
         if rank == 0:
             child = subprocess.Popen(command, env=environment)
         else:
@@ -84,8 +97,17 @@ def _end(pids: set[int]) -> None:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the ranks have it, too
     try:
-        sys.exit(run(int(sys.argv[1]), Path(os.environ[FOLDER]), sys.argv[2:]))
+        sys.exit(
+            run(
+                [int(rank) for rank in sys.argv[1].split(",")],
+                int(sys.argv[2]),
+                Path(os.environ[FOLDER]),
+                sys.argv[3:],
+            )
+        )
     except OSError as error:
-        print(f"cannot start {sys.argv[2]}: {error.strerror}", file=sys.stderr)
+        print(f"cannot start {sys.argv[3]}: {error.strerror}", file=sys.stderr)
         sys.exit(_NOT_STARTED)

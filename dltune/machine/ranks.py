@@ -23,7 +23,7 @@ WORLD_VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),  # Intel MPI, MPICH
     ("RANK", "WORLD_SIZE"),  # torchrun
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-    ("DLTUNE_RANK", "DLTUNE_RANKS"),
+    ("DLTUNE_RANK", "DLTUNE_RANKS"),  # a plan on parallelism
 )
 # the same among the node's ranks
 LOCAL_VARIABLES = (
@@ -33,7 +33,7 @@ LOCAL_VARIABLES = (
     ("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),  # torchrun
-    ("DLTUNE_RANK", "DLTUNE_RANKS"),  # a plan on parallelism, all on this node
+    ("DLTUNE_LOCAL_RANK", "DLTUNE_LOCAL_RANKS"),  # a plan on parallelism
 )
 
 

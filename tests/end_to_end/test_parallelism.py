@@ -147,10 +147,9 @@ def test_keras_takes_the_emitted_file(tmp_path: Path, alone: Callable[[str], dic
         "dltune_plan.distribute()\n" + (JOBS / "jax_fit.py").read_text().partition("annotations")[2]
     )
     done = subprocess.run(
-        [
-            *(sys.executable, "-I", ranks.__file__, "2", jaxes.PYTHON, str(job)),
-            *(ranks.free_address(), "dense", str(tmp_path)),
-        ],
+        ranks.started(
+            range(2), 2, [jaxes.PYTHON, str(job), ranks.free_address(), "dense", str(tmp_path)]
+        ),
         capture_output=True,
         text=True,
         timeout=240,

@@ -12,7 +12,7 @@ from dltune.jax import ranks
 
 def run(folder: Path, count: int, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", ranks.__file__, str(count), sys.executable, "-c", code],
+        ranks.started(range(count), count, [sys.executable, "-c", code]),
         env={**os.environ, ranks.FOLDER: str(folder)},
         capture_output=True,
         text=True,
@@ -45,3 +45,17 @@ def test_the_first_that_fails_ends_the_others(tmp_path: Path) -> None:
 def test_a_rank_that_is_killed_gives_its_signal(tmp_path: Path) -> None:
     done = run(tmp_path, 2, "import os; os.kill(os.getpid(), 9)")
     assert done.returncode == 128 + 9
+
+
+def test_ranks_of_another_machine_are_not_started(tmp_path: Path) -> None:
+    code = "import os; print(*(os.environ[f'DLTUNE_{n}'] for n in ('RANK', 'LOCAL_RANK', 'RANKS')))"
+    done = subprocess.run(
+        ranks.started([2, 3], 4, [sys.executable, "-c", code]),
+        env={**os.environ, ranks.FOLDER: str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == ""
+    assert [ranks.log(tmp_path, n).read_text() for n in (2, 3)] == ["2 0 4\n", "3 1 4\n"]

@@ -39,7 +39,9 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
-    are on blocks of devices of their own. `consumer`: what the strategy was restricted to.
+    are on blocks of devices of their own. `consumer`: what the strategy was restricted to. `hosts`:
+    of each device, by a name or an address at which the others reach it; empty where all are on
+    one.
 
     `seconds`: of a step as simulated; `single`: on one device, `sample`: with every operator
     divided by samples over all of them; `bound`: no strategy of the same space takes less (None:
@@ -57,6 +59,7 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proposals: int
     bound: float | None = None
     consumer: Consumer | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def faults(section: Parallelism) -> Iterator[str]:
@@ -71,6 +74,11 @@ def faults(section: Parallelism) -> Iterator[str]:
         yield f"{here}.mesh must be of its {len(section.devices)} devices, got {section.mesh}"
     if section.consumer and not section.mesh and len(section.devices) > 1:
         yield f"{here}.mesh must not be empty for {section.consumer}"
+    if section.hosts:
+        yield from Bound(
+            f"{len(section.devices)}, one for each device",
+            lambda hosts: len(hosts) == len(section.devices),
+        ).of(here, section, "hosts")
     for name in ("devices", "operators"):
         if not getattr(section, name):
             yield f"{here}.{name} must not be empty"

@@ -7,6 +7,7 @@ Standard library only until the job imports JAX and Keras.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import random
 import sys
@@ -31,8 +32,9 @@ def start(
     list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
 ]:
     """What is to be done after which module's import, and where it cannot be imported. `orders`:
-    the `plan`, the `address` of the coordinator, this `rank` of so many `ranks`, a `seed`, and
-    whether the plan may be met in part (`partial`)."""
+    the `plan`, the `address` of the coordinator, this `rank` of so many `ranks`, its `device` here
+    and the `host` at which it is reached, a `seed`, and whether the plan may be met in part
+    (`partial`)."""
     rank = _Rank(orders, tell)
     random.seed(orders["seed"])
     hooks = [
@@ -41,6 +43,15 @@ def start(
         ("keras", rank.distribute),
     ]
     return hooks, {"jax": rank.miss}
+
+
+def _listen_at(host: str) -> None:
+    """Gloo meets the others there; by default at the address of the machine's name, if it has
+    one."""
+    library: Any = sys.modules.get("jaxlib._jax") or sys.modules["jaxlib.xla_extension"]
+    library.make_gloo_tcp_collectives = functools.partial(
+        library.make_gloo_tcp_collectives, hostname=host
+    )
 
 
 class _Rank:
@@ -57,18 +68,19 @@ class _Rank:
         address = self._orders["address"]
         self._jax = jax.__version__
         # what this process starts is no rank
-        for name in ("DLTUNE_RANK", "DLTUNE_RANKS"):
-            os.environ.pop(name, None)
+        for name in ("RANK", "RANKS", "LOCAL_RANK", "LOCAL_RANKS"):
+            os.environ.pop(f"DLTUNE_{name}", None)
         try:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
             if "jax_enable_preemption_service" in jax.config.values:
                 # it would keep SIGTERM from ending the process; older ones have it always
                 jax.config.update("jax_enable_preemption_service", False)
+            _listen_at(self._orders["host"])
             jax.distributed.initialize(
                 address,
                 self._orders["ranks"],
                 self._orders["rank"],
-                local_device_ids=[self._orders["rank"]],
+                local_device_ids=[self._orders["device"]],
                 cluster_detection_method="deactivate",
                 coordinator_bind_address=address,
             )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from dltune.job.last_words import last_words
 from dltune.job.launch import Event, Job, require_executable
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.parallelism.expressed import expressed
+from dltune.planners.parallelism.hosts import meeting
 from dltune.planners.shown import counted
 
 INJECTED = Path(ranks.__file__).resolve().parent / "inject"
@@ -45,20 +44,20 @@ class Ranks(Enforcement):
     def __init__(self, section: Parallelism, run: Run) -> None:
         self._plan = expressed(section)
         self._count = len(section.devices)
+        self._meeting = meeting(section)
         self._run = run
         self._plain = run.environment.get("DLTUNE_DISABLE") == "1"
         if self._plain:
             self.announced = ["DLTUNE_DISABLE=1 is set: one process, without the plan"]
-        # all processes draw alike, whatever the script leaves open
-        self._seed = random.SystemRandom().randrange(2**31)
-        self._address = ""
         self._folder = Path()
         self._heard: dict[int, messages.Parallel] = {}
         self._cause: str | None = None
 
     def intent(self) -> Iterator[str]:
         shape = " x ".join(map(str, self._plan["mesh"]))
-        yield f"{self._count} processes, each with a device of a mesh of {shape}"
+        here = len(self._meeting.here)
+        of = f"{here} of {self._count}" if here < self._count else f"{here}"
+        yield f"{of} processes, each with a device of a mesh of {shape}"
 
     def command(self, given: Sequence[str]) -> Sequence[str]:
         """Raises UsageError when it cannot be started."""
@@ -66,8 +65,7 @@ class Ranks(Enforcement):
             return given
         require_executable(given[0])
         self._require_gradients(given[0])
-        # isolated, so that it is no interpreter of the job's
-        return [sys.executable, "-I", ranks.__file__, str(self._count), *given]
+        return ranks.started(self._meeting.here, self._count, given)
 
     def _require_gradients(self, program: str) -> None:
         """Raises UsageError when the job's JAX gives other gradients than those of one device."""
@@ -86,20 +84,21 @@ class Ranks(Enforcement):
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         self._folder = folder
-        self._address = ranks.free_address()
-        alike = {} if "PYTHONHASHSEED" in base else {"PYTHONHASHSEED": str(self._seed)}
+        alike = {} if "PYTHONHASHSEED" in base else {"PYTHONHASHSEED": str(self._meeting.seed)}
         return {ranks.FOLDER: str(folder), **alike}
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:
-        rank = python.environment.get(ranks.RANK)
-        if rank is None:
+        if ranks.RANK not in python.environment:
             return {}
+        rank = int(python.environment[ranks.RANK])
         orders = {
             "plan": self._plan,
-            "address": self._address,
-            "rank": int(rank),
+            "address": self._meeting.address,
+            "rank": rank,
+            "device": self._meeting.here.index(rank),
+            "host": self._meeting.hosts[rank],
             "ranks": self._count,
-            "seed": self._seed,
+            "seed": self._meeting.seed,
             "partial": self._run.partial,
         }
         adapter = {"folder": str(INJECTED), "module": "_dltune_parallel", "orders": orders}
@@ -125,7 +124,7 @@ class Ranks(Enforcement):
         if exit_code:
             return None  # why it failed is what is to be told
         self._require_taken()
-        one = self._heard[0]
+        one = next(iter(self._heard.values()))
         taken = Taken(
             *(self._count, one.consumer, one.jax, one.weights, one.divided, one.outputs),
             tuple(one.unknown),
@@ -137,7 +136,7 @@ class Ranks(Enforcement):
 
     def _require_taken(self) -> None:
         """Raises UsageError unless every rank has."""
-        if len(self._heard) < self._count:
+        if len(self._heard) < len(self._meeting.here):
             whom = (
                 f"not every one of {self._count} ranks" if self._heard else "no process of the job"
             )
@@ -145,7 +144,7 @@ class Ranks(Enforcement):
                 f"{whom} imported JAX, so the plan changed nothing",
                 remedy="the plan's section on parallelism is for jobs on JAX, or on Keras with it",
             )
-        one = self._heard[0]
+        one = next(iter(self._heard.values()))
         if not one.consumer:
             raise UsageError(
                 "the job uses JAX without Keras, and not the file that divides its arrays, so each "

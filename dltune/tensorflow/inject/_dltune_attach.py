@@ -27,7 +27,7 @@ import _dltune_plugin
 # what tells ranks and a cluster's tasks apart; dltune knows what each means
 _VARIABLES = (
     *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
-    "DLTUNE_RANK",
+    *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
 )
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]

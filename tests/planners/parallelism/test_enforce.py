@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import parallel_plans
-import pytest
 import synthetic
 
-from dltune.errors import UsageError
 from dltune.jax import ranks
 from dltune.job import messages
 from dltune.planners.plan import bare
@@ -27,8 +25,13 @@ def python(**environment: str) -> messages.Python:
     return messages.Python(7, ["python"], "3.11", environment)
 
 
+def rank(number: int) -> messages.Python:
+    own = {ranks.RANK: str(number), ranks.LOCAL_RANK: str(number)}
+    return python(**own, **dict.fromkeys((ranks.RANKS, ranks.LOCAL_RANKS), "2"))
+
+
 def test_each_rank_is_told_its_part() -> None:
-    reply = composed().answer(python(DLTUNE_RANK="1", DLTUNE_RANKS="2"))
+    reply = composed().answer(rank(1))
     (adapter,) = reply["adapters"]
     assert (Path(adapter["folder"]) / f"{adapter['module']}.py").exists()
     orders = adapter["orders"]
@@ -46,6 +49,9 @@ def test_what_would_be_enforced() -> None:
 
 
 def test_a_rank_knows_itself_by_its_variables() -> None:
-    assert {ranks.RANK, ranks.RANKS} == {"DLTUNE_RANK", "DLTUNE_RANKS"}
-    with pytest.raises(UsageError, match="DLTUNE_RANK=2 is not one of 2 ranks"):
-        composed().answer(python(DLTUNE_RANK="2", DLTUNE_RANKS="2"))
+    assert rank(1).environment == {
+        "DLTUNE_RANK": "1",
+        "DLTUNE_RANKS": "2",
+        "DLTUNE_LOCAL_RANK": "1",
+        "DLTUNE_LOCAL_RANKS": "2",
+    }
