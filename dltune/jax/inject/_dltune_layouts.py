@@ -98,6 +98,18 @@ class Layouts:
             )
         return tuple(self._even(self._axes(one, place), size) for place, size in enumerate(shape))
 
+    def input(self, operator: str, shape: Sequence[int]) -> tuple[Entry, ...]:
+        """How what the operator reads is to be divided: as what it gives out, and all of what its
+        weights mix. Left to the partitioner, gradients of undivided weights may be added up over
+        devices that have the whole of what they read."""
+        one = self._operators[operator]
+        entries = []
+        for place, size in enumerate(shape):
+            alike = place == 0 or len(shape) == one["rank"]
+            axes = self._axes(one, place) if alike and place != one["parameter"] else ()
+            entries.append(self._even(axes, size))
+        return tuple(entries)
+
     def batch(self, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How an array of a batch is divided, its samples first: as those of the first operator."""
         if not shape:

@@ -1,0 +1,382 @@
+"""Step times of parallel strategies as simulated, beside those of two real ranks of JAX.
+
+    PYTHONPATH=. python scripts/bench_strategies.py measure FILE --jax PYTHON [--networks dense]
+    PYTHONPATH=. python scripts/bench_strategies.py tell FILE [--details]
+
+`measure` (as root) trains each network of strategies_networks.py with strategies_rank.py in two
+network namespaces, one core for each rank, with links of 100 and of 400 Mbit/s. Strategies take
+turns within one pair of processes, whose links change their rate between turns; each is in force by
+the file that `--emit jax` writes. What is measured is added to FILE, a line of JSON each; a network
+that is all in it is left out. PYTHON has JAX.
+
+For calibration three random strategies and the undivided one are measured first, and are not
+judged: one factor on computing for a network, the least squares of relative errors at both rates.
+Links are measured between the ranks. The plan is searched with these for each rate.
+
+`tell` prints the tables of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from namespaces import namespaces
+from strategies_networks import NETWORKS
+
+from dltune.documents.operators import Operators
+from dltune.documents.sections.parallelism import Divided, Parallelism
+from dltune.jax import links
+from dltune.jax.measured import Measured, costs
+from dltune.jax.operator_times import Times
+from dltune.jax.operators import Request
+from dltune.parallelism import baselines
+from dltune.parallelism.configurations import REPLICA, Configuration, mesh
+from dltune.parallelism.engine import Engine
+from dltune.parallelism.problem import Problem, Strategy, problem
+from dltune.parallelism.search import search
+from dltune.parallelism.workers import Here
+from dltune.planners.parallelism.emit import jax_file
+from dltune.stats.signs import median_interval
+
+# rates of the links, and bytes that may go faster after a pause: few, as real links let none
+RATES = {"100mbit": "16kb", "400mbit": "32kb"}
+RANKS = 2
+PORT = 9911
+TURNS = 6
+TURN = 0.4  # seconds of steps in each, three steps at least
+RANDOM, CALIBRATING = 7, 3
+PROPOSALS = 20_000
+STEPS = 8  # whose losses are compared
+QUIET = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    measuring = verbs.add_parser("measure")
+    telling = verbs.add_parser("tell")
+    for one in (measuring, telling):
+        one.add_argument("file", type=Path)
+        one.add_argument("--networks", default=",".join(NETWORKS))
+    measuring.add_argument("--jax", required=True)
+    telling.add_argument("--details", action="store_true")
+    asked = parser.parse_args()
+    for name in asked.networks.split(","):
+        lines = [one for one in _lines(asked.file) if one["network"] == name]
+        if asked.verb == "tell":
+            tell(name, lines, details=asked.details)
+        elif not any("done" in one for one in lines):
+            measure(name, asked.file, asked.jax)
+
+
+def space(operator: Any, devices: int) -> list[Configuration]:
+    return mesh(operator, (devices,))
+
+
+def posed(
+    graph: Operators, found: Measured, link: dict[str, Any], factor: float = 1.0
+) -> Problem:
+    """`link`: seconds of latency, bytes a second."""
+
+    def scaled(*arguments: Any) -> tuple[float, float]:
+        forward, backward = found(*arguments)
+        return factor * forward, factor * backward
+
+    topology = links.topology(RANKS, link["latency"], link["bandwidth"])
+    return problem(graph, topology, space, scaled, factor * found.update)
+
+
+def calibrated(
+    graph: Operators, found: Measured, link: dict[str, Any], timed: Sequence[dict[str, Any]]
+) -> float:
+    """The factor on computing with which simulated strategies are nearest to those timed."""
+    best = (math.inf, 1.0)
+    for factor in (0.5 * 1.01**n for n in range(160)):
+        engines = {rate: Engine(posed(graph, found, link[rate], factor)) for rate in RATES}
+        errors = [
+            (engines[one["rate"]].simulate(tuple(one["choices"])) / 1e9 / _median(one) - 1) ** 2
+            for one in timed
+        ]
+        best = min(best, (sum(errors), factor))
+    return best[1]
+
+
+def measure(name: str, file: Path, python: str) -> None:
+    graph = NETWORKS[name]()
+    with open(file, "a") as out:
+
+        def keep(**line: Any) -> dict[str, Any]:
+            out.write(json.dumps({"network": name, **line}) + "\n")
+            out.flush()
+            return line
+
+        os.environ.update(QUIET)
+        with _favoured():
+            os.sched_setaffinity(0, {0})
+            found = costs(graph, RANKS, space, python)
+            os.sched_setaffinity(0, set(range(RANKS)))
+        keep(times=[[asdict(r), asdict(t)] for r, t in found.times.items()], update=found.update)
+        with tempfile.TemporaryDirectory(prefix="dltune-") as folder, _Ranks(
+            name, Path(folder), python
+        ) as ranks:
+            link = {}
+            for rate in RATES:
+                ranks.limit(rate)
+                samples = ranks.ask({"links": True})
+                latency, bandwidth = links.fitted(samples["sum"])
+                link[rate] = {"latency": latency, "bandwidth": bandwidth}
+                keep(rate=rate, samples=samples, **link[rate])
+            problem = posed(graph, found, link["100mbit"])
+            first = {"undivided": baselines.single(problem)}
+            for n in range(CALIBRATING):
+                first[f"calibrating{n}"] = baselines.random(problem, 1000 + n)
+            timed = [keep(**one) for one in ranks.turns(problem, first, keep)]
+            factor = calibrated(graph, found, link, timed)
+            judged = {"data_parallel": baselines.data_parallel(problem)}
+            judged["expert"] = baselines.expert(problem)
+            for rate in RATES:
+                one = posed(graph, found, link[rate], factor)
+                starts = dict(judged, undivided=first["undivided"])
+                best = search(one, starts, Here(Engine(one)), seed=0, proposals=PROPOSALS)
+                judged[f"plan_{rate}"] = best.strategy
+            for n in range(RANDOM):
+                judged[f"random{n}"] = baselines.random(problem, n)
+            for one in ranks.turns(problem, judged, keep):
+                keep(**one)
+            keep(done=True, factor=factor)
+
+
+class _Ranks:
+    """A pair of processes, each in a network namespace and on a core of its own."""
+
+    def __init__(self, network: str, folder: Path, python: str) -> None:
+        self._network, self._folder, self._python = network, folder, python
+
+    def __enter__(self) -> _Ranks:
+        self._spaces = namespaces(RANKS, next(iter(RATES)))
+        self._own = self._spaces.__enter__()
+        address = f"{self._own[0].address}:{PORT}"
+        program = Path(__file__).with_name("strategies_rank.py")
+        self._processes = [
+            subprocess.Popen(
+                [
+                    *one.command,
+                    *("taskset", "-c", str(rank), self._python, str(program)),
+                    *(address, str(rank), self._network, str(self._folder)),
+                ],
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            for rank, one in enumerate(self._own)
+        ]
+        for process in self._processes:
+            _favour(process.pid)
+        return self
+
+    def __exit__(self, *why: Any) -> None:
+        for process in self._processes:
+            if process.stdin:
+                process.stdin.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self._spaces.__exit__(*why)
+
+    def limit(self, rate: str) -> None:
+        for one in self._own:
+            one.limit(rate, RATES[rate])
+
+    def ask(self, asked: dict[str, Any]) -> Any:
+        """The answer of the first rank."""
+        for process in self._processes:
+            assert process.stdin
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+        answers = [self._answer(process) for process in self._processes]
+        return answers[0]
+
+    def _answer(self, process: subprocess.Popen[str]) -> Any:
+        assert process.stdout
+        for line in process.stdout:
+            if line.startswith("{"):  # gloo says a word, too
+                return json.loads(line)
+        raise SystemExit("a rank has ended; what it said stands above")
+
+    def turns(
+        self, problem: Problem, strategies: dict[str, Strategy], keep: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Every strategy's seconds at every rate. Its losses, beside those of one device, are
+        kept."""
+        self.limit("400mbit")
+        alone = self.ask({"strategy": "", "steps": STEPS, "anew": True})
+        seconds: dict[tuple[str, str], list[float]] = {}
+        counts: dict[tuple[str, str], int] = {}
+        for name, strategy in strategies.items():
+            (self._folder / f"{name}.py").write_text(jax_file(section(problem, strategy), name))
+            answer = self.ask(
+                {"strategy": name, "steps": STEPS, "anew": True, "collectives": True}
+            )
+            pairs = zip(answer["losses"], alone["losses"], strict=True)
+            off = max(abs(one - other) for one, other in pairs)
+            keep(strategy=name, losses=answer["losses"], off=off, sent=answer["collectives"])
+        order = list(strategies)
+        for turn in range(TURNS):
+            for rate in RATES:
+                self.limit(rate)
+                random.Random(turn).shuffle(order)
+                for name in order:
+                    steps = counts.get((name, rate), 3)
+                    took = self.ask({"strategy": name, "steps": steps})["seconds"]
+                    counts[name, rate] = max(3, math.ceil(TURN / statistics.median(took)))
+                    seconds.setdefault((name, rate), []).append(statistics.median(took[1:]))
+        for (name, rate), taken in seconds.items():
+            choices = list(strategies[name])
+            yield {"strategy": name, "rate": rate, "choices": choices, "seconds": taken}
+
+
+def section(problem: Problem, strategy: Strategy) -> Parallelism:
+    operators = []
+    for n, operator in enumerate(problem.graph.operators):
+        one = problem.configuration(strategy, n)
+        degrees = one.degrees[: len(operator.dimensions)]
+        axis = one.order[0] if one.tasks > 1 else REPLICA
+        weights = operator.weights
+        operators.append(
+            Divided(
+                operator.name,
+                operator.type,
+                tuple(d.name for d in operator.dimensions),
+                degrees,
+                one.replicas,
+                tuple(one.devices(RANKS)),
+                operator.parameter,
+                "" if weights is None else problem.graph.weights[weights].name,
+                (None if axis == REPLICA else axis,),
+            )
+        )
+    devices = tuple(one.name for one in problem.topology.devices)
+    seconds = Engine(problem).simulate(strategy) / 1e9
+    return Parallelism(
+        *(problem.graph.name, devices, (RANKS,), tuple(operators), seconds, seconds, seconds),
+        *(0, 0, None, "jax"),
+    )
+
+
+def tell(network: str, lines: Sequence[dict[str, Any]], *, details: bool) -> None:
+    graph = NETWORKS[network]()
+    about = next(one for one in lines if "times" in one)
+    times = {_request(r): Times(**t) for r, t in about["times"]}
+    found = Measured(graph, times, about["update"])
+    link = {one["rate"]: one for one in lines if "samples" in one}
+    rows = [one for one in lines if "seconds" in one]
+    calibrating = [one for one in rows if _calibrates(one)]
+    judged = [one for one in rows if not _calibrates(one)]
+    factor = calibrated(graph, found, link, calibrating)
+    engines = {rate: Engine(posed(graph, found, link[rate], factor)) for rate in RATES}
+    off = max(one["off"] for one in lines if "off" in one)
+    print(f"\n{network}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
+    for rate in RATES:
+        told = link[rate]
+        print(
+            f"  {rate}: {told['latency'] * 1e3:.2f} ms, {told['bandwidth'] / 1e6:.1f} MB/s of sums"
+        )
+        here = [one for one in (rows if details else judged) if one["rate"] == rate]
+        pairs, errors = [], []
+        for one in here:
+            strategy = tuple(one["choices"])
+            simulated = engines[rate].simulate(strategy) / 1e9
+            real = median_interval(one["seconds"])
+            error = simulated / real.median - 1
+            if one in judged:
+                pairs.append((simulated, real))
+                errors.append(abs(error))
+            if details:
+                sent = next(o["sent"] for o in lines if o.get("strategy") == one["strategy"] and "sent" in o)
+                totals = engines[rate].totals()
+                print(
+                    f"    {one['strategy']:15} simulated {simulated * 1e3:7.1f} measured "
+                    f"{real.median * 1e3:7.1f} [{real.low * 1e3:.1f}, {real.high * 1e3:.1f}] "
+                    f"{error:+.1%} compute {totals.compute * 500:.1f} ms, sent {totals.forward_bytes / 2e3:.0f}"
+                    f"+{totals.backward_bytes / 2e3:.0f}+{totals.weight_bytes / 2e3:.0f} KB"
+                )
+                print("       ", " ".join(f"{kind}:{size / 1e3:.0f}" for kind, size in sent if size > 2000))
+                print("       ", " ".join("." if c.replicas > 1 else "shwp"[c.order[0]] if len(o.dimensions) == 4 else "sp"[c.order[0]] if len(o.dimensions) == 2 else "sap"[c.order[0]] for n, o in enumerate(graph.operators) for c in [engines[rate].problem.configuration(strategy, n)]))
+        tau, counted = kendall(pairs)
+        print(
+            f"    {len(errors)} strategies: errors {statistics.median(errors):.1%} (median), "
+            f"{max(errors):.1%} (most), {sum(e <= 0.1 for e in errors)} of 10 % at most; "
+            f"Kendall's tau {tau:.3f} over {counted} pairs"
+        )
+        measured = {one["strategy"]: _median(one) for one in here}
+        plan = measured[f"plan_{rate}"]
+        print(
+            f"    plan {plan * 1e3:.1f} ms, data parallel {measured['data_parallel'] / plan:.2f} "
+            f"times as long, expert {measured['expert'] / plan:.2f}"
+        )
+
+
+def kendall(pairs: Sequence[tuple[float, Any]]) -> tuple[float, int]:
+    """Of pairs whose measured intervals do not overlap, and how many these are."""
+    agreed = counted = 0
+    for (one, real), (other, beside) in itertools.combinations(pairs, 2):
+        if real.high < beside.low or beside.high < real.low:
+            counted += 1
+            sign = (one - other) * (real.median - beside.median)
+            agreed += (sign > 0) - (sign < 0)
+    return (agreed / counted if counted else math.nan), counted
+
+
+def _calibrates(one: dict[str, Any]) -> bool:
+    return one["strategy"] == "undivided" or one["strategy"].startswith("calibrating")
+
+
+def _request(of: dict[str, Any]) -> Request:
+    inputs = tuple(map(tuple, of["inputs"]))
+    return Request(of["type"], inputs, tuple(of["output"]), of["data"])
+
+
+def _median(one: dict[str, Any]) -> float:
+    return statistics.median(one["seconds"])
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _favour(pid: int) -> None:
+    """Before what else the machine does: with others' work in its way a rank waits for a core."""
+    os.setpriority(os.PRIO_PROCESS, pid, -15)
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        group.write_text("-15")
+
+
+@contextmanager
+def _favoured() -> Iterator[None]:
+    _favour(os.getpid())
+    yield
+    os.setpriority(os.PRIO_PROCESS, os.getpid(), 0)
+    group = Path("/proc/self/autogroup")
+    if group.exists():
+        group.write_text("0")
+
+
+if __name__ == "__main__":
+    main()
