@@ -122,6 +122,7 @@ def _devices(random: Random, count: int) -> Devices:
         latency=table(lambda a, b: random.randint(0, latency)),
         ns_per_byte=table(lambda a, b: random.randint(0, 9) * unit),
         update_ns_per_byte=random.choice([0.0, random.randint(1, 9) * 2.0**-12]),
+        all_reduce=random.choice([0.0, 0.0, 0.5, 1.25]),
     )
 
 
