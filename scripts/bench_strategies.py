@@ -56,10 +56,10 @@ RATES = {"100mbit": "16kb", "400mbit": "32kb"}
 RANKS = 2
 PORT = 9911
 TURNS = 6
-TURN = 0.4  # seconds of steps in each, three steps at least
+TURN = 0.4  # seconds of steps in each, two steps at least
 RANDOM, CALIBRATING = 7, 3
 PROPOSALS = 20_000
-STEPS = 8  # whose losses are compared
+STEPS = 5  # whose losses are compared
 QUIET = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -90,14 +90,17 @@ def space(operator: Any, devices: int) -> list[Configuration]:
 def posed(
     graph: Operators, found: Measured, link: dict[str, Any], factor: float = 1.0
 ) -> Problem:
-    """`link`: seconds of latency, bytes a second."""
+    """`link`: what was timed between the ranks."""
 
     def scaled(*arguments: Any) -> tuple[float, float]:
         forward, backward = found(*arguments)
         return factor * forward, factor * backward
 
-    topology = links.topology(RANKS, link["latency"], link["bandwidth"])
-    return problem(graph, topology, space, scaled, factor * found.update)
+    latency, bandwidth = links.fitted(link["gather"])
+    sums, swaps = (links.fitted(link[kind])[1] for kind in ("sum", "swap"))
+    topology = links.topology(RANKS, latency, bandwidth)
+    times = bandwidth / sums, bandwidth / swaps
+    return problem(graph, topology, space, scaled, factor * found.update, *times)
 
 
 def calibrated(
@@ -136,10 +139,8 @@ def measure(name: str, file: Path, python: str) -> None:
             link = {}
             for rate in RATES:
                 ranks.limit(rate)
-                samples = ranks.ask({"links": True})
-                latency, bandwidth = links.fitted(samples["sum"])
-                link[rate] = {"latency": latency, "bandwidth": bandwidth}
-                keep(rate=rate, samples=samples, **link[rate])
+                link[rate] = ranks.ask({"links": True})
+                keep(rate=rate, samples=link[rate])
             problem = posed(graph, found, link["100mbit"])
             first = {"undivided": baselines.single(problem)}
             for n in range(CALIBRATING):
@@ -242,10 +243,10 @@ class _Ranks:
                 self.limit(rate)
                 random.Random(turn).shuffle(order)
                 for name in order:
-                    steps = counts.get((name, rate), 3)
+                    steps = counts.get((name, rate), 2)
                     took = self.ask({"strategy": name, "steps": steps})["seconds"]
-                    counts[name, rate] = max(3, math.ceil(TURN / statistics.median(took)))
-                    seconds.setdefault((name, rate), []).append(statistics.median(took[1:]))
+                    counts[name, rate] = max(2, math.ceil(TURN / statistics.median(took)))
+                    seconds.setdefault((name, rate), []).append(statistics.median(took))
         for (name, rate), taken in seconds.items():
             choices = list(strategies[name])
             yield {"strategy": name, "rate": rate, "choices": choices, "seconds": taken}
@@ -284,7 +285,7 @@ def tell(network: str, lines: Sequence[dict[str, Any]], *, details: bool) -> Non
     about = next(one for one in lines if "times" in one)
     times = {_request(r): Times(**t) for r, t in about["times"]}
     found = Measured(graph, times, about["update"])
-    link = {one["rate"]: one for one in lines if "samples" in one}
+    link = {one["rate"]: one["samples"] for one in lines if "samples" in one}
     rows = [one for one in lines if "seconds" in one]
     calibrating = [one for one in rows if _calibrates(one)]
     judged = [one for one in rows if not _calibrates(one)]
@@ -293,9 +294,11 @@ def tell(network: str, lines: Sequence[dict[str, Any]], *, details: bool) -> Non
     off = max(one["off"] for one in lines if "off" in one)
     print(f"\n{network}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
     for rate in RATES:
-        told = link[rate]
+        latency = links.fitted(link[rate]["gather"])[0]
+        speeds = [links.fitted(link[rate][kind])[1] / 1e6 for kind in ("gather", "swap", "sum")]
         print(
-            f"  {rate}: {told['latency'] * 1e3:.2f} ms, {told['bandwidth'] / 1e6:.1f} MB/s of sums"
+            f"  {rate}: {latency * 1e3:.2f} ms; MB/s gathered {speeds[0]:.1f}, all to all "
+            f"{speeds[1]:.1f}, added up {speeds[2]:.1f}"
         )
         here = [one for one in (rows if details else judged) if one["rate"] == rate]
         pairs, errors = [], []
@@ -318,6 +321,8 @@ def tell(network: str, lines: Sequence[dict[str, Any]], *, details: bool) -> Non
                 )
                 print("       ", " ".join(f"{kind}:{size / 1e3:.0f}" for kind, size in sent if size > 2000))
                 print("       ", " ".join("." if c.replicas > 1 else "shwp"[c.order[0]] if len(o.dimensions) == 4 else "sp"[c.order[0]] if len(o.dimensions) == 2 else "sap"[c.order[0]] for n, o in enumerate(graph.operators) for c in [engines[rate].problem.configuration(strategy, n)]))
+        if not pairs:
+            continue
         tau, counted = kendall(pairs)
         print(
             f"    {len(errors)} strategies: errors {statistics.median(errors):.1%} (median), "

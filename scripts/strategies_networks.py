@@ -99,7 +99,9 @@ class _Network:
         bias = "bias" in type
         sizes = [self._batch, *shape]
         names = ["sample", *(f"d{n}" for n in range(len(shape) - 1)), "channel"]
-        kinds: list[Kind] = ["sample", *["attribute"] * (len(shape) - 1), channels]  # type: ignore[list-item]
+        # where windows overlap XLA sends their edges four times, one way after the other
+        between: Kind = "whole" if type.startswith("conv") else "attribute"
+        kinds: list[Kind] = ["sample", *[between] * (len(shape) - 1), channels]  # type: ignore[list-item]
         dimensions = tuple(map(Dimension, names, sizes, kinds))
         weights = None
         if learned:

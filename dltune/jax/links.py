@@ -22,7 +22,8 @@ REPEATS = 5
 def timed(sizes: Sequence[int] = SIZES, repeats: int = REPEATS) -> dict[str, list[tuple[int, float]]]:
     """By kind of collective, the bytes that a rank sends in it and the median of its seconds. All
     ranks must call it, one device in each. "sum": an all-reduce, which in a ring of r ranks sends
-    2 (r - 1) / r times the array; "exchange": an all-gather of r parts, which sends r - 1."""
+    2 (r - 1) / r times the array; "gather": of r parts, which sends r - 1; "swap": an all-to-all of
+    rows for columns, which sends (r - 1) / r of the part."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -35,11 +36,14 @@ def timed(sizes: Sequence[int] = SIZES, repeats: int = REPEATS) -> dict[str, lis
     # a row for each rank: their sum is an all-reduce of a row
     summed = jax.jit(lambda one: one.sum(0), out_shardings=whole)
     gathered = jax.jit(lambda one: one, out_shardings=whole)
-    found: dict[str, list[tuple[int, float]]] = {"sum": [], "exchange": []}
+    columns = NamedSharding(mesh, PartitionSpec(None, "rank"))
+    swapped = jax.jit(lambda one: one, out_shardings=columns)
+    found: dict[str, list[tuple[int, float]]] = {"sum": [], "gather": [], "swap": []}
     for size in sizes:
         rows = {
             "sum": (summed, size * ranks // (2 * (ranks - 1)) // 4),
-            "exchange": (gathered, size // (ranks - 1) // 4),
+            "gather": (gathered, size // (ranks - 1) // 4),
+            "swap": (swapped, size // (ranks - 1) * ranks // 4),
         }
         for kind, (run, numbers) in rows.items():
             shape = (ranks, numbers)

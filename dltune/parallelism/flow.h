@@ -40,9 +40,10 @@ class Flow {
     const double element = problem.operator_[edge.producer].element;
     for_all_meetings(problem, edge, producer, consumer,
                      [&](int into, int from, std::int64_t positions) {
+                       const double times =
+                           positions < positions_of(producer, from) ? problem.all_to_all : 1.0;
                        pass(problem, producer, from, consumer, into,
-                            static_cast<std::int64_t>(static_cast<double>(positions) * element),
-                            1.0);
+                            static_cast<double>(positions) * element, times);
                      });
     sort(producer.tasks(), consumer.tasks());
   }
@@ -52,26 +53,22 @@ class Flow {
                 const Division& consumer) {
     scratch().clear();
     const double element = problem.operator_[edge.producer].element;
-    const int parts = partial(edge, consumer);
-    if (problem.all_reduce == 0 || parts == 1) {
-      for_all_meetings(problem, edge, producer, consumer,
-                       [&](int from, int into, std::int64_t positions) {
-                         pass(problem, consumer, from, producer, into,
-                              static_cast<std::int64_t>(static_cast<double>(positions) * element),
-                              1.0);
-                       });
-    } else {
-      std::vector<std::int64_t> read(consumer.parts(), 0);
-      for_all_meetings(problem, edge, producer, consumer,
-                       [&](int from, int, std::int64_t positions) { read[from] += positions; });
-      for_all_meetings(problem, edge, producer, consumer,
-                       [&](int from, int into, std::int64_t) {
+    const int parts = problem.all_reduce == 0 ? 1 : partial(edge, consumer);
+    thread_local std::vector<std::int64_t> read;
+    read.assign(consumer.parts(), 0);
+    for_all_meetings(problem, edge, producer, consumer,
+                     [&](int from, int, std::int64_t positions) { read[from] += positions; });
+    for_all_meetings(problem, edge, producer, consumer,
+                     [&](int from, int into, std::int64_t positions) {
+                       double bytes = static_cast<double>(positions) * element;
+                       double times = positions < read[from] ? problem.all_to_all : 1.0;
+                       if (parts > 1) {
                          // of 2 (parts - 1) / parts that a ring sends, to each other part its share
-                         const double bytes = static_cast<double>(read[from]) * element * 2 / parts;
-                         pass(problem, consumer, from, producer, into,
-                              static_cast<std::int64_t>(bytes), problem.all_reduce);
-                       });
-    }
+                         bytes = static_cast<double>(read[from]) * element * 2 / parts;
+                         times = problem.all_reduce;
+                       }
+                       pass(problem, consumer, from, producer, into, bytes, times);
+                     });
     sort(consumer.tasks(), producer.tasks());
   }
 
@@ -84,6 +81,17 @@ class Flow {
     return consumer.parameter_degree();
   }
 
+  static std::int64_t positions_of(const Division& one, int part) {
+    std::int32_t at[kDimensions];
+    one.place(part, at);
+    std::int64_t positions = 1;
+    for (int d = 0; d < kDimensions; ++d) {
+      const Span span = one.span(d, at[d]);
+      positions *= span.high - span.low;
+    }
+    return positions;
+  }
+
   static std::vector<Piece>& scratch() {
     thread_local std::vector<Piece> pieces;
     return pieces;
@@ -92,7 +100,8 @@ class Flow {
   // Each replica of part `into` has it from a replica of part `from` on its own device if there is
   // one, else from that of its own number.
   void pass(const Problem& problem, const Division& source, int from, const Division& target,
-            int into, std::int64_t bytes, double times) {
+            int into, double whole, double times) {
+    const std::int64_t bytes = static_cast<std::int64_t>(whole);
     for (int k = 0; k < target.replicas(); ++k) {
       const int to = into * target.replicas() + k, there = target.device(to);
       const int near = source.replica_on(from, there);

@@ -27,7 +27,8 @@ class Problem:
     device). `update`: seconds a byte of weights takes to be updated, on each device that holds
     it. `all_reduce`: 0 where gradients of what several parts read are sent to where they are kept,
     as in the paper. Else these parts add them up whole, as XLA does on CPUs, and a byte that is
-    added up takes so many times as long as one of a piece."""
+    added up takes so many times as long as one of a piece. `all_to_all`: the same of a piece that is
+    not the whole of a part."""
 
     graph: Operators
     topology: Topology
@@ -37,6 +38,7 @@ class Problem:
     routes: Routes
     update: float = 0.0
     all_reduce: float = 0.0
+    all_to_all: float = 1.0
 
     @property
     def devices(self) -> int:
@@ -53,6 +55,7 @@ def problem(
     costs: Costs,
     update: float = 0.0,
     all_reduce: float = 0.0,
+    all_to_all: float = 1.0,
 ) -> Problem:
     """`space`: all configurations of an operator on so many devices. Raises UsageError when an
     operator has none, or devices have no path between them."""
@@ -79,7 +82,8 @@ def problem(
         forward.append(times[like][0])
         backward.append(times[like][1])
     ways = routes(topology)
-    return Problem(graph, topology, by_operator, forward, backward, ways, update, all_reduce)
+    times_of_bytes = update, all_reduce, all_to_all
+    return Problem(graph, topology, by_operator, forward, backward, ways, *times_of_bytes)
 
 
 def _times(
