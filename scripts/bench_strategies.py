@@ -9,9 +9,9 @@ turns within one pair of processes, whose links change their rate between turns;
 the file that `--emit jax` writes. What is measured is added to FILE, a line of JSON each; a network
 that is all in it is left out. PYTHON has JAX.
 
-For calibration three random strategies and the undivided one are measured first, and are not
-judged: one factor on computing for a network, the least squares of relative errors at both rates.
-Links are measured between the ranks. The plan is searched with these for each rate.
+For calibration three random strategies of each network and the undivided one are measured first,
+and are not judged: one factor on computing for each network, and for each rate the speeds of
+all-gathers, all-to-alls and all-reduces. The plan is searched with them, for each rate.
 
 `tell` prints the tables of docs/benchmarks.md.
 """
@@ -29,7 +29,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from dltune.parallelism.problem import Problem, Strategy, problem
 from dltune.parallelism.search import search
 from dltune.parallelism.workers import Here
 from dltune.planners.parallelism.emit import jax_file
+from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
 
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
@@ -75,11 +76,12 @@ def main() -> None:
     measuring.add_argument("--jax", required=True)
     telling.add_argument("--details", action="store_true")
     asked = parser.parse_args()
-    for name in asked.networks.split(","):
-        lines = [one for one in _lines(asked.file) if one["network"] == name]
-        if asked.verb == "tell":
-            tell(name, lines, details=asked.details)
-        elif not any("done" in one for one in lines):
+    names = asked.networks.split(",")
+    if asked.verb == "tell":
+        tell(_lines(asked.file), names, details=asked.details)
+        return
+    for name in names:
+        if not any("done" in one for one in _lines(asked.file) if one["network"] == name):
             measure(name, asked.file, asked.jax)
 
 
@@ -87,35 +89,68 @@ def space(operator: Any, devices: int) -> list[Configuration]:
     return mesh(operator, (devices,))
 
 
-def posed(
-    graph: Operators, found: Measured, link: dict[str, Any], factor: float = 1.0
-) -> Problem:
-    """`link`: what was timed between the ranks."""
+@dataclass(frozen=True)
+class Link:
+    """Seconds of latency; bytes a second of all-gathers, all-to-alls and all-reduces."""
+
+    latency: float
+    gather: float
+    swap: float
+    sum: float
+
+    @staticmethod
+    def timed(samples: dict[str, Any]) -> Link:
+        """By the largest and the smallest that were timed."""
+        latency = statistics.median(kind[0][1] for kind in samples.values())
+        speeds = {}
+        for kind, timed in samples.items():
+            size, seconds = timed[-1]
+            speeds[kind] = size / (seconds - latency)
+        return Link(latency, **speeds)
+
+
+def posed(graph: Operators, found: Measured, link: Link, factor: float = 1.0) -> Problem:
+    """`factor`: on all computing."""
 
     def scaled(*arguments: Any) -> tuple[float, float]:
         forward, backward = found(*arguments)
         return factor * forward, factor * backward
 
-    latency, bandwidth = links.fitted(link["gather"])
-    sums, swaps = (links.fitted(link[kind])[1] for kind in ("sum", "swap"))
-    topology = links.topology(RANKS, latency, bandwidth)
-    times = bandwidth / sums, bandwidth / swaps
+    topology = links.topology(RANKS, link.latency, link.gather)
+    times = link.gather / link.sum, link.gather / link.swap
     return problem(graph, topology, space, scaled, factor * found.update, *times)
 
 
+def computing(graph: Operators, found: Measured, rows: Sequence[dict[str, Any]]) -> float:
+    """The factor with which the undivided network takes as long as it did."""
+    engine = Engine(posed(graph, found, Link(0.0, 1e9, 1e9, 1e9)))
+    timed = [one for one in rows if one["strategy"] == "undivided"]
+    simulated = engine.simulate(tuple(timed[0]["choices"])) / 1e9
+    return statistics.median(_median(one) for one in timed) / simulated
+
+
 def calibrated(
-    graph: Operators, found: Measured, link: dict[str, Any], timed: Sequence[dict[str, Any]]
-) -> float:
-    """The factor on computing with which simulated strategies are nearest to those timed."""
-    best = (math.inf, 1.0)
-    for factor in (0.5 * 1.01**n for n in range(160)):
-        engines = {rate: Engine(posed(graph, found, link[rate], factor)) for rate in RATES}
-        errors = [
-            (engines[one["rate"]].simulate(tuple(one["choices"])) / 1e9 / _median(one) - 1) ** 2
-            for one in timed
-        ]
-        best = min(best, (sum(errors), factor))
-    return best[1]
+    link: Link, of: Sequence[tuple[Operators, Measured, float, Sequence[dict[str, Any]]]]
+) -> Link:
+    """The speeds with which the strategies that calibrate come nearest to what they took, by
+    relative squares; one speed after the other. `of`: networks, with their factors and rows."""
+
+    def off(link: Link) -> float:
+        errors = []
+        for graph, found, factor, rows in of:
+            engine = Engine(posed(graph, found, link, factor))
+            for one in rows:
+                simulated = engine.simulate(tuple(one["choices"])) / 1e9
+                errors.append((simulated / _median(one) - 1) ** 2)
+        return sum(errors)
+
+    for step in (0.15, 0.05, 0.02, 0.02):
+        for _ in range(3):
+            for kind in ("gather", "swap", "sum"):
+                now = getattr(link, kind)
+                tried = [replace(link, **{kind: now * (1 + n * step)}) for n in range(-4, 5)]
+                link = min(tried, key=off)
+    return link
 
 
 def measure(name: str, file: Path, python: str) -> None:
@@ -139,18 +174,21 @@ def measure(name: str, file: Path, python: str) -> None:
             link = {}
             for rate in RATES:
                 ranks.limit(rate)
-                link[rate] = ranks.ask({"links": True})
-                keep(rate=rate, samples=link[rate])
+                samples = ranks.ask({"links": True})
+                link[rate] = Link.timed(samples)
+                keep(rate=rate, samples=samples)
             problem = posed(graph, found, link["100mbit"])
             first = {"undivided": baselines.single(problem)}
             for n in range(CALIBRATING):
                 first[f"calibrating{n}"] = baselines.random(problem, 1000 + n)
             timed = [keep(**one) for one in ranks.turns(problem, first, keep)]
-            factor = calibrated(graph, found, link, timed)
+            factor = computing(graph, found, timed)
             judged = {"data_parallel": baselines.data_parallel(problem)}
             judged["expert"] = baselines.expert(problem)
             for rate in RATES:
-                one = posed(graph, found, link[rate], factor)
+                mine = [one for one in timed if one["rate"] == rate]
+                near = calibrated(link[rate], [(graph, found, factor, mine)])
+                one = posed(graph, found, near, factor)
                 starts = dict(judged, undivided=first["undivided"])
                 best = search(one, starts, Here(Engine(one)), seed=0, proposals=PROPOSALS)
                 judged[f"plan_{rate}"] = best.strategy
@@ -280,67 +318,88 @@ def section(problem: Problem, strategy: Strategy) -> Parallelism:
     )
 
 
-def tell(network: str, lines: Sequence[dict[str, Any]], *, details: bool) -> None:
-    graph = NETWORKS[network]()
-    about = next(one for one in lines if "times" in one)
-    times = {_request(r): Times(**t) for r, t in about["times"]}
-    found = Measured(graph, times, about["update"])
-    link = {one["rate"]: one["samples"] for one in lines if "samples" in one}
-    rows = [one for one in lines if "seconds" in one]
-    calibrating = [one for one in rows if _calibrates(one)]
-    judged = [one for one in rows if not _calibrates(one)]
-    factor = calibrated(graph, found, link, calibrating)
-    engines = {rate: Engine(posed(graph, found, link[rate], factor)) for rate in RATES}
-    off = max(one["off"] for one in lines if "off" in one)
-    print(f"\n{network}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
+def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: bool) -> None:
+    of: dict[str, tuple[Operators, Measured, float]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name in networks:
+        own = [one for one in lines if one["network"] == name]
+        graph, about = NETWORKS[name](), next(one for one in own if "times" in one)
+        times = {_request(r): Times(**t) for r, t in about["times"]}
+        found = Measured(graph, times, about["update"])
+        rows[name] = [one for one in own if "seconds" in one]
+        factor = computing(graph, found, rows[name])
+        of[name] = graph, found, factor
+        off = max(one["off"] for one in own if "off" in one)
+        print(f"{name}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
     for rate in RATES:
-        latency = links.fitted(link[rate]["gather"])[0]
-        speeds = [links.fitted(link[rate][kind])[1] / 1e6 for kind in ("gather", "swap", "sum")]
-        print(
-            f"  {rate}: {latency * 1e3:.2f} ms; MB/s gathered {speeds[0]:.1f}, all to all "
-            f"{speeds[1]:.1f}, added up {speeds[2]:.1f}"
-        )
-        here = [one for one in (rows if details else judged) if one["rate"] == rate]
-        pairs, errors = [], []
-        for one in here:
-            strategy = tuple(one["choices"])
-            simulated = engines[rate].simulate(strategy) / 1e9
-            real = median_interval(one["seconds"])
-            error = simulated / real.median - 1
-            if one in judged:
-                pairs.append((simulated, real))
-                errors.append(abs(error))
-            if details:
-                sent = next(o["sent"] for o in lines if o.get("strategy") == one["strategy"] and "sent" in o)
-                totals = engines[rate].totals()
-                print(
-                    f"    {one['strategy']:15} simulated {simulated * 1e3:7.1f} measured "
-                    f"{real.median * 1e3:7.1f} [{real.low * 1e3:.1f}, {real.high * 1e3:.1f}] "
-                    f"{error:+.1%} compute {totals.compute * 500:.1f} ms, sent {totals.forward_bytes / 2e3:.0f}"
-                    f"+{totals.backward_bytes / 2e3:.0f}+{totals.weight_bytes / 2e3:.0f} KB"
-                )
-                print("       ", " ".join(f"{kind}:{size / 1e3:.0f}" for kind, size in sent if size > 2000))
-                print("       ", " ".join("." if c.replicas > 1 else "shwp"[c.order[0]] if len(o.dimensions) == 4 else "sp"[c.order[0]] if len(o.dimensions) == 2 else "sap"[c.order[0]] for n, o in enumerate(graph.operators) for c in [engines[rate].problem.configuration(strategy, n)]))
-        if not pairs:
-            continue
-        tau, counted = kendall(pairs)
-        print(
-            f"    {len(errors)} strategies: errors {statistics.median(errors):.1%} (median), "
-            f"{max(errors):.1%} (most), {sum(e <= 0.1 for e in errors)} of 10 % at most; "
-            f"Kendall's tau {tau:.3f} over {counted} pairs"
-        )
-        measured = {one["strategy"]: _median(one) for one in here}
-        plan = measured[f"plan_{rate}"]
-        print(
-            f"    plan {plan * 1e3:.1f} ms, data parallel {measured['data_parallel'] / plan:.2f} "
-            f"times as long, expert {measured['expert'] / plan:.2f}"
-        )
+        timed = [
+            Link.timed(one["samples"]) for one in lines if "samples" in one and one["rate"] == rate
+        ]
+        calibrating = [
+            (*of[name], [one for one in rows[name] if one["rate"] == rate and _calibrates(one)])
+            for name in networks
+        ]
+        link = calibrated(timed[0], calibrating)
+        for what, one in (("timed", timed[0]), ("calibrated", link)):
+            print(
+                f"{rate}, {what}: {one.latency * 1e3:.2f} ms; MB/s of all-gathers "
+                f"{one.gather / 1e6:.1f}, all-to-alls {one.swap / 1e6:.1f}, all-reduces "
+                f"{one.sum / 1e6:.1f}"
+            )
+        every = []
+        for name in networks:
+            here = [one for one in rows[name] if one["rate"] == rate]
+            every += _judged(name, posed(*of[name][:2], link, of[name][2]), here, details)
+        _told(f"{rate} all", every)
 
 
-def kendall(pairs: Sequence[tuple[float, Any]]) -> tuple[float, int]:
-    """Of pairs whose measured intervals do not overlap, and how many these are."""
+def _judged(
+    name: str, problem: Problem, here: Sequence[dict[str, Any]], details: bool
+) -> list[tuple[str, float, Interval]]:
+    """Of each strategy that does not calibrate, seconds as simulated and measured."""
+    engine = Engine(problem)
+    judged = []
+    for one in here:
+        simulated = engine.simulate(tuple(one["choices"])) / 1e9
+        real = median_interval(one["seconds"])
+        if not _calibrates(one):
+            judged.append((name, simulated, real))
+        if details:
+            totals = engine.totals()
+            print(
+                f"    {name:13} {one['strategy']:14} simulated {simulated * 1e3:7.1f} measured "
+                f"{real.median * 1e3:7.1f} [{real.low * 1e3:.1f}, {real.high * 1e3:.1f}] "
+                f"{simulated / real.median - 1:+.1%}  computing {totals.compute * 500:.1f} ms, "
+                f"{totals.bytes / 2e3:.0f} KB from each rank"
+            )
+    _told(f"  {name}", judged)
+    measured = {one["strategy"]: _median(one) for one in here}
+    rate = here[0]["rate"]
+    plan = measured[f"plan_{rate}"]
+    print(
+        f"    plan {plan * 1e3:.1f} ms; data parallel {measured['data_parallel'] * 1e3:.1f}, "
+        f"{measured['data_parallel'] / plan:.2f} times as long; expert "
+        f"{measured['expert'] / plan:.2f}, undivided {measured['undivided'] / plan:.2f}"
+    )
+    return judged
+
+
+def _told(what: str, judged: Sequence[tuple[str, float, Interval]]) -> None:
+    errors = [abs(simulated / real.median - 1) for _, simulated, real in judged]
+    tau, counted = kendall(judged)
+    print(
+        f"{what}: {len(errors)} strategies: errors {statistics.median(errors):.1%} (median), "
+        f"{max(errors):.1%} (most), {sum(e <= 0.1 for e in errors)} within 10 %; "
+        f"Kendall's tau {tau:.3f} over {counted} pairs"
+    )
+
+
+def kendall(judged: Sequence[tuple[str, float, Interval]]) -> tuple[float, int]:
+    """Of pairs of one network whose measured intervals do not overlap, and how many these are."""
     agreed = counted = 0
-    for (one, real), (other, beside) in itertools.combinations(pairs, 2):
+    for (name, one, real), (same, other, beside) in itertools.combinations(judged, 2):
+        if name != same:
+            continue
         if real.high < beside.low or beside.high < real.low:
             counted += 1
             sign = (one - other) * (real.median - beside.median)
