@@ -1,6 +1,7 @@
 """Step times of parallel strategies as simulated, beside those of two real ranks of JAX.
 
     PYTHONPATH=. python scripts/bench_strategies.py measure FILE --jax PYTHON [--networks dense]
+    PYTHONPATH=. python scripts/bench_strategies.py keras FILE --jax PYTHON
     PYTHONPATH=. python scripts/bench_strategies.py tell FILE [--details]
 
 `measure` (as root) trains each network of strategies_networks.py with strategies_rank.py in two
@@ -12,6 +13,9 @@ that is all in it is left out. PYTHON has JAX.
 For calibration three random strategies of each network and the undivided one are measured first,
 and are not judged: one factor on computing for each network, and for each rate the speeds of
 all-gathers, all-to-alls and all-reduces. The plan is searched with them, for each rate.
+
+`keras` runs strategies_keras.py, which knows nothing of plans, by `dltune run --plan` in both
+namespaces, with the convolutional network's plans and with data parallelism in turns.
 
 `tell` prints the tables of docs/benchmarks.md.
 """
@@ -26,22 +30,26 @@ import os
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from namespaces import namespaces
 from strategies_networks import NETWORKS
 
 from dltune.documents.operators import Operators
 from dltune.documents.sections.parallelism import Divided, Parallelism
 from dltune.jax import links
+from dltune.jax.links import Speeds
 from dltune.jax.measured import Measured, costs
 from dltune.jax.operator_times import Times
 from dltune.jax.operators import Request
+from dltune.machine import topology
 from dltune.parallelism import baselines
 from dltune.parallelism.configurations import REPLICA, Configuration, mesh
 from dltune.parallelism.engine import Engine
@@ -49,6 +57,7 @@ from dltune.parallelism.problem import Problem, Strategy, problem
 from dltune.parallelism.search import search
 from dltune.parallelism.workers import Here
 from dltune.planners.parallelism.emit import jax_file
+from dltune.planners.plan import bare
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
 
@@ -60,6 +69,7 @@ TURNS = 6
 TURN = 0.4  # seconds of steps in each, two steps at least
 RANDOM, CALIBRATING = 7, 3
 PROPOSALS = 20_000
+KERAS, KERAS_TURNS = ("6", "5"), 3  # steps and epochs
 STEPS = 5  # whose losses are compared
 QUIET = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,16 +79,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     measuring = verbs.add_parser("measure")
+    keras = verbs.add_parser("keras")
     telling = verbs.add_parser("tell")
-    for one in (measuring, telling):
+    for one in (measuring, keras, telling):
         one.add_argument("file", type=Path)
         one.add_argument("--networks", default=",".join(NETWORKS))
-    measuring.add_argument("--jax", required=True)
+    for one in (measuring, keras):
+        one.add_argument("--jax", required=True)
     telling.add_argument("--details", action="store_true")
     asked = parser.parse_args()
     names = asked.networks.split(",")
     if asked.verb == "tell":
         tell(_lines(asked.file), names, details=asked.details)
+        return
+    if asked.verb == "keras":
+        run_keras(_lines(asked.file), asked.jax)
         return
     for name in names:
         if not any("done" in one for one in _lines(asked.file) if one["network"] == name):
@@ -89,53 +104,32 @@ def space(operator: Any, devices: int) -> list[Configuration]:
     return mesh(operator, (devices,))
 
 
-@dataclass(frozen=True)
-class Link:
-    """Seconds of latency; bytes a second of all-gathers, all-to-alls and all-reduces."""
-
-    latency: float
-    gather: float
-    swap: float
-    sum: float
-
-    @staticmethod
-    def timed(samples: dict[str, Any]) -> Link:
-        """By the largest and the smallest that were timed."""
-        latency = statistics.median(kind[0][1] for kind in samples.values())
-        speeds = {}
-        for kind, timed in samples.items():
-            size, seconds = timed[-1]
-            speeds[kind] = size / (seconds - latency)
-        return Link(latency, **speeds)
-
-
-def posed(graph: Operators, found: Measured, link: Link, factor: float = 1.0) -> Problem:
+def posed(graph: Operators, found: Measured, link: Speeds, factor: float = 1.0) -> Problem:
     """`factor`: on all computing."""
 
     def scaled(*arguments: Any) -> tuple[float, float]:
         forward, backward = found(*arguments)
         return factor * forward, factor * backward
 
-    topology = links.topology(RANKS, link.latency, link.gather)
-    times = link.gather / link.sum, link.gather / link.swap
-    return problem(graph, topology, space, scaled, factor * found.update, *times)
+    topology = links.topology(RANKS, link)
+    return problem(graph, topology, space, scaled, factor * found.update, *link.times)
 
 
 def computing(graph: Operators, found: Measured, rows: Sequence[dict[str, Any]]) -> float:
     """The factor with which the undivided network takes as long as it did."""
-    engine = Engine(posed(graph, found, Link(0.0, 1e9, 1e9, 1e9)))
+    engine = Engine(posed(graph, found, Speeds(0.0, 1e9, 1e9, 1e9)))
     timed = [one for one in rows if one["strategy"] == "undivided"]
     simulated = engine.simulate(tuple(timed[0]["choices"])) / 1e9
     return statistics.median(_median(one) for one in timed) / simulated
 
 
 def calibrated(
-    link: Link, of: Sequence[tuple[Operators, Measured, float, Sequence[dict[str, Any]]]]
-) -> Link:
+    link: Speeds, of: Sequence[tuple[Operators, Measured, float, Sequence[dict[str, Any]]]]
+) -> Speeds:
     """The speeds with which the strategies that calibrate come nearest to what they took, by
     relative squares; one speed after the other. `of`: networks, with their factors and rows."""
 
-    def off(link: Link) -> float:
+    def off(link: Speeds) -> float:
         errors = []
         for graph, found, factor, rows in of:
             engine = Engine(posed(graph, found, link, factor))
@@ -168,14 +162,15 @@ def measure(name: str, file: Path, python: str) -> None:
             found = costs(graph, RANKS, space, python)
             os.sched_setaffinity(0, set(range(RANKS)))
         keep(times=[[asdict(r), asdict(t)] for r, t in found.times.items()], update=found.update)
-        with tempfile.TemporaryDirectory(prefix="dltune-") as folder, _Ranks(
-            name, Path(folder), python
-        ) as ranks:
+        with (
+            tempfile.TemporaryDirectory(prefix="dltune-") as folder,
+            _Ranks(name, Path(folder), python) as ranks,
+        ):
             link = {}
             for rate in RATES:
                 ranks.limit(rate)
                 samples = ranks.ask({"links": True})
-                link[rate] = Link.timed(samples)
+                link[rate] = Speeds.of(samples)
                 keep(rate=rate, samples=samples)
             problem = posed(graph, found, link["100mbit"])
             first = {"undivided": baselines.single(problem)}
@@ -269,9 +264,7 @@ class _Ranks:
         counts: dict[tuple[str, str], int] = {}
         for name, strategy in strategies.items():
             (self._folder / f"{name}.py").write_text(jax_file(section(problem, strategy), name))
-            answer = self.ask(
-                {"strategy": name, "steps": STEPS, "anew": True, "collectives": True}
-            )
+            answer = self.ask({"strategy": name, "steps": STEPS, "anew": True, "collectives": True})
             pairs = zip(answer["losses"], alone["losses"], strict=True)
             off = max(abs(one - other) for one, other in pairs)
             keep(strategy=name, losses=answer["losses"], off=off, sent=answer["collectives"])
@@ -290,7 +283,61 @@ class _Ranks:
             yield {"strategy": name, "rate": rate, "choices": choices, "seconds": taken}
 
 
-def section(problem: Problem, strategy: Strategy) -> Parallelism:
+def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
+    """Prints seconds of a step and losses, by strategy and rate."""
+    graph = NETWORKS["convolutional"]()
+    unmeasured = problem(
+        graph, links.topology(RANKS, Speeds(0.0, 1.0, 1.0, 1.0)), space, lambda *_: (1.0, 1.0)
+    )
+    chosen = {
+        one["strategy"]: tuple(one["choices"])
+        for one in lines
+        if one["network"] == "convolutional" and "choices" in one
+    }
+    program = [python, str(Path(__file__).with_name("strategies_keras.py")), *KERAS]
+    environment = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax"}
+    alone = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    expected = json.loads(alone.stdout.splitlines()[-1])["losses"]
+    seconds: dict[tuple[str, str], list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="dltune-") as folder, namespaces(RANKS, "1gbit") as own:
+        for _, rate in itertools.product(range(KERAS_TURNS), RATES):
+            for one in own:
+                one.limit(rate, RATES[rate])
+            for name in ("data_parallel", f"plan_{rate}"):
+                divided = section(unmeasured, chosen[name], "network/")
+                divided = msgspec.structs.replace(divided, hosts=tuple(n.address for n in own))
+                path = Path(folder) / "plan.json"
+                plan = bare(topology.local(), sections={"parallelism": divided})
+                path.write_bytes(msgspec.json.encode(plan))
+                command = [sys.executable, "-m", "dltune", "run", "--plan", str(path), "--"]
+                ranks = [
+                    subprocess.Popen(
+                        [*one.command, "taskset", "-c", str(rank), *command, *program],
+                        env=environment,
+                        stdout=subprocess.PIPE,
+                        text=True,
+                        start_new_session=True,
+                    )
+                    for rank, one in enumerate(own)
+                ]
+                for rank in ranks:
+                    _favour(rank.pid)
+                said = [rank.communicate()[0] for rank in ranks]
+                told = json.loads(next(s for s in said[0].splitlines() if s.startswith("{")))
+                off = max(abs(a - b) for a, b in zip(told["losses"], expected, strict=True))
+                seconds.setdefault((rate, name), []).append(statistics.median(told["seconds"]))
+                print(
+                    f"{rate} {name}: {seconds[rate, name][-1] * 1e3:.1f} ms, losses {off:.1e} off"
+                )
+    for rate in RATES:
+        plan, data = (
+            statistics.median(seconds[rate, name]) for name in (f"plan_{rate}", "data_parallel")
+        )
+        print(f"{rate}: plan {plan * 1e3:.1f} ms, data parallel {data / plan:.2f} times as long")
+
+
+def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelism:
+    """`model`: what comes before the names of operators and weights."""
     operators = []
     for n, operator in enumerate(problem.graph.operators):
         one = problem.configuration(strategy, n)
@@ -299,14 +346,14 @@ def section(problem: Problem, strategy: Strategy) -> Parallelism:
         weights = operator.weights
         operators.append(
             Divided(
-                operator.name,
+                model + operator.name,
                 operator.type,
                 tuple(d.name for d in operator.dimensions),
                 degrees,
                 one.replicas,
                 tuple(one.devices(RANKS)),
                 operator.parameter,
-                "" if weights is None else problem.graph.weights[weights].name,
+                "" if weights is None else model + problem.graph.weights[weights].name,
                 (None if axis == REPLICA else axis,),
             )
         )
@@ -333,7 +380,7 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
         print(f"{name}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
     for rate in RATES:
         timed = [
-            Link.timed(one["samples"]) for one in lines if "samples" in one and one["rate"] == rate
+            Speeds.of(one["samples"]) for one in lines if "samples" in one and one["rate"] == rate
         ]
         calibrating = [
             (*of[name], [one for one in rows[name] if one["rate"] == rate and _calibrates(one)])
@@ -346,7 +393,7 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
                 f"{one.gather / 1e6:.1f}, all-to-alls {one.swap / 1e6:.1f}, all-reduces "
                 f"{one.sum / 1e6:.1f}"
             )
-        every = []
+        every: list[tuple[str, float, Interval]] = []
         for name in networks:
             here = [one for one in rows[name] if one["rate"] == rate]
             every += _judged(name, posed(*of[name][:2], link, of[name][2]), here, details)

@@ -129,7 +129,7 @@ def convolutional() -> Operators:
 
 
 def points() -> Operators:
-    """Every point by itself through narrow layers, then their mean through wide ones (deep sets)."""
+    """Each point by itself through narrow layers, then their mean through wide ones: deep sets."""
     net = _Network("points", 64)
     x = net.data("input", 64, 128)
     for number in range(1, 4):

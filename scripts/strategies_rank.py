@@ -1,8 +1,8 @@
 """One rank of bench_strategies.py: `python strategies_rank.py ADDRESS RANK NETWORK FOLDER`.
 
 It trains a network in plain JAX with what `--emit jax` writes: FOLDER has a file of it for every
-strategy. It reads lines from stdin, {"strategy", "steps", "anew"} as JSON, or {"links"}, and answers
-each with one: seconds and losses of these steps, from the same weights on where `anew`.
+strategy. It reads lines from stdin, {"strategy", "steps", "anew"} as JSON, or {"links"}, and
+answers each with one: seconds and losses of these steps, from the first weights on where `anew`.
 """
 
 from __future__ import annotations

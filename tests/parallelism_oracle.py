@@ -136,7 +136,11 @@ def tasks(graph: Operators, strategy: Sequence[Choice], devices: Devices) -> dic
     inputs = [(read, o) for o, one in enumerate(graph.operators) for read in one.inputs]
     for edge, (read, o) in enumerate(inputs):
         found = [*meetings(divided[read.operator], divided[o], read.regions)]
-        parts = 1 if any(r.of == divided[o].operator.parameter for r in read.regions) else divided[o].shards
+        parts = (
+            1
+            if any(r.of == divided[o].operator.parameter for r in read.regions)
+            else divided[o].shards
+        )
         for give, take, volume in found:
             bytes = volume * graph.operators[read.operator].element
             here, there = (read.operator, give), (o, take)

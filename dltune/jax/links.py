@@ -1,15 +1,30 @@
 """What ranks can send each other: sums and exchanges of several sizes, timed between them.
 
-`timed` runs in every rank of a job, in a Python that has JAX and may have nothing else that dltune
-needs; `fitted` and `topology` run in dltune's own.
+`timed` runs in every rank, in a Python that has JAX and may have nothing else that dltune needs;
+the rest runs in dltune's own.
+
+gloo sends a part only when it has heard that it is awaited, behind what goes the other way: where
+two ranks exchange more than what sockets hold, one way often comes after the other. An all-reduce
+sends in turns, both ways at once. So each kind of collective has a speed of its own.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dltune.errors import UsageError
+from dltune.jax import ranks
+from dltune.job.last_words import last_words
 
 if TYPE_CHECKING:
     from dltune.documents.topology import Topology
@@ -19,7 +34,9 @@ SIZES = (2**10, 2**14, 2**16, 2**17, 2**18, 2**19, 2**20)
 REPEATS = 5
 
 
-def timed(sizes: Sequence[int] = SIZES, repeats: int = REPEATS) -> dict[str, list[tuple[int, float]]]:
+def timed(
+    sizes: Sequence[int] = SIZES, repeats: int = REPEATS
+) -> dict[str, list[tuple[int, float]]]:
     """By kind of collective, the bytes that a rank sends in it and the median of its seconds. All
     ranks must call it, one device in each. "sum": an all-reduce, which in a ring of r ranks sends
     2 (r - 1) / r times the array; "gather": of r parts, which sends r - 1; "swap": an all-to-all of
@@ -59,32 +76,96 @@ def timed(sizes: Sequence[int] = SIZES, repeats: int = REPEATS) -> dict[str, lis
     return found
 
 
-def fitted(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of latency and bytes a second: the line with the least relative squares."""
-    weights = [1 / seconds**2 for _, seconds in samples]
-    total = sum(weights)
-    size = sum(w * n for w, (n, _) in zip(weights, samples, strict=True)) / total
-    middle = sum(w * s for w, (_, s) in zip(weights, samples, strict=True)) / total
-    both = sum(w * (n - size) * (s - middle) for w, (n, s) in zip(weights, samples, strict=True))
-    own = sum(w * (n - size) ** 2 for w, (n, _) in zip(weights, samples, strict=True))
-    each = both / own
-    return max(0.0, middle - each * size), 1 / each
+@dataclass(frozen=True)
+class Speeds:
+    """Seconds of latency; bytes a second that a rank sends in all-gathers, all-to-alls and
+    all-reduces."""
+
+    latency: float
+    gather: float
+    swap: float
+    sum: float
+
+    @staticmethod
+    def of(samples: Mapping[str, Sequence[tuple[int, float]]]) -> Speeds:
+        """By the smallest and the largest that `timed` has."""
+        latency = statistics.median(kind[0][1] for kind in samples.values())
+        speeds = {}
+        for kind, timed in samples.items():
+            size, seconds = timed[-1]
+            speeds[kind] = size / (seconds - latency)
+        return Speeds(latency, **speeds)
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Of a byte in an all-reduce and in an all-to-all, as `Problem` has them."""
+        return self.gather / self.sum, self.gather / self.swap
 
 
-def topology(ranks: int, latency: float, bandwidth: float, name: str = "ranks") -> Topology:
+def measured(count: int, python: str = sys.executable) -> Speeds:
+    """Between so many ranks on this machine. Raises UsageError when they fail, as where `python`
+    has no JAX."""
+    with tempfile.TemporaryDirectory(prefix="dltune-") as name:
+        folder = Path(name)
+        worker = [python, "-m", "dltune.jax.links", ranks.free_address()]
+        root = str(Path(__file__).resolve().parents[2])
+        with open(ranks.log(folder, 0), "w+") as said:
+            done = subprocess.run(
+                ranks.started(range(count), count, worker),
+                env={**os.environ, "PYTHONPATH": root, "DLTUNE_DISABLE": "1", ranks.FOLDER: name},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        if done.returncode:
+            rank, _ = ranks.first_failed(folder) or (0, 0)
+            words = last_words(ranks.log(folder, rank), f"rank {rank}")
+            raise UsageError(
+                f"links between ranks could not be timed with {python}; {words}",
+                remedy="pip install dltune[jax]",
+            )
+        lines = ranks.log(folder, 0).read_text().splitlines()
+        return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))
+
+
+def topology(ranks: int, speeds: Speeds) -> Topology:
     """Ranks that reach each other alike, each on a host of its own. XLA's CPU devices compute
     nothing else while they send."""
     from dltune.documents.topology import SCHEMA, Device, Kind, Link, Topology
 
     devices = tuple(Device(f"rank{n}", "core", f"host{n}") for n in range(ranks))
-    links = tuple(Link((one.name, "switch"), bandwidth, latency / 2) for one in devices)
+    links = tuple(Link((one.name, "switch"), speeds.gather, speeds.latency / 2) for one in devices)
     return Topology(
         SCHEMA,
-        name,
+        f"{ranks} ranks",
         (Kind("core", 1.0, 1.0, source="operators are timed"),),
         devices,
         links,
         ("switch",),
         overlap=False,
-        source="all-reduces timed between the ranks",
+        source="collectives timed between the ranks",
     )
+
+
+def main() -> None:
+    """One rank, started by `ranks.py` with the coordinator's address."""
+    import jax
+
+    address = sys.argv[1]
+    rank, count = int(os.environ[ranks.RANK]), int(os.environ[ranks.RANKS])
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        address,
+        count,
+        rank,
+        cluster_detection_method="deactivate",
+        coordinator_bind_address=address,
+    )
+    found = timed()
+    if rank == 0:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

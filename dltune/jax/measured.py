@@ -19,8 +19,8 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class Measured:
-    """`times`: of each operator at its local shapes; `update`: seconds a byte of weights takes to be
-    updated. Called, it is `costs.Costs`."""
+    """`times`: of each operator at its local shapes; `update`: seconds that a byte of weights takes
+    to be updated. Called, it is `costs.Costs`."""
 
     graph: Operators
     times: Mapping[Request, Times]
