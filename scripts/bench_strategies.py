@@ -23,6 +23,7 @@ namespaces, with the convolutional network's plans and with data parallelism in 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -34,7 +35,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,13 @@ RANDOM, CALIBRATING = 7, 3
 PROPOSALS = 20_000
 KERAS, KERAS_TURNS = ("6", "5"), 3  # steps and epochs
 STEPS = 5  # whose losses are compared
-QUIET = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+QUIET = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+    # memory stays where it is, in operators alone as in steps
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+}
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -115,36 +122,42 @@ def posed(graph: Operators, found: Measured, link: Speeds, factor: float = 1.0) 
     return problem(graph, topology, space, scaled, factor * found.update, *link.times)
 
 
-def computing(graph: Operators, found: Measured, rows: Sequence[dict[str, Any]]) -> float:
-    """The factor with which the undivided network takes as long as it did."""
-    engine = Engine(posed(graph, found, Speeds(0.0, 1e9, 1e9, 1e9)))
-    timed = [one for one in rows if one["strategy"] == "undivided"]
-    simulated = engine.simulate(tuple(timed[0]["choices"])) / 1e9
-    return statistics.median(_median(one) for one in timed) / simulated
+@dataclass
+class Calibration:
+    """One network: the factor on all its computing, and rows of the strategies that calibrate."""
 
+    graph: Operators
+    found: Measured
+    rows: Sequence[dict[str, Any]]
+    factor: float = 1.0
 
-def calibrated(
-    link: Speeds, of: Sequence[tuple[Operators, Measured, float, Sequence[dict[str, Any]]]]
-) -> Speeds:
-    """The speeds with which the strategies that calibrate come nearest to what they took, by
-    relative squares; one speed after the other. `of`: networks, with their factors and rows."""
-
-    def off(link: Speeds) -> float:
+    def off(self, speeds: dict[str, Speeds], factor: float) -> float:
+        """The sum of squares of relative errors."""
         errors = []
-        for graph, found, factor, rows in of:
-            engine = Engine(posed(graph, found, link, factor))
-            for one in rows:
-                simulated = engine.simulate(tuple(one["choices"])) / 1e9
-                errors.append((simulated / _median(one) - 1) ** 2)
+        for rate, link in speeds.items():
+            engine = Engine(posed(self.graph, self.found, link, factor))
+            for one in self.rows:
+                if one["rate"] == rate:
+                    simulated = engine.simulate(tuple(one["choices"])) / 1e9
+                    errors.append((simulated / _median(one) - 1) ** 2)
         return sum(errors)
 
-    for step in (0.15, 0.05, 0.02, 0.02):
-        for _ in range(3):
-            for kind in ("gather", "swap", "sum"):
-                now = getattr(link, kind)
-                tried = [replace(link, **{kind: now * (1 + n * step)}) for n in range(-4, 5)]
-                link = min(tried, key=off)
-    return link
+
+def calibrated(speeds: dict[str, Speeds], of: Sequence[Calibration]) -> dict[str, Speeds]:
+    """By rate those with which the strategies that calibrate come nearest to what they took; the
+    factors of `of` are set. One figure after the other, in smaller and smaller steps."""
+    for step in (0.1, 0.1, 0.05, 0.02, 0.02):
+        for one in of:
+            factors = [one.factor * (1 + n * step) for n in range(-4, 5)]
+            one.factor = min(factors, key=functools.partial(one.off, speeds))
+        for rate, kind in itertools.product(RATES, ("gather", "swap", "sum")):
+            link = speeds[rate]
+            tried = [
+                replace(link, **{kind: getattr(link, kind) * (1 + n * step)}) for n in range(-4, 5)
+            ]
+            link = min(tried, key=lambda new, at=rate: sum(o.off({at: new}, o.factor) for o in of))
+            speeds = {**speeds, rate: link}
+    return speeds
 
 
 def measure(name: str, file: Path, python: str) -> None:
@@ -177,13 +190,12 @@ def measure(name: str, file: Path, python: str) -> None:
             for n in range(CALIBRATING):
                 first[f"calibrating{n}"] = baselines.random(problem, 1000 + n)
             timed = [keep(**one) for one in ranks.turns(problem, first, keep)]
-            factor = computing(graph, found, timed)
+            calibration = Calibration(graph, found, timed)
+            near = calibrated(link, [calibration])
             judged = {"data_parallel": baselines.data_parallel(problem)}
             judged["expert"] = baselines.expert(problem)
             for rate in RATES:
-                mine = [one for one in timed if one["rate"] == rate]
-                near = calibrated(link[rate], [(graph, found, factor, mine)])
-                one = posed(graph, found, near, factor)
+                one = posed(graph, found, near[rate], calibration.factor)
                 starts = dict(judged, undivided=first["undivided"])
                 best = search(one, starts, Here(Engine(one)), seed=0, proposals=PROPOSALS)
                 judged[f"plan_{rate}"] = best.strategy
@@ -191,7 +203,7 @@ def measure(name: str, file: Path, python: str) -> None:
                 judged[f"random{n}"] = baselines.random(problem, n)
             for one in ranks.turns(problem, judged, keep):
                 keep(**one)
-            keep(done=True, factor=factor)
+            keep(done=True)
 
 
 class _Ranks:
@@ -366,28 +378,22 @@ def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelis
 
 
 def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: bool) -> None:
-    of: dict[str, tuple[Operators, Measured, float]] = {}
+    of: dict[str, Calibration] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     for name in networks:
         own = [one for one in lines if one["network"] == name]
         graph, about = NETWORKS[name](), next(one for one in own if "times" in one)
         times = {_request(r): Times(**t) for r, t in about["times"]}
-        found = Measured(graph, times, about["update"])
         rows[name] = [one for one in own if "seconds" in one]
-        factor = computing(graph, found, rows[name])
-        of[name] = graph, found, factor
-        off = max(one["off"] for one in own if "off" in one)
-        print(f"{name}: computing takes {factor:.2f} times as long, losses differ by {off:.1e}")
+        found = Measured(graph, times, about["update"])
+        of[name] = Calibration(graph, found, [one for one in rows[name] if _calibrates(one)])
+    timed = {one["rate"]: Speeds.of(one["samples"]) for one in lines if "samples" in one}
+    near = calibrated(timed, [*of.values()])
+    for name in networks:
+        off = max(one["off"] for one in lines if one["network"] == name and "off" in one)
+        print(f"{name}: computing x {of[name].factor:.2f}, losses at most {off:.1e} off")
     for rate in RATES:
-        timed = [
-            Speeds.of(one["samples"]) for one in lines if "samples" in one and one["rate"] == rate
-        ]
-        calibrating = [
-            (*of[name], [one for one in rows[name] if one["rate"] == rate and _calibrates(one)])
-            for name in networks
-        ]
-        link = calibrated(timed[0], calibrating)
-        for what, one in (("timed", timed[0]), ("calibrated", link)):
+        for what, one in (("timed", timed[rate]), ("calibrated", near[rate])):
             print(
                 f"{rate}, {what}: {one.latency * 1e3:.2f} ms; MB/s of all-gathers "
                 f"{one.gather / 1e6:.1f}, all-to-alls {one.swap / 1e6:.1f}, all-reduces "
@@ -396,7 +402,9 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
         every: list[tuple[str, float, Interval]] = []
         for name in networks:
             here = [one for one in rows[name] if one["rate"] == rate]
-            every += _judged(name, posed(*of[name][:2], link, of[name][2]), here, details)
+            own = of[name]
+            simulated = posed(own.graph, own.found, near[rate], own.factor)
+            every += _judged(name, simulated, here, details)
         _told(f"{rate} all", every)
 
 

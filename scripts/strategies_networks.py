@@ -83,6 +83,15 @@ class _Network:
         regions = (Region(1, 0), Region(steps.size), Region(1, 1))
         return self._add(name, "mean", (channels.size,), (reads, regions), 0, "attribute")
 
+    def classify(self, reads: int, classes: int) -> None:
+        """A dense layer, and a loss that reads all of a sample's classes."""
+        x = self.dense(reads, "classes", "dense bias", classes)
+        dimensions = self._operators[x].dimensions
+        whole = dimensions[0], Dimension("channel", classes, "whole")
+        inputs = (Input(x, (Region(1, 0), Region(classes))),)
+        size = 5.0 * math.prod(d.size for d in dimensions)
+        self._operators.append(Operator("loss", "softmax", whole, size, size, inputs))
+
     def network(self) -> Operators:
         return Operators(SCHEMA, self._name, tuple(self._operators), tuple(self._weights))
 
@@ -124,7 +133,7 @@ def convolutional() -> Operators:
         x = net.windowed(x, f"pool{number}", "max_pool 2x2/2", channels, 2)
     x = net.dense(x, "dense1", "dense bias relu", 1024)
     x = net.dense(x, "dense2", "dense bias relu", 512)
-    net.dense(x, "classes", "dense bias softmax", 10)
+    net.classify(x, 10)
     return net.network()
 
 
@@ -137,7 +146,7 @@ def points() -> Operators:
     x = net.mean(x, "mean")
     for number in range(1, 4):
         x = net.dense(x, f"wide{number}", "dense bias relu", 1024)
-    net.dense(x, "classes", "dense bias softmax", 10)
+    net.classify(x, 10)
     return net.network()
 
 
@@ -150,7 +159,7 @@ def residual() -> Operators:
         h = net.dense(h, f"narrow{number}", "dense bias", 128)
         x = net.add(x, h, f"add{number}")
     x = net.dense(net.mean(x, "mean"), "hidden", "dense bias relu", 2048)
-    net.dense(x, "classes", "dense bias softmax", 1000)
+    net.classify(x, 1000)
     return net.network()
 
 

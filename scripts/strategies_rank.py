@@ -57,16 +57,16 @@ def convolutional(params: Any, x: Any, plan: Plan) -> Any:
     x = x.reshape(x.shape[0], -1)
     for name in ("dense1", "dense2"):
         x = plan.constrain(name, jax.nn.relu(_dense(plan, params, x, name)))
-    return plan.constrain("classes", _dense(plan, params, x, "classes"))
+    return plan.read("loss", plan.constrain("classes", _dense(plan, params, x, "classes")))
 
 
 def points(params: Any, x: Any, plan: Plan) -> Any:
     for name in ("narrow1", "narrow2", "narrow3"):
         x = plan.constrain(name, jax.nn.relu(_dense(plan, params, x, name)))
-    x = plan.constrain("mean", x.mean(1))
+    x = plan.constrain("mean", plan.read("mean", x).mean(1))
     for name in ("wide1", "wide2", "wide3"):
         x = plan.constrain(name, jax.nn.relu(_dense(plan, params, x, name)))
-    return plan.constrain("classes", _dense(plan, params, x, "classes"))
+    return plan.read("loss", plan.constrain("classes", _dense(plan, params, x, "classes")))
 
 
 def residual(params: Any, x: Any, plan: Plan) -> Any:
@@ -76,9 +76,9 @@ def residual(params: Any, x: Any, plan: Plan) -> Any:
         h = plan.constrain(wide, jax.nn.relu(_dense(plan, params, x, wide)))
         h = plan.constrain(narrow, _dense(plan, params, h, narrow))
         x = plan.constrain(add, plan.read(add, x) + plan.read(add, h))
-    x = plan.constrain("mean", x.mean(1))
+    x = plan.constrain("mean", plan.read("mean", x).mean(1))
     x = plan.constrain("hidden", jax.nn.relu(_dense(plan, params, x, "hidden")))
-    return plan.constrain("classes", _dense(plan, params, x, "classes"))
+    return plan.read("loss", plan.constrain("classes", _dense(plan, params, x, "classes")))
 
 
 def _dense(plan: Plan, params: Any, x: Any, name: str) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dltune.documents.topology import Topology
 
 # bytes that each rank sends, and how often each is tried
-SIZES = (2**10, 2**14, 2**16, 2**17, 2**18, 2**19, 2**20)
+SIZES = (2**10, 2**16, 2**18, 2**20, 2**21)
 REPEATS = 5
 
 

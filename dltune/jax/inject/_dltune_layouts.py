@@ -103,11 +103,13 @@ class Layouts:
         weights mix. Left to the partitioner, gradients of undivided weights may be added up over
         devices that have the whole of what they read."""
         one = self._operators[operator]
-        entries = []
-        for place, size in enumerate(shape):
-            alike = place == 0 or len(shape) == one["rank"]
-            axes = self._axes(one, place) if alike and place != one["parameter"] else ()
-            entries.append(self._even(axes, size))
+        last = one["rank"] - 1
+        entries: list[Entry] = [None] * len(shape)
+        for place in range(one["rank"]):
+            at = place - last - 1 if place == last else place  # a mean has fewer between
+            alike = place in (0, last) or len(shape) == one["rank"]
+            if alike and place != one["parameter"]:
+                entries[at] = self._even(self._axes(one, place), shape[at])
         return tuple(entries)
 
     def batch(self, shape: Sequence[int]) -> tuple[Entry, ...]:
