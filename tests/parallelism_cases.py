@@ -6,6 +6,7 @@ rounding.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,6 +86,11 @@ def _case(random: Random) -> Case:
     for _ in range(random.randrange(4)):
         operator = random.randrange(len(catalogs))
         moves.append((operator, random.randrange(len(catalogs[operator]))))
+    devices = dataclasses.replace(
+        devices,
+        all_reduce=random.choice([0.0, 0.0, 0.5, 1.25]),
+        all_to_all=random.choice([1.0, 1.0, 1.5]),
+    )
     return Case(graph, devices, catalogs, tuple(strategy), tuple(moves))
 
 

@@ -42,6 +42,7 @@ def engine(case: Case) -> Engine:
             tuple(str(n) for n in range(max(0, channels - count))),
         ),
         _seconds(devices.update_ns_per_byte),
+        *(devices.all_reduce, devices.all_to_all),
     )
     return Engine(problem)
 

@@ -29,7 +29,7 @@ IN_HOSTS, BETWEEN_HOSTS, UPDATE = 0, 1, 2
 class Devices:
     """`kinds`, `hosts`: of each. From one (row) to another (column): `channel`, the resource that
     a transfer occupies; `latency` in ns; `ns_per_byte`. A device is the resource of its own
-    number."""
+    number. `all_reduce`, `all_to_all`: as those of `Problem`."""
 
     kinds: Sequence[int]
     hosts: Sequence[int]
@@ -37,9 +37,11 @@ class Devices:
     latency: Sequence[Sequence[int]]
     ns_per_byte: Sequence[Sequence[float]]
     update_ns_per_byte: float = 0.0
+    all_reduce: float = 0.0
+    all_to_all: float = 1.0
 
-    def ns(self, sender: int, receiver: int, bytes: Fraction) -> int:
-        rate = Fraction(self.ns_per_byte[sender][receiver])
+    def ns(self, sender: int, receiver: int, bytes: Fraction, times: float = 1.0) -> int:
+        rate = Fraction(self.ns_per_byte[sender][receiver]) * Fraction(times)
         return self.latency[sender][receiver] + math.floor(bytes * rate)
 
 
@@ -133,12 +135,26 @@ def tasks(graph: Operators, strategy: Sequence[Choice], devices: Devices) -> dic
             )
     inputs = [(read, o) for o, one in enumerate(graph.operators) for read in one.inputs]
     for edge, (read, o) in enumerate(inputs):
-        for give, take, volume in meetings(divided[read.operator], divided[o], read.regions):
+        found = [*meetings(divided[read.operator], divided[o], read.regions)]
+        parts = (
+            1
+            if any(r.of == divided[o].operator.parameter for r in read.regions)
+            else divided[o].shards
+        )
+        for give, take, volume in found:
             bytes = volume * graph.operators[read.operator].element
             here, there = (read.operator, give), (o, take)
-            _carry(every, (1, edge, FORWARD), divided, here, there, bytes, devices)
+            of = math.prod(map(len, divided[read.operator].positions(give)))
+            times = devices.all_to_all if volume < of else 1.0
+            _carry(every, (1, edge, FORWARD), divided, here, there, bytes, devices, times)
             if graph.operators[read.operator].gradient:
-                _carry(every, (1, edge, BACKWARD), divided, there, here, bytes, devices)
+                whole = sum(v for _, other, v in found if other == take)
+                times = devices.all_to_all if volume < whole else 1.0
+                if devices.all_reduce > 0 and parts > 1:
+                    bytes = 2 * whole * graph.operators[read.operator].element // parts
+                    times = devices.all_reduce
+                way = (1, edge, BACKWARD)
+                _carry(every, way, divided, there, here, bytes, devices, times)
     for g, learned in enumerate(graph.weights):
         group = {o: own for o, own in enumerate(divided) if own.operator.weights == g}
         for number, (members, bytes) in enumerate(weight_sets(learned.bytes, list(group.values()))):
@@ -227,6 +243,7 @@ def _carry(
     taken: tuple[int, int],
     bytes: int,
     devices: Devices,
+    times: float,
 ) -> None:
     """From a part (operator, part) to each task of the part that reads it: over a channel, but from
     a task on the same device if there is one."""
@@ -239,7 +256,7 @@ def _carry(
         before: Id = (0, given[0], direction, source)
         if by != to:
             transfer = (*way, task, given[1])
-            ns = max(1, devices.ns(by, to, Fraction(bytes)))
+            ns = max(1, devices.ns(by, to, Fraction(bytes), times))
             every[transfer] = Task(devices.channel[by][to], ns, {before}, Fraction(bytes))
             before = transfer
         every[0, taken[0], direction, task].after.add(before)
@@ -263,7 +280,7 @@ def _synchronised(
         for device, following in zip(among, [*among[1:], among[0]], strict=True):
             share = bytes / len(among)
             steps = 2 * (len(among) - 1)
-            ns = max(1, steps * devices.ns(device, following, share))
+            ns = max(1, steps * devices.ns(device, following, share, devices.all_reduce or 1.0))
             hop = (*name, stage, members.index(device))
             made[hop] = Task(devices.channel[device][following], ns, set(after), steps * share)
             hops.add(hop)

@@ -24,11 +24,13 @@ _KNOWN = _AFTER | _ALONE | _LEARNING | {"max_pool", "avg_pool"}
 class Request:
     """`type`: as in an operators document, such as "conv 3x3/2 bias relu": what is computed, the
     window and its stride, and what is done with each number then. `inputs`: shapes of what one part
-    reads, the samples first and the channels last; `output`: of what it gives out."""
+    reads, the samples first and the channels last; `output`: of what it gives out. `data`: it reads
+    what the step is given, of which no gradients are taken."""
 
     type: str
     inputs: tuple[tuple[int, ...], ...]
     output: tuple[int, ...]
+    data: bool = False
 
 
 def require_known(request: Request) -> None:

@@ -260,7 +260,7 @@ def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
         for n, operator in enumerate(graph.operators)
         for at, read in enumerate(operator.inputs)
     ]
-    fields = native.ProblemAbout._fields_[8:]
+    fields = native.ProblemAbout._fields_[10:]
     arrays: list[Any] = [
         _integers([kinds.index(device.kind) for device in topology.devices]),
         _integers([hosts.index(device.host) for device in topology.devices]),
@@ -280,6 +280,7 @@ def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
         problem.devices + len(ways.channels),
         *(len(operators), len(edges), len(graph.weights), len(blocks)),
         problem.update * 1e9,
+        *(problem.all_reduce, problem.all_to_all),
         *(_pointer(array, one[1]) for array, one in zip(arrays, fields, strict=True)),
     )
     return about, arrays

@@ -40,8 +40,10 @@ class Flow {
     const double element = problem.operator_[edge.producer].element;
     for_all_meetings(problem, edge, producer, consumer,
                      [&](int into, int from, std::int64_t positions) {
+                       const double times =
+                           positions < positions_of(producer, from) ? problem.all_to_all : 1.0;
                        pass(problem, producer, from, consumer, into,
-                            static_cast<std::int64_t>(static_cast<double>(positions) * element));
+                            static_cast<double>(positions) * element, times);
                      });
     sort(producer.tasks(), consumer.tasks());
   }
@@ -51,15 +53,45 @@ class Flow {
                 const Division& consumer) {
     scratch().clear();
     const double element = problem.operator_[edge.producer].element;
+    const int parts = problem.all_reduce == 0 ? 1 : partial(edge, consumer);
+    thread_local std::vector<std::int64_t> read;
+    read.assign(consumer.parts(), 0);
+    for_all_meetings(problem, edge, producer, consumer,
+                     [&](int from, int, std::int64_t positions) { read[from] += positions; });
     for_all_meetings(problem, edge, producer, consumer,
                      [&](int from, int into, std::int64_t positions) {
-                       pass(problem, consumer, from, producer, into,
-                            static_cast<std::int64_t>(static_cast<double>(positions) * element));
+                       double bytes = static_cast<double>(positions) * element;
+                       double times = positions < read[from] ? problem.all_to_all : 1.0;
+                       if (parts > 1) {
+                         // of 2 (parts - 1) / parts that a ring sends, to each other part its share
+                         bytes = static_cast<double>(read[from]) * element * 2 / parts;
+                         times = problem.all_reduce;
+                       }
+                       pass(problem, consumer, from, producer, into, bytes, times);
                      });
     sort(consumer.tasks(), producer.tasks());
   }
 
  private:
+  // How many parts read the same for other parameters each: their gradients to it are to be added up.
+  static int partial(const Edge& edge, const Division& consumer) {
+    if (consumer.parameter() < 0) return 1;
+    for (const Region& region : edge.regions)
+      if (region.of == consumer.parameter()) return 1;
+    return consumer.parameter_degree();
+  }
+
+  static std::int64_t positions_of(const Division& one, int part) {
+    std::int32_t at[kDimensions];
+    one.place(part, at);
+    std::int64_t positions = 1;
+    for (int d = 0; d < kDimensions; ++d) {
+      const Span span = one.span(d, at[d]);
+      positions *= span.high - span.low;
+    }
+    return positions;
+  }
+
   static std::vector<Piece>& scratch() {
     thread_local std::vector<Piece> pieces;
     return pieces;
@@ -68,7 +100,8 @@ class Flow {
   // Each replica of part `into` has it from a replica of part `from` on its own device if there is
   // one, else from that of its own number.
   void pass(const Problem& problem, const Division& source, int from, const Division& target,
-            int into, std::int64_t bytes) {
+            int into, double whole, double times) {
+    const std::int64_t bytes = static_cast<std::int64_t>(whole);
     for (int k = 0; k < target.replicas(); ++k) {
       const int to = into * target.replicas() + k, there = target.device(to);
       const int near = source.replica_on(from, there);
@@ -80,7 +113,7 @@ class Flow {
       scratch().push_back(
           {task, to, from,
            problem.channel[static_cast<std::size_t>(here) * problem.devices + there],
-           at_least_one(travel(problem, here, there, static_cast<double>(bytes))), bytes});
+           at_least_one(travel(problem, here, there, static_cast<double>(bytes) * times)), bytes});
     }
   }
 

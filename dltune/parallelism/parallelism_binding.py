@@ -51,7 +51,7 @@ class OperatorAbout(ctypes.Structure):
 class ProblemAbout(ctypes.Structure):
     _fields_ = (
         *of(c_int32, "devices", "kinds", "resources", "operators", "edges", "weights", "blocks"),
-        ("update_per_byte", c_double),
+        *of(c_double, "update_per_byte", "all_reduce", "all_to_all"),
         *of(INTEGERS, "kind", "host", "channel"),
         ("latency", LONGS),
         ("per_byte", DOUBLES),

@@ -37,10 +37,13 @@ struct Operator {
 
 // Edges stand in the order of their consumers. `channel`, `latency`, `per_byte`: for each ordered
 // pair of devices; resources are the devices and then the other channels. `update_per_byte`: of
-// weights, on each device that holds them (0: left out).
+// weights, on each device that holds them (0: left out). `all_reduce`: 0 where gradients of what
+// several parts read are sent to where they are kept; else these parts add them up whole, and a byte
+// that is added up takes so many times as long as one of a piece. `all_to_all`: the same of a piece
+// that is not all of a part, 1 where it is like others.
 struct Problem {
   std::int32_t devices, kinds, resources, operators, edges, weights, blocks;
-  double update_per_byte;
+  double update_per_byte, all_reduce, all_to_all;
   const std::int32_t *kind, *host;
   const std::int32_t* channel;
   const std::int64_t* latency;

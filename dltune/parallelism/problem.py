@@ -25,7 +25,10 @@ class Problem:
     """`catalogs`: by operator its configurations; operators with equal ones share the list.
     `forward` and `backward`: by operator the nanoseconds of a task, shape (configurations, kinds of
     device). `update`: seconds a byte of weights takes to be updated, on each device that holds
-    it."""
+    it. `all_reduce`: 0 where gradients of what several parts read are sent to where they are kept,
+    as in the paper. Else these parts add them up whole, as XLA does on CPUs, and a byte that is
+    added up takes so many times as long as one of a piece. `all_to_all`: the same of a piece that is
+    not the whole of a part."""
 
     graph: Operators
     topology: Topology
@@ -34,6 +37,8 @@ class Problem:
     backward: Sequence[Nanoseconds]
     routes: Routes
     update: float = 0.0
+    all_reduce: float = 0.0
+    all_to_all: float = 1.0
 
     @property
     def devices(self) -> int:
@@ -44,7 +49,13 @@ class Problem:
 
 
 def problem(
-    graph: Operators, topology: Topology, space: Space, costs: Costs, update: float = 0.0
+    graph: Operators,
+    topology: Topology,
+    space: Space,
+    costs: Costs,
+    update: float = 0.0,
+    all_reduce: float = 0.0,
+    all_to_all: float = 1.0,
 ) -> Problem:
     """`space`: all configurations of an operator on so many devices. Raises UsageError when an
     operator has none, or devices have no path between them."""
@@ -74,7 +85,9 @@ def problem(
             times[like] = _times(graph, operator, catalog, topology, costs)
         forward.append(times[like][0])
         backward.append(times[like][1])
-    return Problem(graph, topology, by_operator, forward, backward, routes(topology), update)
+    ways = routes(topology)
+    times_of_bytes = update, all_reduce, all_to_all
+    return Problem(graph, topology, by_operator, forward, backward, ways, *times_of_bytes)
 
 
 def _times(

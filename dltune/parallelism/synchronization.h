@@ -172,9 +172,10 @@ class Synchronization {
   void ring(const Problem& problem, const ShardSet& set, const std::vector<std::int32_t>& around) {
     const int k = static_cast<int>(around.size());
     if (k < 2) return;
+    const double times = problem.all_reduce == 0 ? 1.0 : problem.all_reduce;
     for (int n = 0; n < k; ++n) {
       const int here = set.devices[around[n]], there = set.devices[around[(n + 1) % k]];
-      const std::int64_t turn = travel(problem, here, there, set.bytes / k);
+      const std::int64_t turn = travel(problem, here, there, set.bytes / k * times);
       hops.push_back({here,
                       problem.channel[static_cast<std::size_t>(here) * problem.devices + there],
                       at_least_one(2 * (k - 1) * turn),

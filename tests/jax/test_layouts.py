@@ -47,6 +47,13 @@ def test_the_parameter_dimension_divides_the_last_of_each_weight(module: ModuleT
     assert layouts.batch((4, 8)) == ("axis0", None)
 
 
+def test_all_of_what_weights_mix_is_read(module: ModuleType) -> None:
+    layouts = module.Layouts(expressed(divided(("conv", "a", (0, 3)), ("conv", "b", (1, 3)))))
+    assert layouts.input("a", (4, 8, 8, 6)) == ("axis0", None, None, None)
+    assert layouts.input("b", (4, 8, 8, 6)) == (None, "axis0", None, None)
+    assert layouts.input("a", (4, 384)) == ("axis0", None)
+
+
 def test_names_are_quoted(module: ModuleType) -> None:
     layouts = module.Layouts(expressed(divided(("conv", "net/a.b", (0, 3)))))
     assert layouts.owners("net/a.b/kernel") == ["net/a.b"]

@@ -101,6 +101,7 @@ class Distribution:
 
     def _hook_layers(self) -> None:
         import jax
+        import keras
         from keras.src import tree
         from keras.src.distribution import distribution_lib
 
@@ -111,21 +112,36 @@ class Distribution:
             if not isinstance(layout, str):
                 return plain(tensor, layout)
             self.met.add(layout)
-            several = len(tree.flatten(tensor)) > 1
-            return tree.map_structure(functools.partial(constrained, layout, several), tensor)
+            rank = self._layouts.rank(layout) if len(tree.flatten(tensor)) > 1 else None
+            given = functools.partial(self._layouts.output, layout)
+            return tree.map_structure(functools.partial(constrained, given, rank), tensor)
 
-        def constrained(operator: str, several: bool, array: Any) -> Any:
+        def constrained(
+            entries: Callable[[Any], tuple[Entry, ...]], rank: int | None, array: Any
+        ) -> Any:
             if not isinstance(array, jax.core.Tracer):
                 return array
-            if several and array.ndim != self._layouts.rank(operator):
+            if rank is not None and array.ndim != rank:
                 return array  # a state beside what the layer gives out
             try:
-                entries = self._layouts.output(operator, array.shape)
+                sharding = self._sharding(entries(array.shape))
             except ValueError as error:
                 self._refuse(str(error), "plan again for the network as it is")
-            return jax.lax.with_sharding_constraint(array, self._sharding(entries))
+            return jax.lax.with_sharding_constraint(array, sharding)
 
         distribution_lib.distribute_tensor = distribute_tensor
+        call = keras.layers.Layer.__call__
+
+        @functools.wraps(call)
+        def read_and_call(layer: Any, *arguments: Any, **options: Any) -> Any:
+            operator = self._layouts.operator(layer.path) if layer.built else None
+            if operator is not None and arguments:
+                read = functools.partial(self._layouts.input, operator)
+                first = tree.map_structure(functools.partial(constrained, read, None), arguments[0])
+                arguments = first, *arguments[1:]
+            return call(layer, *arguments, **options)
+
+        keras.layers.Layer.__call__ = read_and_call
 
     def _hook_batches(self) -> None:
         """Every process reads whole batches, all the same, and keeps its part of each."""

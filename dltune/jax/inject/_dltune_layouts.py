@@ -103,6 +103,20 @@ class Layouts:
             )
         return tuple(self._even(self._axes(one, place), size) for place, size in enumerate(shape))
 
+    def input(self, operator: str, shape: Sequence[int]) -> tuple[Entry, ...]:
+        """How what the operator reads is to be divided: as what it gives out, and all of what its
+        weights mix. Left to the partitioner, gradients of undivided weights may be added up over
+        devices that have the whole of what they read."""
+        one = self._operators[operator]
+        last = one["rank"] - 1
+        entries: list[Entry] = [None] * len(shape)
+        for place in range(one["rank"]):
+            at = place - last - 1 if place == last else place  # a mean has fewer between
+            alike = place in (0, last) or len(shape) == one["rank"]
+            if alike and place != one["parameter"]:
+                entries[at] = self._even(self._axes(one, place), shape[at])
+        return tuple(entries)
+
     def batch(self, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How an array of a batch is divided, its samples first: as those of the first operator."""
         if not shape:

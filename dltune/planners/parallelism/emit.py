@@ -51,6 +51,7 @@ Weights are a tree of dictionaries, by layer and then by name ("kernel", "bias",
     params = plan.shard(params)                  # the same whole weights in every process
     x = plan.batch(x[plan.rows(n)], n)           # of a batch of n samples those of this process
     h = plan.constrain("conv1", conv1(params, x))  # in the model, under jax.jit
+    h = plan.constrain("dense", dense(params, plan.read("dense", h)))
 
 To save, gather in all processes and write in one:
 
@@ -141,6 +142,17 @@ def constrain(name: str, array: Any) -> Any:
         return jax.lax.with_sharding_constraint(array, _named(_LAYOUTS.output(name, array.shape)))
     except (KeyError, ValueError) as error:
         _refuse(f"constrain({name!r}): {error}", "plan again for the network as it is")
+
+
+def read(name: str, array: Any) -> Any:
+    """What the operator `name` reads, as it needs it: without this the partitioner may have the
+    devices add up gradients that each of them can compute."""
+    import jax
+
+    try:
+        return jax.lax.with_sharding_constraint(array, _named(_LAYOUTS.input(name, array.shape)))
+    except KeyError:
+        _refuse(f"read({name!r}): no such operator", "plan again for the network as it is")
 
 
 def _named(entries: tuple[Entry, ...]) -> Any:
