@@ -45,6 +45,7 @@ from strategies_networks import NETWORKS
 
 from dltune.documents.operators import Operators
 from dltune.documents.sections.parallelism import Divided, Parallelism
+from dltune.documents.topology import Kind
 from dltune.jax import links
 from dltune.jax.links import Speeds
 from dltune.jax.measured import Measured, costs
@@ -65,6 +66,7 @@ from dltune.stats.signs import median_interval
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
 RATES = {"100mbit": "16kb", "400mbit": "32kb"}
 RANKS = 2
+TIMED = Kind("core", 1.0, 1.0, source="operators are timed")
 PORT = 9911
 TURNS = 6
 TURN = 0.4  # seconds of steps in each, two steps at least
@@ -118,7 +120,7 @@ def posed(graph: Operators, found: Measured, link: Speeds, factor: float = 1.0) 
         forward, backward = found(*arguments)
         return factor * forward, factor * backward
 
-    topology = links.topology(RANKS, link)
+    topology = links.topology(RANKS, link, TIMED)
     return problem(graph, topology, space, scaled, factor * found.update, *link.times)
 
 
@@ -299,7 +301,10 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
     """Prints seconds of a step and losses, by strategy and rate."""
     graph = NETWORKS["convolutional"]()
     unmeasured = problem(
-        graph, links.topology(RANKS, Speeds(0.0, 1.0, 1.0, 1.0)), space, lambda *_: (1.0, 1.0)
+        graph,
+        links.topology(RANKS, Speeds(0.0, 1.0, 1.0, 1.0), TIMED),
+        space,
+        lambda *_: (1.0, 1.0),
     )
     chosen = {
         one["strategy"]: tuple(one["choices"])

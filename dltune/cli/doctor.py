@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from dltune.errors import UsageError
 from dltune.machine.checks import Check
 
 if TYPE_CHECKING:
+    from dltune.documents.topology import Topology
     from dltune.machine.checks.tensorflow import Installed
 
 SCHEMA = "dltune.doctor/1"
@@ -20,13 +23,34 @@ COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--selftest", is_flag=True, help="Check counters against work that is known, too.")
-def command(as_json: bool, selftest: bool) -> None:
+@click.option(
+    "--ranks",
+    type=click.IntRange(2, 1024),
+    metavar="N",
+    help="Instead: what N processes with JAX on this machine compute and send each other, for "
+    "dltune plan parallelism.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --ranks: write them as a topology.  [ranks.json]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+def command(
+    as_json: bool, selftest: bool, ranks: int | None, output: Path | None, overwrite: bool
+) -> None:
     """What can be measured and enforced on this machine.
 
     Each line is ok, limited or missing, says what was found and the one thing to do about it. Exit
     code 1 when something is missing that neither profile nor run can do without, or when a counter
     counts wrong.
     """
+    if ranks is not None:
+        _measure(ranks, output or Path("ranks.json"), as_json=as_json, overwrite=overwrite)
+        return
+    if output is not None or overwrite:
+        raise UsageError("-o and --overwrite are for --ranks", remedy="such as --ranks 2")
     checks = examine()
     if selftest:
         from dltune.machine.checks import events
@@ -41,6 +65,32 @@ def command(as_json: bool, selftest: bool) -> None:
         click.echo(lines(checks))
     if any(check.required and check.state == "missing" for check in checks):
         sys.exit(1)
+
+
+def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> None:
+    from dltune.cli.results import claimed, tell
+    from dltune.jax import links, peaks
+    from dltune.machine import topology
+
+    with claimed(output, overwrite=overwrite) as file:
+        kind = peaks.kind(topology.local().name, ranks)
+        speeds = links.measured(ranks)
+        document = links.topology(ranks, speeds, kind)
+        if file:
+            file.write(document)
+    tell(document, _speeds, as_json=as_json, written=[output])
+
+
+def _speeds(document: Topology) -> None:
+    (kind,) = document.kinds
+    link = document.links[0]
+    click.echo(f"{len(document.devices)} ranks, each {kind.flops / 1e9:.1f} Gflop/s and ", nl=False)
+    click.echo(f"{kind.bandwidth / 1e9:.1f} GB/s of memory ({kind.name})")
+    click.echo(f"a part to another rank: {2 * link.latency * 1e6:.0f} us and ", nl=False)
+    click.echo(
+        f"{link.bandwidth / 1e6:,.0f} MB/s; a byte takes {document.all_reduce:.2f} times ", nl=False
+    )
+    click.echo(f"as long in an all-reduce, {document.all_to_all:.2f} in an all-to-all")
 
 
 def examine() -> list[Check]:

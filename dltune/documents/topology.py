@@ -47,8 +47,10 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`overlap`: whether a device goes on with other ops while it sends. `source`: where the links'
-    figures are from."""
+    """`overlap`: whether a device goes on with other ops while it sends. `all_reduce` and
+    `all_to_all`: how many times longer a byte takes in these collectives than sent alone, of a
+    framework that has them (XLA's; a plan that is not for one does without). `source`: where the
+    links' figures are from."""
 
     schema: str
     name: str
@@ -57,6 +59,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links: tuple[Link, ...] = ()
     switches: tuple[str, ...] = ()
     overlap: bool = True
+    all_reduce: float = 1.0
+    all_to_all: float = 1.0
     source: str = ""
 
 
@@ -71,6 +75,7 @@ load = files.reader(Topology, SCHEMA, check)
 def _faults(topology: Topology) -> Iterator[str]:
     if not topology.devices:
         yield "devices must not be empty"
+    yield from POSITIVE.of("", topology, "all_reduce", "all_to_all")
     kinds = {kind.name for kind in topology.kinds}
     yield from repeated("kinds", "name", (kind.name for kind in topology.kinds))
     for here, kind in each("kinds", topology.kinds, "name"):

@@ -27,7 +27,7 @@ from dltune.jax import ranks
 from dltune.job.last_words import last_words
 
 if TYPE_CHECKING:
-    from dltune.documents.topology import Topology
+    from dltune.documents.topology import Kind, Topology
 
 # bytes that each rank sends, and how often each is tried
 SIZES = (2**10, 2**16, 2**18, 2**20, 2**21)
@@ -93,7 +93,8 @@ class Speeds:
         speeds = {}
         for kind, timed in samples.items():
             size, seconds = timed[-1]
-            speeds[kind] = size / (seconds - latency)
+            # on a loaded machine nothing may be left beside a latency
+            speeds[kind] = size / max(seconds - latency, seconds / 2)
         return Speeds(latency, **speeds)
 
     @property
@@ -129,21 +130,23 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
         return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))
 
 
-def topology(ranks: int, speeds: Speeds) -> Topology:
-    """Ranks that reach each other alike, each on a host of its own. XLA's CPU devices compute
+def topology(ranks: int, speeds: Speeds, kind: Kind, host: str = "localhost") -> Topology:
+    """Ranks of one `kind` on one host that reach each other alike. XLA's CPU devices compute
     nothing else while they send."""
-    from dltune.documents.topology import SCHEMA, Device, Kind, Link, Topology
+    from dltune.documents.topology import SCHEMA, Device, Link, Topology
 
-    devices = tuple(Device(f"rank{n}", "core", f"host{n}") for n in range(ranks))
+    devices = tuple(Device(f"rank{n}", kind.name, host) for n in range(ranks))
     links = tuple(Link((one.name, "switch"), speeds.gather, speeds.latency / 2) for one in devices)
     return Topology(
         SCHEMA,
         f"{ranks} ranks",
-        (Kind("core", 1.0, 1.0, source="operators are timed"),),
+        (kind,),
         devices,
         links,
         ("switch",),
         overlap=False,
+        all_reduce=speeds.times[0],
+        all_to_all=speeds.times[1],
         source="collectives timed between the ranks",
     )
 

@@ -27,8 +27,8 @@ class Problem:
     device). `update`: seconds a byte of weights takes to be updated, on each device that holds
     it. `all_reduce`: 0 where gradients of what several parts read are sent to where they are kept,
     as in the paper. Else these parts add them up whole, as XLA does on CPUs, and a byte that is
-    added up takes so many times as long as one of a piece. `all_to_all`: the same of a piece that is
-    not the whole of a part."""
+    added up takes so many times as long as one of a piece. `all_to_all`: the same of a piece that
+    is not the whole of a part."""
 
     graph: Operators
     topology: Topology

@@ -5,9 +5,12 @@ from __future__ import annotations
 import jaxes
 import pytest
 
+from dltune.documents.topology import Kind
 from dltune.jax import links
 from dltune.jax.links import Speeds
 from dltune.parallelism.routes import routes
+
+KIND = Kind("core", 1.0, 1.0)
 
 
 def test_speeds_are_those_of_the_largest_without_the_latency_of_the_smallest() -> None:
@@ -18,7 +21,7 @@ def test_speeds_are_those_of_the_largest_without_the_latency_of_the_smallest() -
 
 
 def test_all_ranks_reach_each_other_alike() -> None:
-    ways = routes(links.topology(3, Speeds(0.5, 2.0, 1.0, 4.0)))
+    ways = routes(links.topology(3, Speeds(0.5, 2.0, 1.0, 4.0), KIND))
     for a in range(3):
         for b in {0, 1, 2} - {a}:
             assert (ways.latency[a, b], ways.per_byte[a, b]) == (0.5, 0.5)

@@ -15,7 +15,7 @@ from dltune.parallelism import bound, dynamic
 from dltune.parallelism.baselines import data_parallel, expert, single
 from dltune.parallelism.configurations import Configuration, mesh, soap
 from dltune.parallelism.engine import Engine
-from dltune.parallelism.problem import Space, Strategy, problem
+from dltune.parallelism.problem import Problem, Space, Strategy, problem
 from dltune.parallelism.search import search
 from dltune.parallelism.workers import workers
 from dltune.planners.parallelism.given import Given, digests
@@ -59,7 +59,7 @@ def decide(
     """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
     when no configuration fits an operator, or devices have no path between them."""
     graph = given.graph
-    whole = problem(graph, topology, space(topology, shape, consumer), given.costs(topology))
+    whole = posed(given, topology, shape, consumer)
     engine = Engine(whole)
     starts = {
         "data parallel": data_parallel(whole),
@@ -102,6 +102,21 @@ def decide(
         hosts=_hosts(topology) if consumer else (),
     )
     return Decided(section, least.failure)
+
+
+def posed(
+    given: Given, topology: Topology, shape: Sequence[int], consumer: Consumer | None
+) -> Problem:
+    """A consumer's ranks add up gradients of what several parts read by all-reduces."""
+    ways = space(topology, shape, consumer)
+    costs = given.costs(topology)
+    if not consumer:
+        return problem(given.graph, topology, ways, costs)
+    return problem(
+        *(given.graph, topology, ways, costs),
+        all_reduce=topology.all_reduce,
+        all_to_all=topology.all_to_all,
+    )
 
 
 def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:

@@ -14,8 +14,8 @@ import msgspec
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.errors import UsageError
 from dltune.parallelism.engine import Engine, Event
-from dltune.parallelism.problem import Problem, problem
-from dltune.planners.parallelism.decide import space
+from dltune.parallelism.problem import Problem
+from dltune.planners.parallelism.decide import posed
 from dltune.planners.parallelism.given import again
 from dltune.planners.parallelism.written import read
 from dltune.planners.shown import Lane, Schedule, Work
@@ -35,12 +35,7 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
             remedy="name their documents beside the plan",
         )
     given, topology = found
-    whole = problem(
-        given.graph,
-        topology,
-        space(topology, section.mesh, section.consumer),
-        given.costs(topology),
-    )
+    whole = posed(given, topology, section.mesh, section.consumer)
     strategy = read(section, whole)
     engine = Engine(whole)
     engine.simulate(strategy)

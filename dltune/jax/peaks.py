@@ -1,0 +1,44 @@
+"""What ops come to on a rank's part of this machine's cores, by JAX."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dltune.documents.topology import Kind
+from dltune.jax.operator_times import measured
+from dltune.jax.operators import Request
+
+_SIDE = 1024
+_FLOAT = 4
+
+
+def kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
+    """Of so many ranks, each on as many of the cores that this process may use: operations a second
+    of a product of two square matrices, bytes a second of a sum of two. Raises UsageError as
+    `operator_times.measured`."""
+    square = (_SIDE, _SIDE)
+    product = Request("dense", (square,), square, data=True)
+    total = Request("add", (square, square), square)
+    with _cores(ranks):
+        dense, added = measured([product, total], python)
+    return Kind(
+        name,
+        flops=2 * _SIDE**3 / dense.forward,
+        bandwidth=3 * _FLOAT * _SIDE**2 / added.forward,
+        source=f"timed by JAX on one of {ranks} equal parts of the cores: a product and a sum of "
+        f"two matrices of {_SIDE} x {_SIDE} numbers of 32 bits",
+    )
+
+
+@contextmanager
+def _cores(ranks: int) -> Iterator[None]:
+    """Those of one rank, for what is started meanwhile."""
+    own = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, own[: max(1, len(own) // ranks)])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
