@@ -106,6 +106,26 @@ class Course:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A rectangle cut into rows of parts. Each part tells its colours: several where it is there
+    several times. `text`: what is said of it."""
+
+    name: str
+    text: str
+    parts: Sequence[Sequence[Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A picture of what is divided, which a page draws; on a terminal a table says the same.
+    `colours`: what each stands for."""
+
+    title: str
+    colours: Sequence[str]
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells in rows, one for each column. Names in them may be anybody's: who draws a cell makes it
     safe to see. `sorted_by`: the column by which rows come sorted, highest first."""
@@ -117,4 +137,4 @@ class Table:
 
 
 # what a sentence may be followed by
-Piece: TypeAlias = str | Table | Ratios | Course
+Piece: TypeAlias = str | Table | Ratios | Course | Tiles

@@ -45,7 +45,21 @@ def operator(
 
 def section(mesh: tuple[int, ...], *operators: Divided) -> Parallelism:
     devices = tuple(f"cpu{n}" for n in range(math.prod(mesh)))
-    return Parallelism("net", devices, mesh, operators, 1.0, 1.0, 1.0, 0, 1, None, "keras")
+    return Parallelism(
+        network="net",
+        topology="cpus",
+        digests=("", ""),
+        devices=devices,
+        mesh=mesh,
+        operators=operators,
+        seconds=1.0,
+        compute=1.0,
+        bytes=0,
+        baselines=(),
+        proposals=1,
+        searched=0.0,
+        consumer="keras",
+    )
 
 
 def dense(mesh: tuple[int, ...] = (2,)) -> Parallelism:

@@ -85,7 +85,9 @@ def _command(planner: Planner[Any]) -> click.Command:
     ) -> None:
         from dltune.documents import files
 
-        sources = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
+        named = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
+        # what else an argument may be is no file
+        sources = [one for one in named if isinstance(one, Path)]
         if output and into:
             raise UsageError(
                 "-o and --into both name where the plan goes", remedy="give one of them"
@@ -95,6 +97,7 @@ def _command(planner: Planner[Any]) -> click.Command:
         target = into or output or (sources[0].parent if sources else Path()) / "plan.json"
         for source in sources:
             files.schema(source)  # it can be read: what else is wrong with it is told later
+        for source in filter(Path.is_file, (v for v in parameters.values() if isinstance(v, Path))):
             if target.resolve() == source.resolve():
                 raise UsageError(
                     f"{target} is what the plan is made from", remedy="choose another output"

@@ -22,7 +22,7 @@ from dltune.errors import UsageError
     "--perfetto",
     type=click.Path(path_type=Path),
     metavar="FILE.json.gz",
-    help="Write the timelines of the profiles for ui.perfetto.dev and chrome://tracing.",
+    help="Write the timelines of profiles and plans for ui.perfetto.dev and chrome://tracing.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
 def command(

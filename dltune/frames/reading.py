@@ -42,6 +42,7 @@ KINDS: Mapping[str, Kind] = {
             "settings.effects",
             "files",
             "allreduce.cores",
+            "parallelism.operators",
             DOCUMENT,
         ),
     ),
@@ -54,6 +55,8 @@ KINDS: Mapping[str, Kind] = {
     "dltune.gate-history": Kind("dltune.gate.history", ("points",)),
     "dltune.graph": Kind("dltune.documents.graph", ("nodes",)),
     "dltune.machine": Kind("dltune.documents.machine", ("cores",)),
+    "dltune.operators": Kind("dltune.documents.operators", ("operators",)),
+    "dltune.topology": Kind("dltune.documents.topology", ("devices",)),
 }
 
 

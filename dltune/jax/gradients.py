@@ -1,7 +1,8 @@
 """Whether a mesh gives the gradients of one device: tried, as compilers have been seen to be wrong.
 
-XLA's CPU build (JAX 0.10) makes the kernel's gradient twice as large where a convolution's height
-is divided over one axis of a 2 x 2 mesh and the other axis divides nothing.
+XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's height is divided
+over one axis of a 2 x 2 mesh and the other axis divides nothing; docs/plan-parallelism.md has what
+was seen.
 """
 
 from __future__ import annotations

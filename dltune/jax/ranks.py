@@ -72,19 +72,21 @@ def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -
                     stderr=subprocess.STDOUT,
                 )
         ranks[child.pid] = rank
-    while ranks:
-        pid, status = os.wait()
-        rank = ranks.pop(pid)
-        code = os.waitstatus_to_exitcode(status)
-        if code:
-            code = code if code > 0 else 128 - code
-            (folder / "failed").write_text(f"{rank} {code}")
-            _end(set(ranks))
-            return code
+    try:
+        while ranks:
+            pid, status = os.wait()
+            rank = ranks.pop(pid)
+            if code := os.waitstatus_to_exitcode(status):
+                code = code if code > 0 else 128 - code
+                (folder / "failed").write_text(f"{rank} {code}")
+                return code
+    finally:
+        _end(set(ranks))
     return 0
 
 
 def _end(pids: set[int]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     until = time.monotonic() + GRACE
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
@@ -96,7 +98,13 @@ def _end(pids: set[int]) -> None:
         os.waitpid(pid, 0)
 
 
+def _terminated(number: int, _: object) -> None:
+    """None is left behind by whoever ends this process alone."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the ranks have it, too
     try:

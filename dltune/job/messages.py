@@ -2,8 +2,8 @@
 
 `Python`, `Building`, `Failed`, `Environment`, `Setting`, `Parallel` and the four of Horovod come
 from the bootstrap, on connections of their own that are answered once; the rest come from the
-native plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts them;
-whoever reads them converts to seconds.
+native plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin
+counts them; whoever reads them converts to seconds.
 """
 
 from __future__ import annotations

@@ -17,12 +17,13 @@ import numpy as np
 
 from dltune.graph.csr import Amounts, Flags, Integers
 from dltune.graph.step_graph import StepGraph
-from dltune.memory import retention, solver
+from dltune.memory import retention
 from dltune.memory.moments import Relaxation
 from dltune.memory.schedule import NOTHING
 from dltune.memory.search import Search
 from dltune.memory.selection import BudgetTooSmall, Selection, found, select
-from dltune.memory.solver import SolverFailed
+from dltune.native import solver
+from dltune.native.solver import SolverFailed
 
 ADDED = 4  # moments at once
 _PART = 0.5  # of the time that is left, for one relaxation

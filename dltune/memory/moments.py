@@ -21,8 +21,8 @@ import numpy as np
 
 from dltune.graph.csr import Integers
 from dltune.graph.step_graph import Kind, StepGraph
-from dltune.memory import solver
 from dltune.memory.schedule import NOTHING, Step, levels, lives
+from dltune.native import solver
 
 Row = tuple[list[tuple[int, float]], float]
 

@@ -41,8 +41,7 @@ def expert(problem: Problem) -> Strategy:
     each = problem.devices // hosts
 
     def recurrent(at: int, operator: Operator, one: Configuration) -> tuple[float, ...]:
-        layer = blocks.get(operator.block, at)
-        here = one.devices(problem.devices)[0] % each == layer % each
+        here = one.start % each == blocks.get(operator.block, at) % each
         return (
             _by_samples(operator, one) if one.tasks == hosts else 0.0,
             float(here and (one.stride == each or hosts == 1)),
@@ -56,7 +55,9 @@ def expert(problem: Problem) -> Strategy:
             return float(one.degrees[operator.parameter]), one.tasks, -one.start
         return _by_samples(operator, one), one.tasks, -one.start
 
-    return _preferred(problem, recurrent if blocks else convolutional)
+    if not blocks:
+        return _preferred(problem, convolutional)
+    return _preferred(problem, recurrent, lambda at, op: blocks.get(op.block, at) % each)
 
 
 def random(problem: Problem, seed: int) -> Strategy:
@@ -77,10 +78,19 @@ def _by_samples(operator: Operator, one: Configuration) -> float:
     return float(degree if one.parts == degree else 0)
 
 
-def _preferred(problem: Problem, preference: Preference) -> Strategy:
-    return tuple(
-        max(range(len(catalog)), key=lambda n: preference(at, operator, catalog[n]))
-        for at, (operator, catalog) in enumerate(
-            zip(problem.graph.operators, problem.catalogs, strict=True)
-        )
-    )
+def _preferred(
+    problem: Problem,
+    preference: Preference,
+    like: Callable[[int, Operator], int] = lambda _, __: 0,
+) -> Strategy:
+    """`like`: operators of one catalog for which this is equal prefer the same."""
+    known: dict[tuple[int, int], int] = {}
+    strategy = []
+    both = zip(problem.graph.operators, problem.catalogs, strict=True)
+    for at, (operator, catalog) in enumerate(both):
+        key = id(catalog), like(at, operator)
+        if key not in known:
+            best = max((preference(at, operator, c), -n) for n, c in enumerate(catalog))
+            known[key] = -int(best[1])
+        strategy.append(known[key])
+    return tuple(strategy)

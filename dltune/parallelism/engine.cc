@@ -3,6 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "apart.h"
+#include "branching.h"
 #include "search.h"
 
 namespace dltune::parallelism {
@@ -73,6 +75,8 @@ DLTUNE_MIRRORED(ProblemAbout, dltune::parallelism::Problem)
 DLTUNE_MIRRORED(SearchAbout, dltune::parallelism::Search)
 DLTUNE_MIRRORED(Outcome, dltune::parallelism::Outcome)
 DLTUNE_MIRRORED(Improvement, dltune::parallelism::Improvement)
+DLTUNE_MIRRORED(Limits, dltune::parallelism::Limits)
+DLTUNE_MIRRORED(Proof, dltune::parallelism::Proof)
 DLTUNE_MIRRORED(Shown, dltune::parallelism::Shown)
 DLTUNE_MIRRORED(Totals, dltune::parallelism::Totals)
 
@@ -100,7 +104,8 @@ DLTUNE_DOOR void dltune_parallelism_change(void* engine, std::int32_t op, std::i
 }
 
 DLTUNE_DOOR std::int64_t dltune_parallelism_simulate(void* engine) {
-  return static_cast<Engine*>(engine)->simulation.run();
+  Engine& own = *static_cast<Engine*>(engine);
+  return own.graph.too_large() ? dltune::parallelism::kNever : own.simulation.run();
 }
 
 // Changes an operator's configuration and simulates from the first event that can differ.
@@ -157,4 +162,51 @@ DLTUNE_DOOR void dltune_parallelism_search(void* engine, const dltune::paralleli
   *outcome = own.chain.run(*search, best, &own.course);
   *course = own.course.data();
   *improvements = static_cast<std::int64_t>(own.course.size());
+}
+
+// `best`: the strategy to beat, then the best found. `combined`: as Relaxation's.
+DLTUNE_DOOR void dltune_parallelism_prove(void* engine, std::int32_t combined,
+                                          const dltune::parallelism::Limits* limits,
+                                          dltune::parallelism::Proof* proof, std::int32_t* best) {
+  Engine& own = *static_cast<Engine*>(engine);
+  dltune::parallelism::BranchAndBound search(&own.graph, &own.simulation, combined);
+  *proof = search.run(*limits, best);
+}
+
+// Of each configuration of an operator; `members`: as alone's.
+DLTUNE_DOOR void dltune_parallelism_alone(void* engine, std::int32_t op, std::int32_t members,
+                                          std::int64_t* nanoseconds) {
+  const auto& problem = static_cast<Engine*>(engine)->problem;
+  const auto& own = problem.operator_[op];
+  for (int c = 0; c < own.configurations; ++c)
+    nanoseconds[c] = dltune::parallelism::alone(problem, own, c, members);
+}
+
+// Of each configuration of an operator, as if no other learned with it; 0 where it learns nothing.
+DLTUNE_DOOR void dltune_parallelism_added(void* engine, std::int32_t op, std::int64_t* nanoseconds) {
+  const auto& problem = static_cast<Engine*>(engine)->problem;
+  const auto& own = problem.operator_[op];
+  for (int c = 0; c < own.configurations; ++c)
+    nanoseconds[c] = own.weights < 0 ? 0 : dltune::parallelism::added(problem, own, c);
+}
+
+// Of an edge for these choices of its producer and its consumer, the latter's the fastest.
+DLTUNE_DOOR void dltune_parallelism_moved(void* engine, std::int32_t edge, std::int32_t producers,
+                                          const std::int32_t* producer, std::int32_t consumers,
+                                          const std::int32_t* consumer, std::int64_t* nanoseconds) {
+  using namespace dltune::parallelism;
+  const auto& problem = static_cast<::Engine*>(engine)->problem;
+  const auto divide = [&](int op, int count, const std::int32_t* choices) {
+    const auto& own = problem.operator_[op];
+    std::vector<Division> found;
+    for (int n = 0; n < count; ++n)
+      found.emplace_back(own, problem.configuration[own.first_configuration + choices[n]],
+                         problem.devices);
+    return found;
+  };
+  const auto from = divide(problem.edge[edge].producer, producers, producer);
+  const auto to = divide(problem.edge[edge].consumer, consumers, consumer);
+  Busy busy(problem);
+  for (const Division& a : from)
+    for (const Division& b : to) *nanoseconds++ = moved(problem, problem.edge[edge], a, b, &busy);
 }

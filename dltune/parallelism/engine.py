@@ -18,7 +18,10 @@ from dltune.parallelism.problem import Nanoseconds, Problem, Strategy
 
 Method = Literal["full", "incremental", "delta"]
 METHODS: tuple[Method, ...] = ("full", "incremental", "delta")
+Moves = Literal["one", "several", "every"]
+MOVES: tuple[Moves, ...] = ("one", "several", "every")
 FOREVER = 2**62
+NEVER = 2**63 - 1  # of a strategy that moves more pieces than there is room for
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Chain:
-    """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `blocks`:
-    besides one operator also several change at once. It ends after `proposals` or, if that is not
-    0, after `seconds`; where it is not `patient`, also when half of these brought no gain (paper,
-    section 6.2)."""
+    """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `moves`:
+    what a proposal changes, one operator (the paper's section 6.2), or several as well; "every"
+    tries all configurations of each in turn and takes what shortens the step, until nothing does.
+    It ends after `proposals` or, if that is not 0, after `seconds`; where it is not `patient`, also
+    when half of these brought no gain (paper, section 6.2)."""
 
     seed: int
     temperature: float = 0.005
     proposals: int = FOREVER
     seconds: float = 0.0
-    blocks: bool = True
+    moves: Moves = "several"
     patient: bool = True
     method: Method = "incremental"
 
@@ -79,7 +83,8 @@ class Chain:
 class Walk:
     """What came of a chain. `best` and `current` are strategies, their times nanoseconds. `course`:
     after how many proposals and seconds which time was the best. `simulated`: proposals that were
-    not refused by their load alone."""
+    not refused by their load alone. `settled`: no other configuration of any one operator makes the
+    best shorter."""
 
     best: Strategy
     best_time: int
@@ -88,8 +93,22 @@ class Walk:
     proposals: int
     simulated: int
     accepted: int
+    settled: bool
     seconds: float
     course: tuple[tuple[int, float, int], ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`time`: nanoseconds of the best strategy found; `bound`: what no strategy is faster than.
+    `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated."""
+
+    best: Strategy
+    time: int
+    bound: int
+    nodes: int
+    leaves: int
+    seconds: float
 
 
 class Engine:
@@ -103,7 +122,7 @@ class Engine:
         weakref.finalize(self, self._native.dltune_parallelism_delete, self._engine)
 
     def simulate(self, strategy: Strategy) -> int:
-        """Nanoseconds of a step."""
+        """Nanoseconds of a step; NEVER where there is no room for all that it moves."""
         self._native.dltune_parallelism_set(self._engine, _integers(strategy))
         return self.again()
 
@@ -150,7 +169,7 @@ class Engine:
         about = native.SearchAbout(
             chain.seed,
             *(chain.temperature, chain.seconds, chain.proposals),
-            *(chain.blocks, METHODS.index(chain.method), chain.patient),
+            *(MOVES.index(chain.moves), METHODS.index(chain.method), chain.patient),
         )
         outcome, best = native.Outcome(), (c_int32 * len(start))()
         course, count = ctypes.POINTER(native.Improvement)(), c_int64()
@@ -161,9 +180,50 @@ class Engine:
         self._native.dltune_parallelism_get(self._engine, current)
         return Walk(
             *(tuple(best), outcome.best, tuple(current), outcome.current),
-            *(outcome.proposals, outcome.simulated, outcome.accepted, outcome.seconds),
+            *(outcome.proposals, outcome.simulated, outcome.accepted, bool(outcome.settled)),
+            outcome.seconds,
             tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
         )
+
+    def prove(
+        self, start: Strategy, combined: int, seconds: float, nodes: int, known: int = 0
+    ) -> Proof:
+        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can,
+        for so many seconds or with so many beginnings of strategies kept. `combined`: as many
+        configurations of operators that learn together are looked at together. Its tables are of
+        every pair of configurations of operators that follow each other."""
+        best, found = _integers(start), native.Proof()
+        limits = native.Limits(seconds, nodes, known)
+        self._native.dltune_parallelism_prove(
+            self._engine, combined, byref(limits), byref(found), best
+        )
+        return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
+
+    def alone(self, operator: int, members: int) -> Nanoseconds:
+        """Of each configuration what its tasks take, and one in `members` of what its gradients
+        take to be added up; nothing else is waited for."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_alone(
+            self._engine, operator, members, _pointer(found, native.LONGS)
+        )
+        return found
+
+    def added(self, operator: int) -> Nanoseconds:
+        """Of each configuration how long the gradients take to be added up after any of its
+        backward tasks, at least, if no other operator learned with it."""
+        found = np.empty(len(self.problem.catalogs[operator]), np.int64)
+        self._native.dltune_parallelism_added(self._engine, operator, _pointer(found, native.LONGS))
+        return found
+
+    def moved(self, edge: int, producer: Sequence[int], consumer: Sequence[int]) -> Nanoseconds:
+        """What an edge takes forwards and backwards for these configurations of the operators,
+        shape (producer's, consumer's). Edges are counted by consumers and their inputs."""
+        found = np.empty((len(producer), len(consumer)), np.int64)
+        self._native.dltune_parallelism_moved(
+            *(self._engine, edge, len(producer), _integers(producer)),
+            *(len(consumer), _integers(consumer), _pointer(found, native.LONGS)),
+        )
+        return found
 
 
 def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:

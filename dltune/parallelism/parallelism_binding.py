@@ -70,13 +70,14 @@ class SearchAbout(ctypes.Structure):
         ("seed", c_uint64),
         *of(c_double, "temperature", "seconds"),
         ("proposals", c_int64),
-        *of(c_int32, "blocks", "method", "patient"),
+        *of(c_int32, "moves", "method", "patient"),
     )
 
 
 class Outcome(ctypes.Structure):
     _fields_ = (
-        *of(c_int64, "best", "current", "proposals", "simulated", "accepted", "best_at"),
+        *of(c_int64, "best", "current", "proposals", "simulated", "accepted"),
+        *of(c_int64, "best_at", "settled"),
         ("seed", c_uint64),
         *of(c_double, "seconds", "best_seconds"),
     )
@@ -84,6 +85,16 @@ class Outcome(ctypes.Structure):
 
 class Improvement(ctypes.Structure):
     _fields_ = (*of(c_int64, "proposals", "best"), ("seconds", c_double))
+
+
+class Limits(ctypes.Structure):
+    """As in branching.h, like Proof."""
+
+    _fields_ = (("seconds", c_double), *of(c_int64, "nodes", "known"))
+
+
+class Proof(ctypes.Structure):
+    _fields_ = (*of(c_int64, "best", "bound", "nodes", "leaves"), ("seconds", c_double))
 
 
 class Shown(ctypes.Structure):
@@ -106,6 +117,8 @@ class Totals(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     search = (POINTER(SearchAbout), POINTER(Outcome), INTEGERS, POINTER(POINTER(Improvement)))
+    proof = (c_int32, POINTER(Limits), POINTER(Proof), INTEGERS)
+    pairs = (c_int32, INTEGERS, c_int32, INTEGERS)
     return bound(
         "parallelism",
         [Path(__file__).with_name("engine.cc")],
@@ -121,8 +134,12 @@ def load() -> ctypes.CDLL:
             "dltune_parallelism_timeline": (POINTER(Shown), c_void_p, c_int32, LONGS),
             "dltune_parallelism_totals": (None, c_void_p, POINTER(Totals)),
             "dltune_parallelism_search": (None, c_void_p, *search, LONGS),
+            "dltune_parallelism_prove": (None, c_void_p, *proof),
+            "dltune_parallelism_alone": (None, c_void_p, c_int32, c_int32, LONGS),
+            "dltune_parallelism_added": (None, c_void_p, c_int32, LONGS),
+            "dltune_parallelism_moved": (None, c_void_p, c_int32, *pairs, LONGS),
         },
         *(Region, Edge, Division, OperatorAbout, ProblemAbout),
-        *(SearchAbout, Outcome, Improvement, Shown, Totals),
+        *(SearchAbout, Outcome, Improvement, Limits, Proof, Shown, Totals),
         flags=("-ffp-contract=off",),
     )

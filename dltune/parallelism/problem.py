@@ -69,9 +69,13 @@ def problem(
             catalog = catalogs[operator.dimensions] = space(operator, count)
         require_some(operator, catalog)
         by_operator.append(catalog)
-        # steps of one layer read alike and take alike
+        # steps of one layer read as much, each its own part, and take alike
         reads = tuple(
-            (read.regions, graph.operators[read.operator].dimensions) for read in operator.inputs
+            (one.extent, one.of, one.stride, dimension.size)
+            for read in operator.inputs
+            for one, dimension in zip(
+                read.regions, graph.operators[read.operator].dimensions, strict=True
+            )
         )
         like = (
             *(operator.type, operator.dimensions, operator.flops, operator.backward_flops),

@@ -31,22 +31,28 @@ class Random {
   std::uint64_t state_;
 };
 
+// How proposals are made: one operator at a time, as the paper does; several at once besides; or every
+// other configuration of every operator in turn, of which those that shorten the step are taken, until
+// none does.
+enum Moves : std::int32_t { kOne, kSeveral, kEvery };
+
 // How a proposal is simulated: all tasks anew, the changed ones made anew, or from the first event that
 // can change.
 enum Method : std::int32_t { kFull, kIncremental, kDelta };
 
 // `temperature`: a strategy that takes that share longer is accepted with probability 1 / e.
-// `blocks`: besides the paper's proposals (one operator) those of several at once. It ends after
-// `proposals`, after `seconds`, or, where `patient` is 0, once half of its seconds brought no gain.
+// It ends after `proposals`, after `seconds`, or, where `patient` is 0, once half of its seconds brought
+// no gain.
 struct Search {
   std::uint64_t seed;
   double temperature, seconds;
   std::int64_t proposals;
-  std::int32_t blocks, method, patient;
+  std::int32_t moves, method, patient;
 };
 
+// `settled`: no other configuration of any one operator makes the best shorter.
 struct Outcome {
-  std::int64_t best, current, proposals, simulated, accepted, best_at;
+  std::int64_t best, current, proposals, simulated, accepted, best_at, settled;
   std::uint64_t seed;
   double seconds, best_seconds;
 };
@@ -56,6 +62,9 @@ struct Improvement {
   std::int64_t proposals, best;
   double seconds;
 };
+
+// Of a strategy that there is no room for.
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 class Chain {
  public:
@@ -67,6 +76,7 @@ class Chain {
     for (int o = 0; o < problem_.operators; ++o) {
       const Operator& op = problem_.operator_[o];
       if (op.block >= 0) blocks_[op.block].push_back(o);
+      neighbours_ += op.configurations;
       const auto [at, fresh] =
           catalogs.emplace(op.first_configuration, static_cast<int>(alike_.size()));
       catalog_[o] = at->second;
@@ -87,27 +97,38 @@ class Chain {
     };
     Random random(search.seed);
     Outcome out{};
+    out.best = out.current = kNever;
+    std::copy(graph_.choice.begin(), graph_.choice.end(), best);
+    if (graph_.too_large()) return out;
     remember(search.method);
+    turn_ = {0, -1};
     std::int64_t current = simulation_.run(kNever, log(search.method));
     note(search.method);
     out.best = current;
-    std::copy(graph_.choice.begin(), graph_.choice.end(), best);
     for (out.proposals = 0; out.proposals < search.proposals;) {
       if (search.seconds > 0 && (out.proposals & 15) == 0) {
         const double now = elapsed();
         if (now >= search.seconds) break;
         if (!search.patient && now >= search.seconds / 2 && now >= 2 * out.best_seconds) break;
       }
+      if (search.moves == kEvery && out.proposals - out.best_at >= neighbours_) {
+        out.settled = 1;
+        break;
+      }
       ++out.proposals;
-      propose(&random, search.blocks);
-      // drawn before, so that a simulation ends as soon as it is too long
-      const double share = random.share();
+      std::int64_t limit = current - 1;
+      if (search.moves == kEvery) {
+        next();
+      } else {
+        propose(&random, search.moves == kSeveral);
+        // drawn before, so that a simulation ends as soon as it is too long
+        const double most = static_cast<double>(current) *
+                            (1 - search.temperature * std::log(std::max(random.share(), 1e-300)));
+        limit = most < 9e18 ? static_cast<std::int64_t>(most) : kNever;
+      }
       if (changes_.empty()) continue;
-      const double most = static_cast<double>(current) *
-                          (1 - search.temperature * std::log(std::max(share, 1e-300)));
-      const std::int64_t limit = most < 9e18 ? static_cast<std::int64_t>(most) : kNever;
-      const std::int64_t next = simulate(search.method, limit, &out.simulated);
-      if (next > limit) {
+      const std::int64_t time = simulate(search.method, limit, &out.simulated);
+      if (time > limit) {
         if (search.method == kFull)
           graph_.set(before_.data());
         else
@@ -115,7 +136,7 @@ class Chain {
         continue;
       }
       ++out.accepted;
-      current = next;
+      current = time;
       accept(search.method);
       if (current < out.best) {
         out.best = current;
@@ -143,7 +164,6 @@ class Chain {
   }
 
  private:
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr int kDraws = 16;
   using Key = std::vector<std::int32_t>;
 
@@ -165,6 +185,16 @@ class Chain {
     if (there != catalog.end()) change(op, there->second);
   }
 
+  // The next configuration of the operator whose turn it is.
+  void next() {
+    changes_.clear();
+    if (++turn_.second >= problem_.operator_[turn_.first].configurations) {
+      turn_.first = (turn_.first + 1) % problem_.operators;
+      turn_.second = 0;
+    }
+    change(turn_.first, turn_.second);
+  }
+
   // The paper's: one operator, any of its configurations. Else one of several kinds: a whole block, a
   // run of a block's operators, a run of operators that follow each other, one as its neighbour is, one
   // alone; to any configuration, or to one that has the degrees or the devices of the present one.
@@ -175,8 +205,8 @@ class Chain {
       change(op, random->below(problem_.operator_[op].configurations));
       return;
     }
-    const int move = random->below(16);
-    if (move < 7 && !blocks_.empty()) {
+    const int move = blocks_.empty() ? 7 + random->below(12) : random->below(16);
+    if (move < 7) {
       const auto& block = blocks_[random->below(static_cast<int>(blocks_.size()))];
       const int size = static_cast<int>(block.size());
       const int first = move < 5 ? 0 : random->below(size);
@@ -228,10 +258,11 @@ class Chain {
       for (const auto& [op, to] : changes_) choice[op] = to;
       graph_.set(choice.data());
       ++*simulated;
-      return simulation_.run();
+      return graph_.too_large() ? kNever : simulation_.run();
     }
     const std::size_t kept = method == kDelta ? unchanged() : 0;
     graph_.change(changes_);
+    if (graph_.too_large()) return kNever;
     if (const std::int64_t load = graph_.load(); load > limit) return load;
     ++*simulated;
     return simulation_.run(limit, method == kDelta ? &events_[1] : nullptr, &events_[0], kept);
@@ -304,6 +335,8 @@ class Chain {
   std::vector<std::map<Key, int>> alike_;
   std::vector<std::vector<std::int32_t>> blocks_;
   std::vector<std::pair<std::int32_t, std::int32_t>> changes_;
+  std::pair<std::int32_t, std::int32_t> turn_{0, -1};
+  std::int64_t neighbours_ = 0;
   std::vector<std::int32_t> before_;
   std::vector<Event> events_[2];
   std::vector<std::int64_t> ends_;

@@ -16,21 +16,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.parallelism.baselines import random as any_strategy
-from dltune.parallelism.engine import FOREVER, Chain, Walk
+from dltune.parallelism.engine import FOREVER, NEVER, Chain, Walk
 from dltune.parallelism.problem import Problem, Strategy
 from dltune.parallelism.workers import Leg, Workers
 
 TEMPERATURES = (0.0003, 0.0006, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
-LEG = 50  # proposals that a chain makes in a round at least
+LEG = 300  # proposals that a chain makes in a round at least
 ROUNDS = 32  # at most
 LAG = 4  # rounds between those in which who lags goes on from the best
 FAR = 8.0  # temperatures above the best
+LAST = 5  # of the room, this part is kept to try every neighbour of the best
 
 
 @dataclass(frozen=True)
 class Found:
     """`time`: nanoseconds of a step. `starts`: by name the strategies that the search began with,
-    and theirs. `course`: after how many seconds which time was the best."""
+    and theirs. `course`: after how many seconds which time was the best. `settled`: no other
+    configuration of any one operator makes it shorter, which the search had room to try."""
 
     strategy: Strategy
     time: int
@@ -38,6 +40,7 @@ class Found:
     proposals: int
     seconds: float
     course: tuple[tuple[float, int], ...]
+    settled: bool
 
 
 def search(
@@ -65,19 +68,20 @@ def search(
     count = int(min(max(room / LEG, 1), len(TEMPERATURES)))
     rounds = int(min(max(room / LEG / count, 1), ROUNDS))
     # one after the other as many as do not walk at the same time
-    slice = seconds / rounds / -(-count // workers.count)
+    slice = seconds * (1 - 1 / LAST) / rounds / -(-count // workers.count)
     current = [strategy for strategy, _ in sorted(compared.values(), key=lambda one: one[1])]
     current = current[:count]
     while len(current) < count:
         current.append(any_strategy(problem, chance.randrange(2**32)))
     done = 0
+    whole = None if proposals is None else proposals - proposals // LAST
     for number in range(rounds):
         now = time.monotonic() - began
-        if proposals is None and (now > seconds or now > max(seconds / 2, 2 * course[-1][0])):
+        if whole is None and (
+            now > seconds * (1 - 1 / LAST) or now > max(seconds / 2, 2 * course[-1][0])
+        ):
             break
-        share = FOREVER
-        if proposals is not None:
-            share = (proposals - done) // (rounds - number) // count
+        share = FOREVER if whole is None else (whole - done) // (rounds - number) // count
         legs: list[Leg] = []
         for strategy, temperature in zip(current, TEMPERATURES, strict=False):
             legs.append((strategy, Chain(chance.randrange(2**63), temperature, share, slice)))
@@ -88,12 +92,21 @@ def search(
             best, least = shortest.best, shortest.best_time
             course.append((time.monotonic() - began, least))
         order = _exchanged(walks, chance)
-        current = [walk.current for walk in order]
+        current = [walk.current if walk.current_time < NEVER else best for walk in order]
         if number % LAG == LAG - 1:
             for at, walk in enumerate(order):
                 if walk.current_time > least * (1 + FAR * TEMPERATURES[at]):
                     current[at] = best
-    return Found(best, least, compared, done, time.monotonic() - began, tuple(course))
+    share = FOREVER if proposals is None else proposals - done
+    rest = max(seconds - (time.monotonic() - began), seconds / LAST)
+    (last,) = workers.walk([(best, Chain(0, 0.0, share, rest, moves="every"))])
+    if last.best_time < least:
+        best, least = last.best, last.best_time
+        course.append((time.monotonic() - began, least))
+    return Found(
+        *(best, least, compared, done + last.proposals),
+        *(time.monotonic() - began, tuple(course), last.settled),
+    )
 
 
 def _exchanged(walks: Sequence[Walk], chance: random.Random) -> list[Walk]:

@@ -73,6 +73,17 @@ class Synchronization {
           member[next[sets[s].devices[at]]++] = {static_cast<std::int32_t>(s), h};
   }
 
+  // How long after all gradients on a set's devices of one host the weights there are new, if nothing
+  // is waited for.
+  std::int64_t rest(const ShardSet& set, const OnHost& host) const {
+    return longest(host.hops, host.hops_end) + longest(set.hops, set.hops_end) + set.update;
+  }
+  std::int64_t longest(int first, int end) const {
+    std::int64_t found = 0;
+    for (int hop = first; hop < end; ++hop) found = std::max(found, hops[hop].duration);
+    return found;
+  }
+
  private:
   static bool alike(const Configuration& a, const Configuration& b) {
     return std::equal(a.degrees, a.degrees + kDimensions, b.degrees) &&

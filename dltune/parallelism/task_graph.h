@@ -12,6 +12,8 @@
 
 namespace dltune::parallelism {
 
+constexpr std::int64_t kMostPieces = 50'000'000;  // 32 bytes each, and as many kept aside
+
 class TaskGraph {
  public:
   explicit TaskGraph(const Problem& problem)
@@ -50,6 +52,7 @@ class TaskGraph {
   // Every operator anew; `choices`: the number of its configuration, for each.
   void set(const std::int32_t* choices) {
     std::fill(busy.begin(), busy.end(), 0);
+    pieces_ = 0;
     stash_.clear();
     for (int o = 0; o < problem_.operators; ++o) {
       choice[o] = choices[o];
@@ -57,6 +60,10 @@ class TaskGraph {
       account(o, 1);
     }
     for (int e = 0; e < problem_.edges; ++e) {
+      forward[e] = Flow();
+      backward[e] = Flow();
+    }
+    for (int e = 0; e < problem_.edges && !too_large(); ++e) {
       build_edge(e);
       account_edge(e, 1);
     }
@@ -70,6 +77,7 @@ class TaskGraph {
   void change(const std::vector<std::pair<std::int32_t, std::int32_t>>& changes) {
     stash_.clear();
     stashed_busy_ = busy;
+    stashed_pieces_ = pieces_;
     affected(changes);
     stash_.flows.reserve(edges_.size());
     for (int e : edges_) {
@@ -92,6 +100,9 @@ class TaskGraph {
     for (int e : edges_) {
       forward[e] = Flow();
       backward[e] = Flow();
+    }
+    for (int e : edges_) {
+      if (too_large()) break;
       build_edge(e);
       account_edge(e, 1);
     }
@@ -115,11 +126,16 @@ class TaskGraph {
     for (std::size_t n = 0; n < groups_.size(); ++n)
       synchronization[groups_[n]] = std::move(stash_.synchronizations[n]);
     busy = stashed_busy_;
+    pieces_ = stashed_pieces_;
     stash_.clear();
   }
 
   const std::vector<std::int32_t>& members(int group) const { return members_[group]; }
   const std::vector<std::int32_t>& changed_groups() const { return groups_; }
+
+  // Whether there is no room for all that moves; then the graph is not whole, and must be set anew or
+  // taken back before it is simulated.
+  bool too_large() const { return pieces_ > kMostPieces; }
 
   // No order of the tasks ends before the resource with most to do has done it.
   std::int64_t load() const { return *std::max_element(busy.begin(), busy.end()); }
@@ -183,9 +199,11 @@ class TaskGraph {
   }
 
   void account_edge(int e, int sign) {
-    for (const Flow* flow : {&forward[e], &backward[e]})
+    for (const Flow* flow : {&forward[e], &backward[e]}) {
+      pieces_ += sign * static_cast<std::int64_t>(flow->pieces().size());
       for (const Piece& piece : flow->pieces())
         if (piece.resource >= 0) busy[piece.resource] += sign * piece.duration;
+    }
   }
 
   void account_group(int g, int sign) {
@@ -200,6 +218,7 @@ class TaskGraph {
   std::vector<std::int32_t> edges_, groups_;
   std::vector<std::pair<std::int32_t, std::int32_t>> changes_;
   std::vector<std::int64_t> stashed_busy_;
+  std::int64_t pieces_ = 0, stashed_pieces_ = 0;
   Stash stash_;
 };
 

@@ -72,14 +72,15 @@ class _Dask:
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise UsageError(
             "a search over a dask cluster needs dask's distributed, which is not installed",
             remedy="pip install 'dltune[cluster]'",
         ) from None
+    connect: Any = distributed.Client
     try:
-        client = Client(address, timeout=PATIENCE)
+        client = connect(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the scheduler {address} does not answer: {error}",

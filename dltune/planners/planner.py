@@ -12,7 +12,7 @@ import msgspec
 from dltune.documents.plan import Plan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
-from dltune.planners.shown import Shown
+from dltune.planners.shown import Schedule, Shown
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
@@ -110,3 +110,9 @@ class Planner(Generic[S]):
     def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         """The section for people; `beside`: documents on what came of this plan."""
         return Shown()
+
+    def schedule(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Schedule | None:
+        """What each device would do when under the section, simulated; None: nothing of the kind.
+        `beside`: documents that the plan may have been made from. Raises DltuneError when it cannot
+        be told."""
+        return None

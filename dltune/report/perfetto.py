@@ -17,8 +17,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
+from dltune.planners.plan import in_order
+from dltune.planners.registry import planner
+from dltune.planners.shown import Schedule
 from dltune.report.execution import Execution, executions, live_bytes
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context
@@ -27,14 +31,16 @@ from dltune.visible import visible
 
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments
 KEY = 1000
+# times the process's number: its rows are numbered from there
+FIRST_ROW = 100_000
 
 Event = Mapping[str, Any]
 
 
 def trace(context: Context) -> bytes:
-    """All timelines of all profiles. Raises UsageError when there are none."""
+    """All timelines of all profiles and plans. Raises UsageError when there are none."""
     events: list[Event] = []
-    flow = 0
+    flow = processes = 0
     profiles = ((d.path.name, d.document) for d in context.documents)
     drawn = (
         (file, profile, execution, timeline)
@@ -50,14 +56,50 @@ def trace(context: Context) -> bytes:
         made = _events(profile, execution, timeline, process, title, flow)
         events += made
         flow += sum(event["ph"] == "s" for event in made)
+        processes = process
+    for process, (file, schedule) in enumerate(_schedules(context), start=processes + 1):
+        events += scheduled(schedule, f"{schedule.title}, {file}", process)
     if not events:
         raise UsageError(
             "there is no timeline to write",
-            remedy="name a profile that has a step: dltune profile makes them",
+            remedy="name a profile that has a step: dltune profile makes them; or a plan of "
+            "parallelism",
         )
     # the standard library's, as msgspec would not write 12.340 with all its digits
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
     return gzip.compress(text.encode(), mtime=0)
+
+
+def _schedules(context: Context) -> Iterator[tuple[str, Schedule]]:
+    """Of all sections of all plans. Raises DltuneError where one cannot be told."""
+    documents = [one.document for one in context.documents]
+    for loaded in context.documents:
+        if isinstance(loaded.document, Plan):
+            for name, section in in_order(loaded.document):
+                schedule = planner(name).schedule(section, loaded.document, documents)
+                if schedule:
+                    yield loaded.path.name, schedule
+
+
+def scheduled(schedule: Schedule, title: str, process: int) -> Iterator[Event]:
+    """What devices and links do: a row for each, the links first."""
+    yield _about("process_name", process, 0, name=visible(title, NAME))
+    yield _about("process_sort_index", process, 0, sort_index=process)
+    lanes = [*(("transfer", one) for one in schedule.links), *(("op", d) for d in schedule.devices)]
+    for number, (category, lane) in enumerate(lanes, start=FIRST_ROW * process):
+        yield _about("thread_name", process, number, name=visible(lane.label, NAME))
+        yield _about("thread_sort_index", process, number, sort_index=number)
+        for work in lane.works:
+            yield {
+                "ph": "X",
+                "name": visible(work.name, NAME),
+                "cat": category,
+                "pid": process,
+                "tid": number,
+                "ts": work.start / 1e3,
+                "dur": (work.end - work.start) / 1e3,
+                "args": {"kind": visible(work.kind, NAME), "bytes": work.bytes},
+            }
 
 
 def _events(
@@ -69,7 +111,7 @@ def _events(
     ]
     homes: dict[int, int] = {}
     # Perfetto takes the thread with its process's number for its main one, and shows that first
-    for number, row in enumerate((*timeline.links, *timeline.rows), start=100 * process):
+    for number, row in enumerate((*timeline.links, *timeline.rows), start=FIRST_ROW * process):
         found.append(_about("thread_name", process, number, name=row.label))
         found.append(_about("thread_sort_index", process, number, sort_index=number))
         for piece in row.slices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import divided
 import exhibits
 import msgspec
 import results
@@ -29,6 +30,9 @@ def written(folder: Path) -> dict[str, Path]:
         "dltune.profile": profile,
         "dltune.plan": plan,
         "dltune.plan:memory": with_sections(plan, threads=None, memory=exhibits.lean(profile)),
+        "dltune.plan:parallelism": with_sections(
+            plan, threads=None, parallelism=divided.section(consumer="jax", mesh=(2, 2))
+        ),
         "dltune.plan:settings": with_sections(plan, threads=None, settings=exhibits.settings()),
         "dltune.bench": exhibits.bench(plan, profile, {"a": (0.1, 0.2), "b": (0.3, 0.4)}),
         "dltune.tune": searched(),
@@ -42,6 +46,8 @@ def written(folder: Path) -> dict[str, Path]:
         ),
         "dltune.graph": documented.of_step(profile.steps[0], profile.ops),
         "dltune.machine": synthetic.machine(4),
+        "dltune.operators": divided.network(),
+        "dltune.topology": divided.cluster(),
     }  # fmt: skip
     found = {}
     for name, document in made.items():

@@ -90,6 +90,7 @@ def test_the_main_table_of_a_kind(written):
         "dltune.plan:sample": "sections.threads.predictions",
         "dltune.plan:memory": "document",
         "dltune.plan:settings": "sections.settings.effects",
+        "dltune.plan:parallelism": "sections.parallelism.operators",
         "dltune.bench": "settings",
         "dltune.tune": "trials",
         "dltune.io": "watch.files",
@@ -100,6 +101,8 @@ def test_the_main_table_of_a_kind(written):
         "dltune.gate-history": "gates.points",
         "dltune.graph": "nodes",
         "dltune.machine": "cores",
+        "dltune.operators": "operators",
+        "dltune.topology": "devices",
     }
     assert {name: reading.table(written[name]).path for name in main} == main
 

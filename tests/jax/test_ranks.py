@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from running import remaining, with_argument
 
 from dltune.jax import ranks
 
@@ -45,6 +48,20 @@ def test_the_first_that_fails_ends_the_others(tmp_path: Path) -> None:
 def test_a_rank_that_is_killed_gives_its_signal(tmp_path: Path) -> None:
     done = run(tmp_path, 2, "import os; os.kill(os.getpid(), 9)")
     assert done.returncode == 128 + 9
+
+
+def test_none_is_left_when_the_starter_is_ended(tmp_path: Path) -> None:
+    code = "import sys, time; print('ready', flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        ranks.started(range(2), 2, [sys.executable, "-c", code, str(tmp_path)]),
+        env={**os.environ, ranks.FOLDER: str(tmp_path)},
+        stdout=subprocess.PIPE,
+    ) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"ready\n"
+        starter.terminate()
+        assert starter.wait(30) == 128 + signal.SIGTERM
+    assert remaining(with_argument, tmp_path) == []
 
 
 def test_ranks_of_another_machine_are_not_started(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from parallelism_cases import random_case
 from parallelism_native import by_name, engine, gathered
 from parallelism_oracle import makespan, simulated, tasks, transferred
 
-from dltune.parallelism.engine import METHODS, Chain
+from dltune.parallelism.engine import METHODS, MOVES, Chain, Moves
 
 CASES, PROVED = 400, 10_000
 
@@ -51,15 +51,15 @@ def test_ten_thousand_cases() -> None:
         equal(seed)
 
 
-@pytest.mark.parametrize("blocks", [False, True])
-def test_a_chain_is_the_same_however_its_proposals_are_simulated(blocks: bool) -> None:
+@pytest.mark.parametrize("moves", MOVES)
+def test_a_chain_is_the_same_however_its_proposals_are_simulated(moves: Moves) -> None:
     for seed in range(60):
         case = random_case(seed)
         ours = engine(case)
         walks = [
             ours.walk(
                 case.strategy,
-                Chain(seed, temperature=0.1, proposals=60, blocks=blocks, method=method),
+                Chain(seed, temperature=0.1, proposals=60, moves=moves, method=method),
             )
             for method in METHODS
         ]

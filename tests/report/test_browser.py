@@ -11,13 +11,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import divided
 import exhibits
 import msgspec
 import pytest
 import results
+import synthetic
 
 from dltune.documents.profile import Profile
-from dltune.planners.plan import with_sections
+from dltune.planners.plan import bare, with_sections
 from dltune.report.page import page
 from dltune.report.section import Context, Loaded
 
@@ -62,6 +64,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("io", results.watched()),
         ("io", results.read_in_every_way()),
         ("horovod", results.ranks()),
+        ("plan", bare(synthetic.machine(2), sections={"parallelism": divided.section()})),
+        ("operators", divided.network()),
+        ("topology", divided.cluster()),
     ]
     pages = {"good": tuned(profile), "evil": tuned(evil), "others": others}
     return {name: written(folder, name, documents) for name, documents in pages.items()}

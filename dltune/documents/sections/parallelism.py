@@ -13,7 +13,19 @@ from dltune.documents.faults import AMOUNT, Bound, at_least, each, index, repeat
 Consumer = Literal["keras", "jax"]
 
 # what there is to tell of a plan in numbers
-FIGURES = ("network", "seconds", "single", "sample", "bound", "bytes", "proposals")
+FIGURES = (
+    *("network", "topology", "batch", "seconds", "compute", "bytes"),
+    *("bound", "proof", "baselines", "proposals", "searched", "measured"),
+)
+
+
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another strategy, as simulated: the same of it as of the plan's own."""
+
+    name: str
+    seconds: float
+    compute: float
+    bytes: int
 
 
 class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,7 +35,8 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `devices`: the place in the section's `devices` of each task; tasks are numbered by the parts'
     positions in the dimensions and then by the replica, of which each part has `replicas`, the last
     fastest. `axes`: for each axis of the section's mesh the dimension that it divides, None where
-    its devices compute the same.
+    its devices compute the same. `block`: a name that operators have in common which do the same in
+    the network (empty: its own).
     """
 
     name: str
@@ -35,29 +48,41 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameter: int | None = None
     weights: str = ""
     axes: tuple[int | None, ...] = ()
+    block: str = ""
 
 
 class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
+    """`network` and `topology`: by name, those of published ones with the `batch` and the count
+    that they were built with; `digests`: SHA-256 of both documents' content, by which what the plan
+    was made from is known again.
+
+    `mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
     are on blocks of devices of their own. `consumer`: what the strategy was restricted to. `hosts`:
     of each device, by a name or an address at which the others reach it; empty where all are on
     one.
 
-    `seconds`: of a step as simulated; `single`: on one device, `sample`: with every operator
-    divided by samples over all of them; `bound`: no strategy of the same space takes less (None:
-    not known). `bytes`: that a step sends between devices. `proposals`: strategies simulated.
+    `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
+    sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
+    same space takes less, by this `proof` (None: not known). `proposals`: changes that the search
+    looked at, in `searched` seconds. `measured`: whether ops' times are measured, not modelled.
     """
 
     network: str
+    topology: str
+    digests: tuple[str, str]
     devices: tuple[str, ...]
     mesh: tuple[int, ...]
     operators: tuple[Divided, ...]
     seconds: float
-    single: float
-    sample: float
+    compute: float
     bytes: int
+    baselines: tuple[Baseline, ...]
     proposals: int
+    searched: float
+    measured: bool = False
+    batch: int | None = None
     bound: float | None = None
+    proof: str = ""
     consumer: Consumer | None = None
     hosts: tuple[str, ...] = ()
 
@@ -66,8 +91,12 @@ def faults(section: Parallelism) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
     here = "parallelism"
     yield from AMOUNT.of(
-        here, section, "seconds", "single", "sample", "bound", "bytes", "proposals"
+        here, section, "seconds", "compute", "bytes", "bound", "proposals", "searched"
     )
+    yield from at_least(1).of(here, section, "batch")
+    yield from repeated(f"{here}.baselines", "name", (one.name for one in section.baselines))
+    for at, baseline in each(f"{here}.baselines", section.baselines, "name"):
+        yield from AMOUNT.of(at, baseline, "seconds", "compute", "bytes")
     yield from repeated(f"{here}.devices", "name", section.devices)
     yield from at_least(2, "an axis divides something").faults(f"{here}.mesh", *section.mesh)
     if section.mesh and math.prod(section.mesh) != len(section.devices):

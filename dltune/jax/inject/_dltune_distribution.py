@@ -112,12 +112,17 @@ class Distribution:
             if not isinstance(layout, str):
                 return plain(tensor, layout)
             self.met.add(layout)
+            rank = self._layouts.rank(layout) if len(tree.flatten(tensor)) > 1 else None
             given = functools.partial(self._layouts.output, layout)
-            return tree.map_structure(functools.partial(constrained, given), tensor)
+            return tree.map_structure(functools.partial(constrained, given, rank), tensor)
 
-        def constrained(entries: Callable[[Any], tuple[Entry, ...]], array: Any) -> Any:
+        def constrained(
+            entries: Callable[[Any], tuple[Entry, ...]], rank: int | None, array: Any
+        ) -> Any:
             if not isinstance(array, jax.core.Tracer):
                 return array
+            if rank is not None and array.ndim != rank:
+                return array  # a state beside what the layer gives out
             try:
                 sharding = self._sharding(entries(array.shape))
             except ValueError as error:
@@ -132,7 +137,7 @@ class Distribution:
             operator = self._layouts.operator(layer.path) if layer.built else None
             if operator is not None and arguments:
                 read = functools.partial(self._layouts.input, operator)
-                first = tree.map_structure(functools.partial(constrained, read), arguments[0])
+                first = tree.map_structure(functools.partial(constrained, read, None), arguments[0])
                 arguments = first, *arguments[1:]
             return call(layer, *arguments, **options)
 

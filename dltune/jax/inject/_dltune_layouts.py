@@ -87,6 +87,11 @@ class Layouts:
             entries[at] = _entry(axes)
         return tuple(entries)
 
+    def rank(self, operator: str) -> int:
+        """Of what it gives out: so many dimensions."""
+        found: int = self._operators[operator]["rank"]
+        return found
+
     def output(self, operator: str, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How what the operator gives out is divided. What cannot be divided evenly, such as the
         samples of a last batch, is not. Raises ValueError where it has other dimensions."""

@@ -26,8 +26,8 @@ from dltune.memory.ordering import lean
 from dltune.memory.schedule import Step as Run
 from dltune.memory.schedule import levels, lives
 from dltune.memory.selection import BudgetTooSmall, Selection, select
-from dltune.memory.solver import SolverFailed
 from dltune.memory.tensor_cache import CacheTooSmall
+from dltune.native.solver import SolverFailed
 from dltune.planners.memory.offload import Offloader, Offloading
 from dltune.planners.memory.show import mib
 

@@ -142,7 +142,7 @@ def _decide(
 ) -> Decision[Memory]:
     from dltune.documents import profile as documents
     from dltune.machine.storage import file_tier, in_memory
-    from dltune.memory import solver
+    from dltune.native import solver
     from dltune.planners.memory import show
     from dltune.planners.memory.decide import decide
 

@@ -2,27 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import msgspec
 
 from dltune.documents.plan import Plan
 from dltune.documents.sections import parallelism
-from dltune.documents.sections.parallelism import Parallelism
+from dltune.documents.sections.parallelism import Consumer, Parallelism
+from dltune.errors import UsageError
+from dltune.planners.duration import Duration
 from dltune.planners.enforcement import Enforcement, Run
-from dltune.planners.planner import Planner
+from dltune.planners.planner import Decision, Planner
+from dltune.planners.shown import Schedule, Shown
+
+
+class Named(click.ParamType):  # type: ignore[type-arg]
+    """A file, else the name of something published."""
+
+    name = "file or name"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        path = Path(value)
+        return path if path.exists() or path.suffix in (".json", ".gz") else str(value)
+
+
+class Mesh(click.ParamType):  # type: ignore[type-arg]
+    """The lengths of a mesh's axes, as 2x2."""
+
+    name = "mesh"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"\d{1,6}(x\d{1,6})*", value):
+            self.fail(f"{value!r} is no mesh, such as 2x2", param, ctx)
+        shape = tuple(map(int, value.split("x")))
+        if min(shape) < 2:
+            self.fail(f"an axis of {value!r} has fewer than 2 devices", param, ctx)
+        return shape
 
 
 class ParallelismPlanner(Planner[Parallelism]):
     name = "parallelism"
     summary = "Over which devices each operator of a network is divided."
     section = Parallelism
+    formats = get_args(Consumer)
 
     def faults(self, section: Parallelism, plan: Plan) -> Iterator[str]:
         return parallelism.faults(section)
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        return [
+            click.Argument(["network"], type=Named()),
+            click.Option(
+                ["--topology"],
+                type=Named(),
+                required=True,
+                metavar="TOPOLOGY",
+                help="The devices: a topology document, or a cluster's name and size, as p100:16.",
+            ),
+            click.Option(
+                ["--batch"],
+                type=click.IntRange(1, 2**31 - 1),
+                help="Samples a step, of a network by name.  [the published one's]",
+            ),
+            click.Option(
+                ["--for", "consumer"],
+                type=click.Choice(get_args(Consumer)),
+                help="Only what this can express: every operator on one mesh of all devices.",
+            ),
+            click.Option(
+                ["--mesh"],
+                type=Mesh(),
+                metavar="SHAPE",
+                help="With --for: the mesh, as 2x4.  [one axis of all devices]",
+            ),
+            click.Option(
+                ["--budget"],
+                type=Duration(),
+                metavar="TIME",
+                help="Search so long, such as 90s or 10m.  [30s]",
+            ),
+            click.Option(
+                ["--proposals"],
+                type=click.IntRange(min=1),
+                help="Search so many changes instead: with one --seed always the same plan.",
+            ),
+            click.Option(
+                ["--seed"], type=click.IntRange(0, 2**63 - 1), default=0, show_default=True
+            ),
+            click.Option(
+                ["--processes"],
+                type=click.IntRange(1, 1024),
+                default=1,
+                show_default=True,
+                help="Search in so many at once.",
+            ),
+            click.Option(
+                ["--scheduler"],
+                metavar="ADDRESS",
+                help="Search on the workers of dask there, such as tcp://127.0.0.1:8786.",
+            ),
+        ]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Parallelism]:
+        """NETWORK: a profile, an operators document, or a published network's name, as Inception-v3
+        or NMT. Steps are simulated on the topology, for which nothing of it must be at hand.
+        `dltune run` starts a job on Keras with JAX as one process for each device, divided so."""
+        return _decide(**parameters)
 
     def enforce(self, section: Parallelism, run: Run) -> Enforcement:
         from dltune.planners.parallelism.enforce import Ranks
 
         return Ranks(section, run)
 
+    def show(self, section: Parallelism, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        from dltune.planners.parallelism.show import shown
+
+        return shown(section)
+
+    def schedule(
+        self, section: Parallelism, plan: Plan, beside: Sequence[msgspec.Struct]
+    ) -> Schedule:
+        from dltune.planners.parallelism.replay import replayed
+
+        return replayed(section, beside)
+
 
 PLANNER = ParallelismPlanner()
+
+
+def _decide(
+    network: Path | str,
+    topology: Path | str,
+    batch: int | None,
+    consumer: Consumer | None,
+    mesh: tuple[int, ...] | None,
+    budget: float | None,
+    proposals: int | None,
+    seed: int,
+    processes: int,
+    scheduler: str | None,
+) -> Decision[Parallelism]:
+    if budget is not None and proposals is not None:
+        raise UsageError(
+            "--budget and --proposals both say when the search ends", remedy="give one of them"
+        )
+    if mesh is not None and consumer is None:
+        raise UsageError(
+            "--mesh is for what --for names: without, operators are on blocks of devices of their "
+            "own",
+            remedy="such as --for keras",
+        )
+    from dltune.planners.parallelism import decide, emit, given, show
+
+    found = given.network(network, batch)
+    cluster = given.devices(topology)
+    count = len(cluster.devices)
+    shape: tuple[int, ...] = ()
+    if consumer and count > 1:
+        shape = mesh or (count,)
+    if mesh is not None:
+        decide.require_mesh(mesh, cluster)
+    decided = decide.decide(
+        found,
+        cluster,
+        topology if isinstance(topology, str) else cluster.name,
+        consumer,
+        shape,
+        decide.Effort(proposals, budget or decide.BUDGET, seed, processes, scheduler),
+    )
+    section = decided.section
+    failures = [decided.failure] if decided.failure else []
+    return Decision(
+        section,
+        given.machine(found),
+        choice=show.choice(section),
+        remarks=[*given.remarks(found, cluster), *show.remarks(section), *failures],
+        shown=show.decision(section),
+        summary={name: getattr(section, name) for name in parallelism.FIGURES},
+        formats={
+            "keras": lambda: emit.keras_file(section),
+            "jax": lambda: emit.jax_file(section),
+        },
+    )

@@ -50,7 +50,7 @@ document.getElementById("theme").addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawings.forEach((draw) => draw()));
 
 // Timelines: all of a step under each other, on one axis.
-const WIDE_ROW = 18, SLIM_ROW = 8, MANY = 24, HEAD = 22, FLIGHT = 44, GAP = 14, AXIS = 22, LABEL = 74, LEAST = 200; // LEAST: ns
+const WIDE_ROW = 18, SLIM_ROW = 8, MANY = 24, HEAD = 22, FLIGHT = 44, GAP = 14, AXIS = 22, LABEL = 74, MOST_LABEL = 180, LEAST = 200; // LEAST: ns
 
 function nanoseconds(value, step) {
   const units = [[1e6, "ms"], [1e3, "µs"], [1, "ns"]];
@@ -114,6 +114,8 @@ function timeline(box) {
     const size = rows.length > MANY ? SLIM_ROW : WIDE_ROW; // pixels
     return { title: line.title, end: line.end, rows, size, flight: flight(ops) };
   });
+  const longest = Math.max(...groups.flatMap((group) => group.rows.map((row) => row.label.length)));
+  const margin = Math.min(MOST_LABEL, Math.max(LABEL, 7 * longest)); // of the rows' labels
   let left = 0, right = source.end, chosen = null, wide = 0;
   let tall = AXIS;
   for (const group of groups) {
@@ -122,8 +124,8 @@ function timeline(box) {
   }
   canvas.style.height = `${tall}px`;
 
-  const x = (time) => LABEL + ((time - left) / (right - left)) * (wide - LABEL);
-  const time = (at) => left + ((at - LABEL) / (wide - LABEL)) * (right - left);
+  const x = (time) => margin + ((time - left) / (right - left)) * (wide - margin);
+  const time = (at) => left + ((at - margin) / (wide - margin)) * (right - left);
 
   function show(from, to) {
     const width = Math.min(Math.max(to - from, LEAST), source.end);
@@ -158,7 +160,7 @@ function timeline(box) {
         const y = group.top + HEAD + index * group.size;
         brush.fillStyle = soft;
         brush.textAlign = "right";
-        if (group.size === WIDE_ROW || index % 4 === 0) brush.fillText(row.label, LABEL - 6, y + group.size / 2);
+        if (group.size === WIDE_ROW || index % 4 === 0) brush.fillText(row.label, margin - 6, y + group.size / 2);
         drawRow(row, y, fills, rest, colour("--bg"), ink, group);
       });
       drawFlight(group, group.top + HEAD + group.rows.length * group.size + 6, fills[0], soft);
@@ -166,7 +168,7 @@ function timeline(box) {
   }
 
   function ticks(rule, soft) {
-    const most = Math.max(3, Math.floor((wide - LABEL) / 80));
+    const most = Math.max(3, Math.floor((wide - margin) / 80));
     const least = (right - left) / most;
     const power = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= least);
@@ -175,15 +177,15 @@ function timeline(box) {
       brush.fillStyle = rule;
       brush.fillRect(Math.round(x(at)), AXIS - 4, 1, tall);
       brush.fillStyle = soft;
-      if (x(at) > LABEL + 20 && x(at) < wide - 26) brush.fillText(nanoseconds(at, step), x(at), AXIS / 2 - 1);
+      if (x(at) > margin + 20 && x(at) < wide - 26) brush.fillText(nanoseconds(at, step), x(at), AXIS / 2 - 1);
     }
   }
 
   function drawRow(row, y, fills, rest, back, ink, group) {
     const tallness = group.size;
-    let filled = LABEL; // what is narrower than a pixel is drawn once a pixel
+    let filled = margin; // what is narrower than a pixel is drawn once a pixel
     for (let i = after(row.end, left); i < row.start.length && row.start[i] < right; i++) {
-      const from = Math.max(LABEL, x(row.start[i])), to = Math.min(wide, x(row.end[i]));
+      const from = Math.max(margin, x(row.start[i])), to = Math.min(wide, x(row.end[i]));
       if (to <= filled && to - from < 1) continue;
       const tone = source.colours[row.node[i]];
       brush.fillStyle = tone < 0 ? rest : fills[tone];
@@ -219,11 +221,11 @@ function timeline(box) {
     const height = FLIGHT - 8;
     brush.fillStyle = soft;
     brush.textAlign = "right";
-    brush.fillText(`${most} in flight`, LABEL - 6, y + 6);
+    brush.fillText(`${most} in flight`, margin - 6, y + 6);
     brush.fillStyle = fill;
     brush.globalAlpha = 0.55;
     let first = Math.max(0, after(times, left) - 1);
-    for (let pixel = LABEL; pixel < wide; pixel++) {
+    for (let pixel = margin; pixel < wide; pixel++) {
       const until = time(pixel + 1);
       let level = levels[first] || 0;
       if (times[first] > until) level = 0;
@@ -323,7 +325,7 @@ function timeline(box) {
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!held) return;
-    const by = ((held.x - event.clientX) / (wide - LABEL)) * (held.right - held.left);
+    const by = ((held.x - event.clientX) / (wide - margin)) * (held.right - held.left);
     if (Math.abs(held.x - event.clientX) > 3) moved = true;
     if (moved) show(held.left + by, held.right + by);
   });
@@ -338,7 +340,7 @@ function timeline(box) {
       const index = Math.floor((py - group.top - HEAD) / group.size);
       const row = group.rows[index];
       if (!row || py < group.top + HEAD) continue;
-      const slack = (2 / (wide - LABEL)) * (right - left);
+      const slack = (2 / (wide - margin)) * (right - left);
       const at = after(row.end, time(px) - slack);
       if (at < row.start.length && row.start[at] <= time(px) + slack) choose(group, row, at);
     }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
+from dltune.errors import DltuneError
 from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
 from dltune.planners.shown import Finding, Part
 from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
+from dltune.report.charts.tiles import tiles
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.report.section import Context, Loaded, Section, Shown
+from dltune.report.sections.schedules import schedule
 from dltune.report.table import html
-from dltune.tables import Course, Table
+from dltune.tables import Course, Table, Tiles
 
 __all__ = ["load", "show"]
 
@@ -26,13 +29,23 @@ def show(loaded: Loaded, context: Context) -> Shown:
     bench = bench_of(plan, context)
     sections: list[Section] = []
     findings: list[Finding] = []
+    remarks: list[str] = []
+    documents = [one.document for one in context.documents]
     for name, section in in_order(plan):
         shown = planner(name).show(section, plan, [bench] if bench else [])
         findings += shown.findings
         for part in shown.parts:
             identifier = f"{loaded.prefix}-{name}-{part.name}"
             sections.append(Section(identifier, part.title, _body(part, identifier)))
-    remarks = []
+        try:
+            timeline = planner(name).schedule(section, plan, documents)
+        except DltuneError as error:
+            remarks.append(f"No timeline of {name}: {error}.")
+        else:
+            if timeline:
+                identifier = f"{loaded.prefix}-{name}-schedule"
+                body = schedule(timeline, f"{identifier}-drawn")
+                sections.append(Section(identifier, "What devices do when", body))
     if context.of(Profile) and plan.signatures and not profiles_of(plan, context):
         remarks.append("This plan is for other graphs than those of the profiles on this page.")
     return Shown(
@@ -58,6 +71,8 @@ def _body(part: Part, identifier: str) -> Markup:
             drawn.append(tag("p", one))
         elif isinstance(one, Course):
             drawn.append(course(one))
+        elif isinstance(one, Tiles):
+            drawn.append(tiles(one))
         else:
             drawn.append(forest(one))
     return joined(drawn)

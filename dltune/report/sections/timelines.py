@@ -42,6 +42,26 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
     if not execution.timelines:
         return tag("p", "This profile has no timeline.")
     heavy = heaviest(execution)
+    label = (
+        f"Timelines of the step: {'; '.join(t.title for t in execution.timelines)}. "
+        "Arrow keys move, plus and minus zoom, n and p go from op to op."
+    )
+    return joined(
+        [
+            *(tag("p", sentence) for sentence in transfers(profile, execution.step)),
+            zoomable(identifier, label, heavy, encoded(profile, execution, heavy)),
+            tag(
+                "details",
+                tag("summary", f"The {LONGEST} longest ops as a table"),
+                _longest(execution, f"{identifier}-longest"),
+            ),
+        ]
+    )
+
+
+def zoomable(identifier: str, label: str, heavy: Sequence[str], source: bytes) -> Markup:
+    """A picture that the page's script draws from `source` (`encoded`). `heavy`: what each colour
+    stands for."""
     colours = [(f"fill{index}", short(kind)) for index, kind in enumerate(heavy)]
     buttons = [
         tag("button", text, type="button", data_act=act, aria_label=said)
@@ -54,27 +74,17 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
         )
     ]
     keys = [(tag("span", tag("kbd", key), " ", what), " ") for key, what in KEYS]
-    label = (
-        f"Timelines of the step: {'; '.join(t.title for t in execution.timelines)}. "
-        "Arrow keys move, plus and minus zoom, n and p go from op to op."
-    )
     at = f"{identifier}-at"
     canvas = tag("canvas", tabindex="0", role="application", aria_label=label, aria_describedby=at)
     told = tag("output", "", id=at, class_="at", aria_live="polite")
     return joined(
         [
-            *(tag("p", sentence) for sentence in transfers(profile, execution.step)),
             legend([*colours, ("fillrest", "all other types")]),
             tag("p", *buttons, class_="tools"),
             tag("div", canvas, told, class_="timeline", data_source=identifier),
             tag("p", *keys, "Dragging moves, Ctrl and the wheel zooms.", class_="keys"),
             tag("noscript", tag("p", "The timelines are drawn by this page's script.")),
-            data(identifier, encoded(profile, execution, heavy)),
-            tag(
-                "details",
-                tag("summary", f"The {LONGEST} longest ops as a table"),
-                _longest(execution, f"{identifier}-longest"),
-            ),
+            data(identifier, source),
         ]
     )
 

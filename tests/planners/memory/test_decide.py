@@ -12,9 +12,9 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.memory import faults
 from dltune.errors import UsageError
 from dltune.graph.liveness import peak
-from dltune.memory import solver
 from dltune.memory.measured import measured
 from dltune.memory.schedule import Step, lives
+from dltune.native import solver
 from dltune.planners.memory.decide import PARTS, decide
 from dltune.planners.memory.planner import PLANNER
 

@@ -1,7 +1,7 @@
 """ortools in a process of its own: beside other native libraries it has ended the one that it was
 loaded into.
 
-That process is `python -m dltune.memory.solver`: it reads a pickled function and its arguments, and
+That process is `python -m dltune.native.solver`: it reads a pickled function and its arguments, and
 writes what the function gives.
 """
 
@@ -37,7 +37,7 @@ def require() -> None:
     """Raises UsageError where ortools is not installed."""
     if not installed():
         raise UsageError(
-            "the best selection under a memory budget needs ortools, which is not installed",
+            "solving this to a bound needs ortools, which is not installed",
             remedy="pip install 'dltune[memory]'",
         )
 
@@ -48,7 +48,7 @@ def run(function: Callable[..., T], *arguments: Any, limit: float) -> T:
     require()
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-m", "dltune.memory.solver"],
+            [sys.executable, "-P", "-m", "dltune.native.solver"],
             input=pickle.dumps((function, arguments)),
             capture_output=True,
             timeout=limit + GRACE,

@@ -13,13 +13,13 @@ import pytest
 import running
 
 from dltune.errors import UsageError
-from dltune.memory import solver
-from dltune.memory.solver import SolverFailed
+from dltune.native import solver
+from dltune.native.solver import SolverFailed
 
 LIMIT = 100.0  # of what takes no time
 RUN = """
 import sys
-from dltune.memory import solver
+from dltune.native import solver
 tell = f"import time; open({sys.argv[1]!r}, 'w').close(); time.sleep(600)"
 print("ready", flush=True)
 solver.run(exec, tell, limit=600)

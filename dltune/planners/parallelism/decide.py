@@ -1,0 +1,151 @@
+"""From a network and devices to a strategy, beside others."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.documents.operators import Operator
+from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelism
+from dltune.documents.topology import Topology
+from dltune.errors import UsageError
+from dltune.parallelism import bound, dynamic
+from dltune.parallelism.baselines import data_parallel, expert, single
+from dltune.parallelism.configurations import Configuration, mesh, soap
+from dltune.parallelism.engine import Engine
+from dltune.parallelism.problem import Space, Strategy, problem
+from dltune.parallelism.search import search
+from dltune.parallelism.workers import workers
+from dltune.planners.parallelism.given import Given, digests
+from dltune.planners.parallelism.tied import tied
+from dltune.planners.parallelism.written import written
+
+BUDGET = 30.0  # seconds of search, where nothing else ends it
+# seconds that the bound may take beside the search
+BOUND_SECONDS = 10.0
+NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here,
+    or on the workers of a dask `scheduler`."""
+
+    proposals: int | None = None
+    seconds: float = BUDGET
+    seed: int = 0
+    processes: int = 1
+    scheduler: str | None = None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """`failure`: why a proof of the bound ended early, a sentence."""
+
+    section: Parallelism
+    failure: str | None
+
+
+def decide(
+    given: Given,
+    topology: Topology,
+    named: str,
+    consumer: Consumer | None,
+    shape: Sequence[int],
+    effort: Effort,
+) -> Decided:
+    """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
+    when no configuration fits an operator, or devices have no path between them."""
+    graph = given.graph
+    whole = problem(graph, topology, space(topology, shape, consumer), given.costs(topology))
+    engine = Engine(whole)
+    starts = {
+        "data parallel": data_parallel(whole),
+        "expert": expert(whole),
+        "single device": single(whole),
+        "dynamic programming": dynamic.strategy(whole),
+    }
+    with workers(whole, effort.processes, effort.scheduler) as there:
+        found = search(
+            whole,
+            starts,
+            there,
+            seed=effort.seed,
+            proposals=effort.proposals,
+            seconds=effort.seconds,
+        )
+    chosen, time = found.strategy, found.time
+    if consumer:
+        chosen, time = tied(whole, engine, chosen, shape)
+    own = measure("", engine, chosen)
+    least = bound.bound(whole, time, BOUND_SECONDS)
+    section = Parallelism(
+        network=given.name or graph.name,
+        topology=named,
+        digests=digests(given, topology),
+        devices=tuple(device.name for device in topology.devices),
+        mesh=tuple(shape),
+        operators=tuple(written(whole, chosen, shape)),
+        seconds=own.seconds,
+        compute=own.compute,
+        bytes=own.bytes,
+        baselines=tuple(measure(name, engine, one) for name, one in starts.items()),
+        proposals=found.proposals,
+        searched=found.seconds,
+        measured=given.timed(topology),
+        batch=given.batch,
+        bound=least.value_ns / NANOSECONDS,
+        proof=least.proven_by,
+        consumer=consumer,
+        hosts=_hosts(topology) if consumer else (),
+    )
+    return Decided(section, least.failure)
+
+
+def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:
+    """What a consumer can express, on a mesh of this shape, in equal parts; else all of SOAP."""
+    if consumer:
+        return lambda operator, _: [
+            one
+            for one in mesh(operator, shape)
+            if _even(operator, one) and not _misjudged(operator, one)
+        ]
+    hosts = len({device.host for device in topology.devices})
+    return functools.partial(soap, hosts=hosts)
+
+
+def _even(operator: Operator, one: Configuration) -> bool:
+    return all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
+
+
+def _misjudged(operator: Operator, one: Configuration) -> bool:
+    """Whether XLA on CPUs may get gradients wrong: those of convolutions that are divided by height
+    or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
+    pixels = zip(operator.dimensions[1:], one.degrees[1:], strict=False)
+    divided = any(d.kind == "attribute" and n > 1 for d, n in pixels)
+    return len(operator.dimensions) == 4 and divided and one.replicas > 1
+
+
+def require_mesh(shape: Sequence[int], topology: Topology) -> None:
+    """Raises UsageError unless it has as many devices."""
+    there = len(topology.devices)
+    if math.prod(shape) != there:
+        raise UsageError(
+            f"a mesh of {'x'.join(map(str, shape))} has {math.prod(shape)} devices, the topology "
+            f"{there}",
+            remedy=f"give a --mesh of {there} devices, or another topology",
+        )
+
+
+def _hosts(topology: Topology) -> tuple[str, ...]:
+    """Of the devices, where a job is started on several."""
+    hosts = tuple(device.host for device in topology.devices)
+    return hosts if len(set(hosts)) > 1 else ()
+
+
+def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:
+    seconds = engine.simulate(strategy) / NANOSECONDS
+    totals = engine.totals()
+    return Baseline(name, seconds, totals.compute, totals.bytes)

@@ -1,0 +1,163 @@
+"""The network and the devices that are planned for: documents, or published ones by name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dltune.documents import files, operators, topology
+from dltune.documents import profile as profiles
+from dltune.documents.machine import Machine
+from dltune.documents.operators import Operators
+from dltune.documents.profile import Profile
+from dltune.documents.sections.parallelism import Parallelism
+from dltune.documents.topology import Topology
+from dltune.errors import UsageError
+from dltune.parallelism.costs import Costs, roofline
+from dltune.parallelism.profiled import Measured, measured
+from dltune.parallelism.timed import Timed
+
+
+@dataclass(frozen=True)
+class Given:
+    """A network. `name`: of a published one, with its `batch`. `profile`: the one that it is from,
+    with times `measured` there."""
+
+    graph: Operators
+    name: str = ""
+    batch: int | None = None
+    profile: Profile | None = None
+    measured: Measured | None = None
+
+    def costs(self, topology: Topology) -> Costs:
+        """Of its operators on these devices."""
+        if self.profile is None or self.measured is None:
+            return roofline
+        return Timed(self.measured, self.profile.machine, topology)
+
+    def timed(self, topology: Topology) -> bool:
+        """Whether these are measured for all kinds of the devices."""
+        kinds = {device.kind for device in topology.devices}
+        return self.profile is not None and kinds == {self.profile.machine.name}
+
+
+def network(named: Path | str, batch: int | None) -> Given:
+    """A document's in a file, or the published one of that name. Raises UsageError."""
+    if isinstance(named, str):
+        return _published(named, batch)
+    if batch is not None:
+        raise UsageError(
+            f"--batch is for networks by name, and {named} is of one batch size",
+            remedy="leave it out",
+        )
+    kind = files.schema(named).rpartition("/")[0]
+    if kind == "dltune.profile":
+        return profiled(profiles.load(named))
+    return Given(operators.load(named))
+
+
+def profiled(profile: Profile) -> Given:
+    """Its step with the most time. Raises UsageError where it tells of no operators."""
+    if not profile.steps:
+        raise UsageError("the profile has no step", remedy="profile a job that trains")
+    step = max(profile.steps, key=lambda one: one.share)
+    found = measured(step, profile.ops)
+    return Given(found.operators, profile=profile, measured=found)
+
+
+def devices(named: Path | str) -> Topology:
+    """A document's in a file, or a published cluster, as `p100:16`. Raises UsageError."""
+    if isinstance(named, Path):
+        return topology.load(named)
+    from dltune.parallelism.clusters import CLUSTERS
+
+    name, _, count = named.partition(":")
+    if name.lower() not in CLUSTERS or not count.isdigit():
+        raise UsageError(
+            f"there is no file {named!r}, and no cluster of that name and size",
+            remedy=f"name a topology document, or one of {', '.join(CLUSTERS)} with a number of "
+            "devices, as p100:16",
+        )
+    return CLUSTERS[name.lower()](int(count))
+
+
+def remarks(given: Given, topology: Topology) -> Iterator[str]:
+    """What to be wary of."""
+    if given.profile is None or given.measured is None:
+        return
+    if given.profile.partial is not None:
+        yield f"this profile is partial: {given.profile.partial}"
+    if given.measured.uncounted:
+        types = ", ".join(given.measured.uncounted)
+        yield f"operations are not known, and counted as none, of {types}"
+    if not given.timed(topology):
+        yield (
+            f"the profile's times hold for devices of the kind {given.profile.machine.name!r} "
+            "alone, as the profiled machine is called; those of others are modelled"
+        )
+
+
+def machine(given: Given) -> Machine:
+    """That of the profile; else the one at hand."""
+    if given.profile is not None:
+        return given.profile.machine
+    from dltune.machine import topology
+
+    return topology.local()
+
+
+def digests(given: Given, cluster: Topology) -> tuple[str, str]:
+    return files.digest(given.graph), files.digest(cluster)
+
+
+def again(
+    section: Parallelism, documents: Iterable[msgspec.Struct]
+) -> tuple[Given, Topology] | None:
+    """What a section was planned from, made by its names or found among these documents. None when
+    it is not there, or another now."""
+    every = tuple(documents)
+    graph, cluster = section.digests
+    networks = (one for one in _networks(section, every) if files.digest(one.graph) == graph)
+    clusters = (one for one in _clusters(section, every) if files.digest(one) == cluster)
+    given, found = next(networks, None), next(clusters, None)
+    return (given, found) if given and found else None
+
+
+def _networks(section: Parallelism, documents: Iterable[msgspec.Struct]) -> Iterator[Given]:
+    yield from (Given(one) for one in documents if isinstance(one, Operators))
+    for one in documents:
+        if isinstance(one, Profile):
+            with contextlib.suppress(UsageError):  # of another job, which tells of no operators
+                yield profiled(one)
+    if section.batch is not None:
+        with contextlib.suppress(UsageError):  # of another dltune, whose networks are others
+            yield _published(section.network, section.batch)
+
+
+def _clusters(section: Parallelism, documents: Iterable[msgspec.Struct]) -> Iterator[Topology]:
+    yield from (one for one in documents if isinstance(one, Topology))
+    with contextlib.suppress(UsageError):  # a document's name
+        yield devices(section.topology)
+
+
+def _published(name: str, batch: int | None) -> Given:
+    from dltune.networks.operators import NETWORKS
+
+    known = {one.lower(): one for one in NETWORKS}
+    if name.lower() not in known:
+        raise UsageError(
+            f"there is no file {name!r}, and no network of that name",
+            remedy="name a profile or an operators document, or one of " + ", ".join(NETWORKS),
+        )
+    own = known[name.lower()]
+    graph = NETWORKS[own]() if batch is None else NETWORKS[own](batch)
+    return Given(graph, name=own, batch=_samples(graph) if batch is None else batch)
+
+
+def _samples(graph: Operators) -> int:
+    """The size of its dimension of samples."""
+    return max(d.size for one in graph.operators for d in one.dimensions if d.kind == "sample")

@@ -1,0 +1,100 @@
+"""A section simulated again, as it is written: what each device and each link does when.
+
+A plan holds the strategy and not its timeline, which is a thousand times as large; the network and
+the devices that it was made from are found by their digests.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from dltune.documents.sections.parallelism import Parallelism
+from dltune.errors import UsageError
+from dltune.parallelism.engine import Engine, Event
+from dltune.parallelism.problem import Problem, problem
+from dltune.planners.parallelism.decide import space
+from dltune.planners.parallelism.given import again
+from dltune.planners.parallelism.written import read
+from dltune.planners.shown import Lane, Schedule, Work
+
+MOST = 2_000_000  # tasks, of which a picture has a use
+
+
+def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Schedule:
+    """`documents`: those at hand. Raises UsageError when the network or the devices are not among
+    them, nor published ones, when the plan does not fit them, or when a step has too many tasks;
+    DltuneError when the simulator cannot be built."""
+    found = again(section, documents)
+    if found is None:
+        raise UsageError(
+            f"{section.network} and {section.topology} are not at hand as the plan was made from "
+            "them",
+            remedy="name their documents beside the plan",
+        )
+    given, topology = found
+    whole = problem(
+        given.graph,
+        topology,
+        space(topology, section.mesh, section.consumer),
+        given.costs(topology),
+    )
+    strategy = read(section, whole)
+    engine = Engine(whole)
+    engine.simulate(strategy)
+    tasks = engine.totals().tasks
+    if tasks > MOST:
+        raise UsageError(f"a step has {tasks:,} tasks, too many to draw")
+    return _schedule(section, whole, engine.events())
+
+
+def _schedule(section: Parallelism, whole: Problem, events: Sequence[Event]) -> Schedule:
+    names = _Names(whole)
+    done: defaultdict[int, list[Work]] = defaultdict(list)
+    for event in events:
+        name, kind = names.of(event)
+        done[event.resource].append(Work(name, kind, event.start, event.end, event.bytes))
+    labels = (*section.devices, *whole.routes.channels)
+
+    def lane(place: int) -> Lane:
+        return Lane(labels[place], tuple(sorted(done[place], key=lambda work: work.start)))
+
+    return Schedule(
+        f"simulated: {section.network} on {section.topology}",
+        tuple(lane(place) for place in range(whole.devices)),
+        tuple(lane(place) for place in sorted(done) if place >= whole.devices),
+    )
+
+
+class _Names:
+    """What is said of an event: its name, and what it has in common with others."""
+
+    def __init__(self, whole: Problem) -> None:
+        self._operators = whole.graph.operators
+        self._weights = whole.graph.weights
+        self._edges = [
+            (read.operator, number)
+            for number, operator in enumerate(self._operators)
+            for read in operator.inputs
+        ]
+
+    def of(self, event: Event) -> tuple[str, str]:
+        match event.kind:
+            case "operator":
+                one = self._operators[event.number]
+                way = "backwards" if event.phase else "forwards"
+                return f"{one.name} {way}, part {event.place}", one.block or one.type
+            case "piece":
+                producer, consumer = self._edges[event.number]
+                source, reader = self._operators[producer].name, self._operators[consumer].name
+                if event.phase:
+                    return f"gradient of {source} from {reader}", "gradients"
+                return f"{source} to {reader}", "inputs"
+            case "synchronization":
+                name = self._weights[event.number].name
+                if event.phase == 2:
+                    return f"update of {name}", "updates"
+                where = "between hosts" if event.phase else "within a host"
+                return f"gradients of {name} added up {where}", "synchronization"

@@ -1,0 +1,182 @@
+"""The section on parallelism for people."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from dltune.documents.sections.parallelism import Baseline, Divided, Parallelism
+from dltune.planners.parallelism.pictures import divided, tiles
+from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.tables import Bar, Key, Table, columns
+
+PLAN, FIRST = "planned", "data parallel"
+# of the strategy, on stdout of the command that finds it
+ROWS = 12
+
+# FlexFlow's (Jia, Zaharia and Aiken, 2018, section 5), and what holds here
+ASSUMPTIONS = (
+    "A1, an op takes the same time whatever its numbers: {costs}.",
+    "A2, a transfer takes its bytes over the bandwidth: so here, and the latency of each link on "
+    "its way besides; of a way of several links the slowest is busy meanwhile, the others are not.",
+    "A3, a device runs its tasks first in, first out: so here; of tasks that are ready at once "
+    "that of the operator which comes first in the network.",
+    "A4, the runtime costs nothing: not so on real devices; here an op's time has its launch in "
+    "it, and nothing else.",
+)
+_MEASURED = "those of the profile, of which a part takes its share"
+_MODELLED = (
+    "modelled here by the device's peaks (roofline), times the share of these that its kind is "
+    "told to come to"
+)
+
+
+def choice(section: Parallelism) -> str:
+    """In a few words."""
+    gap = f", gap {_gap(section)}" if section.bound is not None else ""
+    return f"{_ms(section.seconds)} ms a step on {counted(len(section.devices), 'device')}{gap}"
+
+
+def shown(section: Parallelism) -> Shown:
+    return Shown(
+        [
+            Part("steps", "Steps of divided networks", [_compared(section), *_bounded(section)]),
+            Part("strategy", "The strategy", [*tiles(section, alike(section)), _strategy(section)]),
+            Part("assumptions", "What the times rest on", [*_assumptions(section)]),
+        ],
+        [Finding(1, _sentence(section))],
+    )
+
+
+def decision(section: Parallelism) -> Shown:
+    return Shown([Part("steps", "", [_compared(section), *_bounded(section), _briefly(section)])])
+
+
+def remarks(section: Parallelism) -> Iterator[str]:
+    yield (
+        f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s; ops' "
+        f"times are {_costs(section)}"
+    )
+
+
+def _costs(section: Parallelism) -> str:
+    return _MEASURED if section.measured else _MODELLED
+
+
+def _assumptions(section: Parallelism) -> Iterator[str]:
+    for one in ASSUMPTIONS:
+        yield one.format(costs=_costs(section))
+
+
+def _sentence(section: Parallelism) -> str:
+    text = (
+        f"A step of {section.network} on {counted(len(section.devices), 'device')} "
+        f"({section.topology}) is simulated at {_ms(section.seconds)} ms"
+    )
+    first = next((one for one in section.baselines if one.name == FIRST), None)
+    if first and section.seconds:
+        text += f", {first.seconds / section.seconds:.2f} times as fast as data parallel"
+    return f"{text}; {_best(section)}." if section.bound is not None else f"{text}."
+
+
+def _gap(section: Parallelism) -> str:
+    """The part of a step that another strategy might save."""
+    left = 1 - (section.bound or 0.0) / section.seconds if section.seconds else 0.0
+    return f"{max(0.0, left):.1%}"
+
+
+def _best(section: Parallelism) -> str:
+    if section.bound is not None and section.bound >= section.seconds:
+        return f"no strategy of its space takes less (proven by {section.proof})"
+    return f"no strategy of its space saves more than {_gap(section)} of that"
+
+
+def _bounded(section: Parallelism) -> Iterator[str]:
+    if section.bound is not None and section.bound >= section.seconds:
+        yield f"No strategy of this space takes less: proven by {section.proof}."
+    elif section.bound is not None:
+        yield (
+            f"No strategy of this space takes less than {_ms(section.bound)} ms (by "
+            f"{section.proof}): the gap to the best is {_gap(section)} at most."
+        )
+
+
+def _compared(section: Parallelism) -> Table:
+    own = Baseline(PLAN, section.seconds, section.compute, section.bytes)
+    every = [*section.baselines, own]
+    most = max(one.seconds for one in every) or 1.0
+    first = next((one.seconds for one in every if one.name == FIRST), None)
+    rows = [
+        (
+            one.name,
+            _ms(one.seconds),
+            Bar(one.seconds / most, chosen=one is own),
+            f"{first / one.seconds:.2f}" if first and one.seconds else "",
+            f"{one.bytes / 1e6:,.1f}",
+            _ms(one.compute),
+        )
+        for one in every
+    ]
+    heads = ("a step", ">ms", "", ">speed-up", ">MB sent", ">ms of ops")
+    title = f"simulated step of {_network(section)} on {section.topology}"
+    return Table(title, columns(*heads), rows)
+
+
+def _network(section: Parallelism) -> str:
+    if section.batch is None:
+        return section.network
+    return f"{section.network}, {counted(section.batch, 'sample')},"
+
+
+def _strategy(section: Parallelism) -> Table:
+    rows = [
+        (Key(name), str(len(those)), divided(those[0]), places(section, those[0]))
+        for name, those in alike(section)
+    ]
+    return Table("the strategy", columns("operators", ">many", "divided", "devices"), rows)
+
+
+def _briefly(section: Parallelism) -> Table:
+    """What is divided alike in one row, the most operators first."""
+    found: dict[tuple[object, ...], list[Divided]] = {}
+    for one in section.operators:
+        found.setdefault((divided(one), one.devices), []).append(one)
+    most = sorted(found.values(), key=len, reverse=True)
+    rows = []
+    for those in most[:ROWS]:
+        names = dict.fromkeys(one.block or one.name for one in those)
+        where = (divided(those[0]), places(section, those[0]))
+        rows.append((*where, str(len(those)), Key(", ".join(names))))
+    left = f", {ROWS} of {len(most)} ways (dltune show has all)" if len(most) > ROWS else ""
+    return Table(f"the strategy{left}", columns("divided", "devices", ">many", "operators"), rows)
+
+
+def alike(section: Parallelism) -> list[tuple[str, list[Divided]]]:
+    """Operators of one block that are divided alike, in the order of the network."""
+    found: dict[tuple[object, ...], list[Divided]] = {}
+    for one in section.operators:
+        key = (one.block or one.name, one.degrees, one.replicas, one.devices)
+        found.setdefault(key, []).append(one)
+    return [(str(key[0]), those) for key, those in found.items()]
+
+
+def places(section: Parallelism, one: Divided) -> str:
+    """Its devices by name, those that follow each other as from the first to the last."""
+    used = sorted(set(one.devices))
+    if len(used) == len(section.devices) > 2:
+        return f"all {len(used)}"
+    names = []
+    for _, run in itertools.groupby(enumerate(used), key=lambda at: at[1] - at[0]):
+        places = [place for _, place in run]
+        first, last = section.devices[places[0]], section.devices[places[-1]]
+        names += [first] if len(places) == 1 else [f"{first} to {last}"]
+    return ", ".join(names)
+
+
+def _ms(seconds: float) -> str:
+    """Three digits at least."""
+    return f"{seconds * 1e3:,.{max(0, _digits(seconds * 1e3))}f}"
+
+
+def _digits(value: float) -> int:
+    return next((digits for least, digits in ((100, 1), (1, 2)) if value >= least), 4)
