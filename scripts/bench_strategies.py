@@ -416,13 +416,15 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
 def _judged(
     name: str, problem: Problem, here: Sequence[dict[str, Any]], details: bool
 ) -> list[tuple[str, float, Interval]]:
-    """Of each strategy that does not calibrate, seconds as simulated and measured."""
+    """Of each strategy that does not calibrate, once, seconds as simulated and measured."""
     engine = Engine(problem)
     judged = []
+    known = [one["choices"] for one in here if _calibrates(one)]
     for one in here:
         simulated = engine.simulate(tuple(one["choices"])) / 1e9
         real = median_interval(one["seconds"])
-        if not _calibrates(one):
+        if one["choices"] not in known:
+            known.append(one["choices"])
             judged.append((name, simulated, real))
         if details:
             totals = engine.totals()
