@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dltune.cli import doctor
+from dltune.errors import UsageError
 from dltune.machine.checks import Check
 
 CHECKS = [
@@ -80,6 +81,13 @@ def doctor_process(*prefix: str, **environment: str) -> dict[str, dict[str, str]
     )
     assert "Traceback" not in done.stderr
     return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_a_file_is_for_ranks(found, tmp_path):
+    found(*CHECKS)
+    result = run("-o", str(tmp_path / "ranks.json"))
+    assert isinstance(result.exception, UsageError)
+    assert "are for --ranks" in str(result.exception)
 
 
 def test_this_machine():
