@@ -338,11 +338,10 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
                     _favour(rank.pid)
                 said = [rank.communicate()[0] for rank in ranks]
                 told = json.loads(next(s for s in said[0].splitlines() if s.startswith("{")))
-                off = max(abs(a - b) for a, b in zip(told["losses"], expected, strict=True))
                 seconds.setdefault((rate, name), []).append(statistics.median(told["seconds"]))
-                print(
-                    f"{rate} {name}: {seconds[rate, name][-1] * 1e3:.1f} ms, losses {off:.1e} off"
-                )
+                pairs = zip(told["losses"], expected, strict=True)
+                off = ", ".join(f"{abs(one - other):.0e}" for one, other in pairs)
+                print(f"{rate} {name}: {told['seconds']} s, losses of epochs {off} off")
     for rate in RATES:
         plan, data = (
             statistics.median(seconds[rate, name]) for name in (f"plan_{rate}", "data_parallel")
