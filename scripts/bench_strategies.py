@@ -43,8 +43,9 @@ import msgspec
 from namespaces import namespaces
 from strategies_networks import NETWORKS
 
+from dltune.documents.files import digest
 from dltune.documents.operators import Operators
-from dltune.documents.sections.parallelism import Divided, Parallelism
+from dltune.documents.sections.parallelism import Parallelism
 from dltune.documents.topology import Kind
 from dltune.jax import links
 from dltune.jax.links import Speeds
@@ -53,12 +54,13 @@ from dltune.jax.operator_times import Times
 from dltune.jax.operators import Request
 from dltune.machine import topology
 from dltune.parallelism import baselines
-from dltune.parallelism.configurations import REPLICA, Configuration, mesh
+from dltune.parallelism.configurations import Configuration, mesh
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Problem, Strategy, problem
 from dltune.parallelism.search import search
 from dltune.parallelism.workers import Here
 from dltune.planners.parallelism.emit import jax_file
+from dltune.planners.parallelism.written import written
 from dltune.planners.plan import bare
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
@@ -72,7 +74,7 @@ TURNS = 6
 TURN = 0.4  # seconds of steps in each, two steps at least
 RANDOM, CALIBRATING = 7, 3
 PROPOSALS = 20_000
-KERAS, KERAS_TURNS = ("6", "5"), 3  # steps and epochs
+KERAS, KERAS_TURNS = ("6", "5"), 2  # steps and epochs
 STEPS = 5  # whose losses are compared
 QUIET = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -329,7 +331,7 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
                 command = [sys.executable, "-m", "dltune", "run", "--plan", str(path), "--"]
                 ranks = [
                     subprocess.Popen(
-                        [*one.command, "taskset", "-c", str(rank), *command, *program],
+                        [*one.command, *command, "taskset", "-c", str(rank), *program],
                         env=environment,
                         stdout=subprocess.PIPE,
                         text=True,
@@ -341,11 +343,10 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
                     _favour(rank.pid)
                 said = [rank.communicate()[0] for rank in ranks]
                 told = json.loads(next(s for s in said[0].splitlines() if s.startswith("{")))
-                off = max(abs(a - b) for a, b in zip(told["losses"], expected, strict=True))
                 seconds.setdefault((rate, name), []).append(statistics.median(told["seconds"]))
-                print(
-                    f"{rate} {name}: {seconds[rate, name][-1] * 1e3:.1f} ms, losses {off:.1e} off"
-                )
+                pairs = zip(told["losses"], expected, strict=True)
+                off = ", ".join(f"{abs(one - other):.0e}" for one, other in pairs)
+                print(f"{rate} {name}: {told['seconds']} s, losses of epochs {off} off")
     for rate in RATES:
         plan, data = (
             statistics.median(seconds[rate, name]) for name in (f"plan_{rate}", "data_parallel")
@@ -355,30 +356,29 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
 
 def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelism:
     """`model`: what comes before the names of operators and weights."""
-    operators = []
-    for n, operator in enumerate(problem.graph.operators):
-        one = problem.configuration(strategy, n)
-        degrees = one.degrees[: len(operator.dimensions)]
-        axis = one.order[0] if one.tasks > 1 else REPLICA
-        weights = operator.weights
-        operators.append(
-            Divided(
-                model + operator.name,
-                operator.type,
-                tuple(d.name for d in operator.dimensions),
-                degrees,
-                one.replicas,
-                tuple(one.devices(RANKS)),
-                operator.parameter,
-                "" if weights is None else model + problem.graph.weights[weights].name,
-                (None if axis == REPLICA else axis,),
-            )
+    operators = [
+        msgspec.structs.replace(
+            one, name=model + one.name, weights=model + one.weights if one.weights else ""
         )
-    devices = tuple(one.name for one in problem.topology.devices)
-    seconds = Engine(problem).simulate(strategy) / 1e9
+        for one in written(problem, strategy, (RANKS,))
+    ]
+    engine = Engine(problem)
+    seconds, totals = engine.simulate(strategy) / 1e9, engine.totals()
     return Parallelism(
-        *(problem.graph.name, devices, (RANKS,), tuple(operators), seconds, seconds, seconds),
-        *(0, 0, None, "jax"),
+        network=problem.graph.name,
+        topology=problem.topology.name,
+        digests=(digest(problem.graph), digest(problem.topology)),
+        devices=tuple(one.name for one in problem.topology.devices),
+        mesh=(RANKS,),
+        operators=tuple(operators),
+        seconds=seconds,
+        compute=totals.compute,
+        bytes=totals.bytes,
+        baselines=(),
+        proposals=0,
+        searched=0.0,
+        measured=True,
+        consumer="jax",
     )
 
 
