@@ -151,6 +151,6 @@ def test_no_neighbour_is_shorter(name: str, devices: int) -> None:
     posed = problem(NETWORKS[name](), p100(devices), functools.partial(soap, hosts=hosts), roofline)
     starts = {"data parallel": baselines.data_parallel(posed)}
     with workers(posed, 1, None) as those:
-        found = search(posed, starts, those, seed=1, proposals=60_000)
+        found = search(posed, starts, those, seed=1, proposals=300_000)
     assert found.settled
     assert found.time <= found.starts["data parallel"][1]
