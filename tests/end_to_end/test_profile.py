@@ -260,7 +260,7 @@ class TestJobsInWhichItCannotWork:
         ("job", "code", "text"),
         [
             (["xla_job.py"], 2, "compiled by XLA"),
-            (["eager_only.py", "--steps", "250"], 2, "runs its ops eagerly"),
+            (["eager_only.py", "--steps", "1000"], 2, "runs its ops eagerly"),
             (["no_tensorflow.py"], 2, "never imported TensorFlow"),
             (["early_exit.py"], 2, "before a training step had run"),
             (["early_exit.py", "--code", "3"], 3, "it ended with exit code 3"),
