@@ -1,0 +1,1 @@
+"""Rules that say what costs a job its time: a file each, found by `registry`."""
