@@ -1,0 +1,1 @@
+"""Rules on the input pipeline and its files."""
