@@ -49,7 +49,7 @@ def hopeless(seen: Sightings) -> DltuneError | None:
     return None
 
 
-def none_found(seen: Sightings, long: bool) -> DltuneError | None:
+def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
     """The error for a job that trains, but runs no graph again and again; None while it may.
     `long`: it has trained for long enough to tell."""
     training = [
@@ -58,18 +58,18 @@ def none_found(seen: Sightings, long: bool) -> DltuneError | None:
         for graph in record.graphs
         if record.trains(graph)
     ]
-    once = sum(runs == 1 for runs in training)
+    once = sum(runs <= 1 for runs in training)  # a graph's first run is not always told
     if once >= ONCE and once >= ONCE_SHARE * sum(training):
         return _error(
             f"the job traces a new graph at nearly every step: {once} of {len(training)} that "
-            "train ran once",
+            "train ran once at most",
             "give the tf.function tensors of one shape, not Python numbers: `dltune diagnose` "
             "names the line",
         )
     if long:
         return _error(
-            f"no graph of the job runs again and again: of {len(training)} that train the most "
-            f"frequent has run {max(training, default=0)} times",
+            f"no graph of the job runs again and again: {len(training)} train, and the most "
+            f"frequent of them has run {max(training, default=0)} times",
             "`dltune diagnose` tells what the job does instead",
         )
     return None

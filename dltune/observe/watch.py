@@ -53,6 +53,11 @@ class JobWatch:
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
+    @property
+    def watching(self) -> bool:
+        """Whether the job still runs."""
+        return self._thread.is_alive()
+
     def _weigh(self) -> None:
         now = time.monotonic()
         for seen in self._watch.processes.values():

@@ -148,6 +148,8 @@ class Session:
                 self._hear(event)
             if self._over():
                 self._save("the time given to it was over")
+                if self.profile is None and (error := none_found(self.sightings, long=True)):
+                    raise error
                 break
             if self._climbing is None:
                 self._look_after(job)
@@ -219,7 +221,7 @@ class Session:
         for process in self._processes.values():
             process.order([REPORT])
         searched = 0.0 if self._trained is None else time.monotonic() - self._trained
-        if self._ready() and (error := none_found(self.sightings, searched >= SEARCH_SECONDS)):
+        if self._ready() and (error := none_found(self.sightings, long=searched >= SEARCH_SECONDS)):
             raise error
 
     def _measured_process_ended(self) -> bool:
