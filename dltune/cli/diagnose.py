@@ -108,7 +108,7 @@ class Looked:
         from dltune.report.section import Context, Loaded
 
         every = (("diagnosis", self.diagnosis), *self.documents)
-        return page(Context([Loaded(Path(kind), kind, document, kind) for kind, document in every]))
+        return page(Context([Loaded(Path(name), f"dltune.{name}", of, name) for name, of in every]))
 
 
 def _is_page(output: Path | None) -> bool:
@@ -165,21 +165,31 @@ def _running(pid: int, seconds: float) -> Looked:
     import time
 
     from dltune.cli import interrupts, progress
-    from dltune.findings.seen import Seen
     from dltune.observe.watch import JobWatch
 
     partial = None
     with progress.line() as line:
-        watch = JobWatch(pid, pid, {})
+        watch = JobWatch(pid, pid, {}, several=_several(pid))
         line.show(f"watching pid {pid} for {seconds:.0f} s", ())
         try:
             while watch.seconds < seconds and watch.watching:
                 time.sleep(0.2)
         except interrupts.Ended as ended:
             partial = f"ended by {ended}"
-        observation, io = watch.end(f"pid {pid}")
+        seen = watch.end(f"pid {pid}")
     why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
-    return _looked(Seen(observation, None, io), f"pid {pid}", observation.seconds, why, partial)
+    return _looked(seen, f"pid {pid}", watch.seconds, why, partial)
+
+
+def _several(pid: int) -> bool:
+    """Whether a process is one of several ranks, as far as it may be seen."""
+    from dltune.machine.ranks import world
+    from dltune.proc.process import environment
+
+    try:
+        return world(environment(pid)).size > 1
+    except (OSError, UsageError):
+        return False
 
 
 def _files(paths: Sequence[Path]) -> Looked:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from dltune.analysis.figures import analyse
-from dltune.documents.io import Io
 from dltune.documents.machine import Machine
-from dltune.documents.observation import Observation
-from dltune.errors import DltuneError
+from dltune.errors import DltuneError, UsageError
 from dltune.findings.seen import Seen
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record
 from dltune.machine.placement import default_interval
+from dltune.machine.ranks import world
 from dltune.observe.watch import JobWatch
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
@@ -46,7 +46,7 @@ class Observing:
         self._greeted: float | None = None
         self._job: Job | None = None
         self._watch: JobWatch | None = None
-        self._seen: tuple[Observation, Io] | None = None
+        self._seen: Seen | None = None
         self._session = Session(
             machine,
             command,
@@ -79,9 +79,8 @@ class Observing:
         """What was seen so far; the watch ends."""
         if self._seen is None and self._watch is not None:
             self._seen = self._watch.end(" ".join(self._command))
-        observation, io = self._seen or (None, None)
         profile = self._session.profile
-        return Seen(observation, analyse(profile) if profile else None, io)
+        return replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
 
     def _watched(self) -> bool:
         """Whether the job has been watched for long enough."""
@@ -110,7 +109,17 @@ class Observing:
             return
         records = self._session.sightings.records
         subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
-        self._watch = JobWatch(self._job.pid, subject, records)
+        pythons = self._session.sightings.pythons
+        several = any(_ranks(python.environment) > 1 for python in pythons)
+        self._watch = JobWatch(self._job.pid, subject, records, several=several)
+
+
+def _ranks(environment: Mapping[str, str]) -> int:
+    """How many a process of this environment is one of."""
+    try:
+        return world(environment).size
+    except UsageError:  # launchers disagree
+        return 2
 
 
 def _trained(record: Record) -> int:

@@ -10,8 +10,11 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from dltune.documents.io import Io
 from dltune.documents.observation import Graphs, Observation, Process
+from dltune.errors import UsageError
+from dltune.findings.seen import Seen
+from dltune.horovod.watch import document as ranks
+from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
@@ -28,9 +31,12 @@ LEAST_SIZES, FILLING = 6, 0.3
 
 
 class JobWatch:
-    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree."""
+    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree;
+    `several`: ranks, whose Horovod is to be watched too."""
 
-    def __init__(self, root: int, pid: int, records: Mapping[int, Record]) -> None:
+    def __init__(
+        self, root: int, pid: int, records: Mapping[int, Record], *, several: bool = False
+    ) -> None:
         self.began = time.monotonic()
         self._subject = pid
         self._records = records
@@ -46,8 +52,14 @@ class JobWatch:
         self._thread = threading.Thread(
             target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
         )
-        self._cpu = time.process_time()
         self._thread.start()
+        self._ranks: RankWatch | None = None
+        if several:
+            self._ranks = RankWatch(tree.Tree(root))
+            self._beside = threading.Thread(
+                target=self._ranks.run, args=(None, self._over.is_set, lambda: None), daemon=True
+            )
+            self._beside.start()
 
     @property
     def seconds(self) -> float:
@@ -64,7 +76,7 @@ class JobWatch:
             if not seen.ended:
                 self._sizes[seen.pid].append((now, process.resident(seen.pid)))
 
-    def end(self, subject: str) -> tuple[Observation, Io]:
+    def end(self, subject: str) -> Seen:
         """What was seen. `subject`: the job, in words."""
         seconds = self.seconds
         own = {os.getpid(), *tree.descendants(os.getpid())}
@@ -78,18 +90,24 @@ class JobWatch:
             cost = watch.cpu / max(seconds, 1e-9)
             processes = tuple(map(self._process, watch.processes.values()))
         unseen = [self._looks.why] if self._looks.why else []
-        return (
-            Observation(
-                seconds=seconds,
-                host=host,
-                processes=processes,
-                python=python,
-                graphs=self._traced(),
-                cost=cost,
-                unseen=tuple(unseen),
-            ),
-            read,
+        horovod = None
+        if self._ranks:
+            self._beside.join()
+            with self._ranks as watched:
+                try:
+                    horovod = ranks.assemble(watched, (), None, False)
+                except UsageError as error:
+                    unseen.append(str(error))
+        observation = Observation(
+            seconds=seconds,
+            host=host,
+            processes=processes,
+            python=python,
+            graphs=self._traced(),
+            cost=cost,
+            unseen=tuple(unseen),
         )
+        return Seen(observation, None, read, horovod)
 
     def _process(self, seen: WatchedProcess) -> Process:
         seconds = max(seen.until - seen.since, 1e-9)
