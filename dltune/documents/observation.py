@@ -15,8 +15,11 @@ from dltune.documents.faults import AMOUNT, SHARE, at_least, each, repeated
 from dltune.documents.profile import Line
 
 # what a main thread of Python is at: a step's graph runs; a graph is traced, or compiled; it waits
-# for the next batch; it takes figures out of tensors; it saves; it validates; anything else
-Activity = Literal["step", "tracing", "input", "reading", "saving", "validation", "python"]
+# for the next batch; it takes figures out of tensors; it runs a single op; it saves; it validates;
+# Keras prepares and ends a step; anything else
+Activity = Literal[
+    "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "python"
+]
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +115,11 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     graphs: Graphs | None
     cost: float
     unseen: tuple[str, ...]
+
+    @property
+    def disturbed(self) -> float:
+        """The share of all cores that others had."""
+        return min(1.0, (self.host.others + self.host.stolen) / max(1, len(self.host.cpus)))
 
     @property
     def main(self) -> Process | None:

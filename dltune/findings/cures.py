@@ -29,4 +29,5 @@ def cures(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:
         untried=(),
         seconds=diagnosis.seconds,
         partial=None,
+        overrides=True,
     )

@@ -12,9 +12,17 @@ from dltune.findings.cores import (
     threads_over_quota,
 )
 from dltune.findings.data import python_input, sequential_map
-from dltune.findings.memory import growing_memory, memory_pressure
+from dltune.findings.memory import allocator_trim, growing_memory, memory_pressure
 from dltune.findings.ops import float64, too_many_threads
-from dltune.findings.python import checkpoints, eager, host_reads, retracing, validation
+from dltune.findings.python import (
+    between_steps,
+    checkpoints,
+    eager,
+    host_reads,
+    retracing,
+    tiny_steps,
+    validation,
+)
 from dltune.findings.seen import Seen
 
 Rule = Callable[[Seen], Iterator[Finding]]
@@ -24,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     # what ends the job, and what is short
     growing_memory.find,
     memory_pressure.find,
+    allocator_trim.find,
     # the cores, and who wants them
     narrow_affinity.find,
     threads_over_quota.find,
@@ -35,6 +44,8 @@ RULES: tuple[Rule, ...] = (
     checkpoints.find,
     validation.find,
     host_reads.find,
+    tiny_steps.find,
+    between_steps.find,
     # data
     python_input.find,
     sequential_map.find,

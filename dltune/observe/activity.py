@@ -51,6 +51,9 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
         ),
     ),
 )
+# frames of TensorFlow's own ops in Python, and of Keras around its steps
+_OPS = re.compile(r"/tensorflow/python/(ops|framework|util|eager)/|/keras/src/(ops|backend)/")
+_FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|utils)")
 _VALIDATES = re.compile(r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)\w*")
 _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")
 
@@ -62,7 +65,11 @@ def activity(frames: Sequence[Frame]) -> Activity:
             return name
     if any(_VALIDATES.fullmatch(frame.name) for frame in frames):
         return "validation"
-    return "step" if runs_graph(frames) else "python"
+    if runs_graph(frames):
+        return "step"
+    if any(_FIT.search(frame.filename) for frame in frames):
+        return "fit"
+    return "eager" if frames and _OPS.search(frames[0].filename) else "python"
 
 
 def python(pid: int, stacks: Iterable[Stack]) -> Python | None:

@@ -12,8 +12,8 @@ SHARE = 0.05  # of the step
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the ops took in the job, less what they take one after the other on one
-    thread each."""
+    """Its cost: what the ops took in the job, without what others on the cores took from it, less
+    what they take one after the other on one thread each."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -26,6 +26,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     parts = [part for step in profile.steps for part in step.parts]
     whole = sum(part.seconds for part in parts)
     took = sum(part.seconds for part in parts if part.name in ("ops", "executor"))
+    took *= 1 - (seen.observation.disturbed if seen.observation else 0.0)
     share = (took - alone) / whole if whole > 0 and alone > 0 else 0.0
     if share < SHARE:
         return

@@ -1,11 +1,11 @@
-"""Ops that Python runs one by one."""
+"""Steps whose ops Python runs one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import where
+from dltune.findings.python.looked import shares, where
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
@@ -15,21 +15,21 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: what Python takes between such ops."""
     observation = seen.observation
     graphs = observation.graphs if observation else None
-    if observation is None or graphs is None or observation.python is None:
+    if observation is None or graphs is None or graphs.executions:
         return
     eager = min(1.0, graphs.eager / observation.seconds)
-    shares = {share.activity: share for share in observation.python.shares}
-    if eager < SHARE or "python" not in shares:
+    at = [shares(seen)[name] for name in ("eager", "python", "fit") if name in shares(seen)]
+    if eager < SHARE or not at:
         return
-    python = shares["python"]
-    between = max(0.0, python.share - eager)
+    share = sum(one.share for one in at)
+    between = max(0.0, share - eager)
     yield Finding(
         "eager",
         "the job runs its ops eagerly, one by one",
-        f"such ops took {eager:.0%} of the time, and Python between them {between:.0%}"
-        f"{where(python)}",
+        f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
+        f"{between:.0%}{where(max(at, key=lambda one: one.share))}",
         "put the training step into a tf.function (Keras: run_eagerly=False)",
-        share=python.share,
+        share=share,
         gain=Gain(0.0, between),
         sure="measured",
     )

@@ -11,12 +11,17 @@ LEAST = 0.05
 LEAST_LOOKS = 40
 
 
-def at(seen: Seen, activity: Activity) -> Share | None:
-    """The share of looks that found it; None below `LEAST`, or of too few looks."""
+def shares(seen: Seen) -> dict[Activity, Share]:
+    """By activity; nothing of too few looks."""
     python = seen.observation.python if seen.observation else None
     if python is None or python.looks < LEAST_LOOKS:
-        return None
-    found = next((share for share in python.shares if share.activity == activity), None)
+        return {}
+    return {share.activity: share for share in python.shares}
+
+
+def at(seen: Seen, activity: Activity) -> Share | None:
+    """The share of looks that found it; None below `LEAST`, or of too few looks."""
+    found = shares(seen).get(activity)
     return found if found and found.share >= LEAST else None
 
 
