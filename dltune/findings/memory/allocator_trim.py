@@ -28,8 +28,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         "allocator-trim",
         f"the job has {main.faults:,.0f} page faults a second",
         f"at {each * 1e6:.2g} us each they take {share:.0%} of its CPU time, of which "
-        f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to the system and is "
-        "mapped anew",
+        f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
+        "the system and is mapped anew",
         "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold=..., "
         "tcmalloc or jemalloc",
         share=share,
