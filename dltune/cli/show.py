@@ -73,8 +73,8 @@ def _plan(file: Path, top: int | None, as_json: bool) -> None:
     click.echo(f"a plan for {found.cores} cores: {found.machine_name}{framework}")
     for name, section in plans.in_order(found):
         shown = planner(name).show(section, found, [])
-        for finding in shown.findings:
-            click.echo(f"\n{name}: {finding.sentence}")
+        for headline in shown.headlines:
+            click.echo(f"\n{name}: {headline.sentence}")
         for part in shown.parts:
             click.echo("")
             show_body(part.body, top or 12)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -31,7 +31,7 @@ class Shown:
     title: str
     head: Sequence[tuple[str, str]]
     sections: Sequence[Section]
-    findings: Sequence[Finding] = ()
+    headlines: Sequence[Headline] = ()
     remarks: Sequence[str] = ()
 
 

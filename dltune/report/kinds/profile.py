@@ -10,7 +10,7 @@ from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.why import attack, why
 from dltune.documents.profile import Profile, load
 from dltune.documents.sections.threads import Threads
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.charts.marks import legend
 from dltune.report.execution import Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
@@ -72,7 +72,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         title=f"Profile {loaded.path.name}",
         head=_head(profile),
         sections=sections,
-        findings=_findings(analysis),
+        headlines=_headlines(analysis),
         remarks=_remarks(profile, simulations),
     )
 
@@ -114,14 +114,14 @@ def _head(profile: Profile) -> list[tuple[str, str]]:
     return found
 
 
-def _findings(analysis: Analysis) -> list[Finding]:
+def _headlines(analysis: Analysis) -> list[Headline]:
     profile = analysis.profile
     if not profile.steps:
-        return [Finding(2, "No training step was found in this job.")]
+        return [Headline(2, "No training step was found in this job.")]
     step = max(profile.steps, key=lambda found: found.share)
     wall = f"A step takes {step.wall.median * 1e3:.1f} ms under the job's own settings"
     advice = attack(step)
-    found = [Finding(2, f"{wall}; {advice}." if advice else f"{wall}.")]
+    found = [Headline(2, f"{wall}; {advice}." if advice else f"{wall}.")]
     heavy = analysis.top(1)
     if heavy:
         kinds: dict[str, float] = {}
@@ -132,7 +132,7 @@ def _findings(analysis: Analysis) -> list[Finding]:
             f"{short(kind)} takes {kinds[kind]:.0%} of all op time, and one op of type "
             f"{short(heavy[0].op.type)} alone {heavy[0].share:.0%}: {why(heavy[0], analysis)[1]}."
         )
-        found.append(Finding(3, sentence))
+        found.append(Headline(3, sentence))
     return found
 
 
