@@ -13,6 +13,7 @@ from dltune.visible import visible
 
 if TYPE_CHECKING:
     from dltune.documents.files import Output
+    from dltune.documents.finding import Finding
 
 T = TypeVar("T")
 LONGEST = 4000  # characters of a sentence
@@ -46,18 +47,21 @@ def print_json(document: object) -> None:
     click.echo(msgspec.json.encode(document).decode())
 
 
-def show_findings(
-    findings: Iterable[tuple[str, str | None, str | None]], unseen: Sequence[str]
-) -> None:
-    """What follows from a report, and what could not be seen. Each finding: what is said, the
-    evidence for it, and what to do, if anything is."""
+def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:
+    """What follows from what was measured, and what could not be seen. Each finding: what is
+    claimed, the evidence, what it costs and what is expected to be gained, and what to do."""
+    from dltune.findings.in_words import figures
+
     click.echo("\nwhat follows")
-    for said, evidence, advice in findings:
-        click.echo(f"  {visible(said, LONGEST)}")
-        if evidence:
-            click.echo(f"      {visible(evidence, LONGEST)}")
-        if advice:
-            click.echo(f"      -> {visible(advice, LONGEST)}")
+    for finding in findings:
+        click.echo(f"  {visible(finding.claim, LONGEST)}")
+        for line in (finding.evidence, figures(finding)):
+            if line:
+                click.echo(f"      {visible(line, LONGEST)}")
+        if finding.cure:
+            click.echo(f"      -> {visible(finding.cure, LONGEST)}")
+    if not findings:
+        click.echo("  nothing that is wrong")
     if unseen:
         click.echo("\nnot seen")
     for sentence in unseen:

@@ -14,6 +14,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, one_of, path, repeated
+from dltune.words import size
 
 SCHEMA = "dltune.io/1"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
@@ -264,6 +265,13 @@ class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block: int
     parallel: int
     throughput: Measured
+
+    @property
+    def requests(self) -> str:
+        """How it was asked for, in words."""
+        how = "O_DIRECT" if self.method == "direct" else self.method
+        at_once = f"{self.parallel} at once" if self.parallel > 1 else "one after the other"
+        return f"requests of {size(self.block)}, {at_once} ({how})"
 
 
 class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

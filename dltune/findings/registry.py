@@ -5,12 +5,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.ranks import (
+    background_at_rest,
+    crowded_ranks,
+    differing_versions,
+    empty_cycles,
+    failed_rank,
+    hanging_rank,
+    late_rank,
+    long_cycles,
+    missing_ranks,
+    oversleeping_thread,
+    ranks_on_one_core,
+    small_batches,
+    spinning_thread,
+    starved_background,
+    timeline_recording,
+    truncated_timeline,
+    uneven_ranks,
+    unseen_background,
+)
 from dltune.findings.seen import Seen
 
 Rule = Callable[[Seen], Iterator[Finding]]
 
 # Of findings whose cost is not known those of earlier rules come first.
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    # ranks: what keeps the job from working or the report from telling all, what happens on the
+    # cores, what a timeline shows
+    failed_rank.find,
+    hanging_rank.find,
+    differing_versions.find,
+    unseen_background.find,
+    ranks_on_one_core.find,
+    spinning_thread.find,
+    starved_background.find,
+    crowded_ranks.find,
+    late_rank.find,
+    oversleeping_thread.find,
+    small_batches.find,
+    uneven_ranks.find,
+    empty_cycles.find,
+    long_cycles.find,
+    truncated_timeline.find,
+    timeline_recording.find,
+    missing_ranks.find,
+    background_at_rest.find,
+)
 
 
 def look(seen: Seen) -> tuple[Finding, ...]:
@@ -19,4 +60,5 @@ def look(seen: Seen) -> tuple[Finding, ...]:
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda one: one.share or 0.0, reverse=True))
+    """What nothing is to be done about comes last. Shares are equal that differ by rounding."""
+    return tuple(sorted(findings, key=lambda one: (-round(one.share or 0.0, 6), one.cure is None)))

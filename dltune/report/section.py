@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from dltune.documents.finding import Finding
+from dltune.findings.in_words import figures
 from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
@@ -67,18 +69,21 @@ class Kind(Protocol):
     show: Callable[[Loaded, Context], Shown]
 
 
-def findings(found: Sequence[tuple[str, str, str | None]]) -> Markup:
-    """Each: what is said, the evidence for it, and what to do, if anything is."""
+def findings(found: Sequence[Finding]) -> Markup:
+    """Each: what is claimed, the evidence, what it costs and what is expected to be gained, and
+    what to do."""
     if not found:
         return tag("p", "Nothing was found to be wrong.")
-    items = [
-        tag(
-            "li",
-            tag("p", tag("b", sentence(said)), " ", sentence(evidence)),
-            tag("p", sentence(advice)) if advice else None,
+    items = []
+    for finding in found:
+        told = [one for one in (finding.evidence, figures(finding)) if one]
+        items.append(
+            tag(
+                "li",
+                tag("p", tag("b", sentence(finding.claim)), *(f" {sentence(one)}" for one in told)),
+                tag("p", sentence(finding.cure)) if finding.cure else None,
+            )
         )
-        for said, evidence, advice in found
-    ]
     return tag("ol", *items)
 
 

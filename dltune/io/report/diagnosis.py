@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dltune.documents.io import DataFile, Finding, Process, Storage, Thread, Watch
-from dltune.io.report.shown import count, file_name, share, size
+from dltune.words import count, file_name, share, size
 
 MIB = 1 << 20
 # a thread that waits for storage less than this of its time is not held up by it; a job that waits

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.io import Experiment, Finding, Storage
 from dltune.io.report.diagnosis import Graded, by_gravity
-from dltune.io.report.shown import count, rate, requests, share, size
+from dltune.words import count, rate, share, size
 
 # a way that is so much faster is worth a sentence
 WORTH = 1.25
@@ -39,8 +39,8 @@ def _present(experiment: Experiment) -> Iterator[Graded]:
         f"one sequential reader through a mapping reaches {'' if near else 'only '}"
         f"{share(reached)} of what the storage gives",
         f"{rate(present.throughput.median)} through a mapping, "
-        f"{rate(ceiling.throughput.median)} by {requests(ceiling)}",
-        None if near else f"read by {requests(ceiling)}, at exact offsets",
+        f"{rate(ceiling.throughput.median)} by {ceiling.requests}",
+        None if near else f"read by {ceiling.requests}, at exact offsets",
     )
 
 

@@ -22,8 +22,8 @@ from dltune.io.report.experiments.findings import diagnose
 from dltune.io.report.experiments.readers import Readers, Refused, Task
 from dltune.io.report.experiments.records import records
 from dltune.io.report.experiments.ways import CEILINGS, Way, ways
-from dltune.io.report.shown import size
 from dltune.io.report.storage import hint_step, storage
+from dltune.words import size
 
 REPEATS = 3
 MIB = 1 << 20
