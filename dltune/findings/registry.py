@@ -5,6 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.data import (
+    amplified_reading,
+    block_size,
+    exact_offsets,
+    many_sleeps,
+    mapped_reading,
+    missing_read_ahead,
+    more_readers,
+    no_data_file,
+    passed_records,
+    queued_threads,
+    reading_at_rest,
+    shared_pages,
+    short_memory,
+    shuffled_read_ahead,
+    shuffled_reading,
+    slow_store,
+    small_reads,
+    unhinted_shuffle,
+)
 from dltune.findings.ranks import (
     background_at_rest,
     crowded_ranks,
@@ -51,6 +71,25 @@ RULES: tuple[Rule, ...] = (
     timeline_recording.find,
     missing_ranks.find,
     background_at_rest.find,
+    # data: how a job reads, then a file that was read in every way
+    slow_store.find,
+    shared_pages.find,
+    amplified_reading.find,
+    missing_read_ahead.find,
+    shuffled_reading.find,
+    small_reads.find,
+    many_sleeps.find,
+    queued_threads.find,
+    short_memory.find,
+    no_data_file.find,
+    reading_at_rest.find,
+    unhinted_shuffle.find,
+    exact_offsets.find,
+    mapped_reading.find,
+    more_readers.find,
+    shuffled_read_ahead.find,
+    block_size.find,
+    passed_records.find,
 )
 
 
