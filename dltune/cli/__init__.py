@@ -17,6 +17,7 @@ from dltune.errors import DltuneError
 
 # verb -> the one-line help, so that `dltune --help` imports no command
 COMMANDS = {
+    "diagnose": "Why training is slow here, and what to do: the most costly first.",
     "doctor": "What can be measured and enforced on this machine.",
     "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
     "show": "A saved profile again: its steps, its ops, and why they take their time.",

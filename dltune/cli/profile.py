@@ -122,7 +122,7 @@ def command(
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
         raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
-    choice = _choice(counters)
+    events = choice(counters)
     section = _settings(plan_path, machine) if plan_path else None
     around = applied(section, machine, job, os.environ, placed=True)
     with (
@@ -138,7 +138,7 @@ def command(
             job,
             interval=interval or default_interval(machine),
             cap=cap,
-            counters=choice,
+            counters=events,
             tell=line.tell,
             keep=file.write,
             under=section,
@@ -208,7 +208,7 @@ def _settings(path: Path, machine: Machine) -> SettingsPlan:
     return section
 
 
-def _choice(asked: str) -> Choice | None:
+def choice(asked: str) -> Choice | None:
     """What to count. Raises UsageError when that is not known, or not possible here."""
     if asked == "none":
         return None

@@ -48,21 +48,33 @@ def print_json(document: object) -> None:
 
 
 def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:
-    """What follows from what was measured, and what could not be seen. Each finding: what is
-    claimed, the evidence, what it costs and what is expected to be gained, and what to do."""
-    from dltune.findings.in_words import figures
-
+    """What follows from what was measured, and what could not be seen."""
     click.echo("\nwhat follows")
     for finding in findings:
-        click.echo(f"  {visible(finding.claim, LONGEST)}")
-        for line in (finding.evidence, figures(finding)):
-            if line:
-                click.echo(f"      {visible(line, LONGEST)}")
-        if finding.cure:
-            click.echo(f"      -> {visible(finding.cure, LONGEST)}")
+        show_finding(finding, "  ", "      ")
     if not findings:
         click.echo("  nothing that is wrong")
-    if unseen:
+    show_unseen(unseen)
+
+
+def show_finding(finding: Finding, first: str, indent: str) -> None:
+    """What is claimed, behind `first`; what it costs, the evidence, what to do, and what that is
+    expected to bring, each behind `indent`."""
+    from dltune.findings.words import cost, gain
+
+    click.echo(f"{first}{visible(finding.claim, LONGEST)}")
+    for before, sentence in (
+        ("costs ", cost(finding)),
+        ("", finding.evidence),
+        ("-> ", finding.cure),
+        ("expected: ", gain(finding)),
+    ):
+        if sentence:
+            click.echo(f"{indent}{before}{visible(sentence, LONGEST)}")
+
+
+def show_unseen(sentences: Sequence[str]) -> None:
+    if sentences:
         click.echo("\nnot seen")
-    for sentence in unseen:
+    for sentence in sentences:
         click.echo(f"  {visible(sentence, LONGEST)}")

@@ -28,7 +28,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     their time; of a plan what each planner decided.
 
     With --json, figures of each op at each thread count: operations, bytes, rates, its place under
-    the roofline, and the sentence; of a plan all of it.
+    the roofline, and the sentence, with what costs the step its time; of a plan all of it.
 
     With --csv after FILE, a table of a profile, plan or any other document: ops, nodes, counts. A
     name that there is no table of is answered with those that there are.
@@ -50,8 +50,11 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     if as_json:
         from dltune.analysis.figures import analyse
         from dltune.analysis.report import report
+        from dltune.findings.registry import look
+        from dltune.findings.seen import Seen
 
-        print_json(report(analyse(found), top))
+        analysis = analyse(found)
+        print_json({**report(analysis, top), "findings": look(Seen(profile=analysis))})
         return
     from dltune.cli.profile_tables import describe
 

@@ -5,25 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.cores import (
+    crowded_processes,
+    narrow_affinity,
+    neighbour,
+    threads_over_quota,
+)
 from dltune.findings.data import (
     amplified_reading,
     block_size,
     exact_offsets,
+    input_wait,
     many_sleeps,
     mapped_reading,
     missing_read_ahead,
     more_readers,
     no_data_file,
     passed_records,
+    python_input,
     queued_threads,
     reading_at_rest,
+    sequential_map,
     shared_pages,
-    short_memory,
     shuffled_read_ahead,
     shuffled_reading,
     slow_store,
     small_reads,
     unhinted_shuffle,
+)
+from dltune.findings.memory import allocator_trim, growing_memory, memory_pressure
+from dltune.findings.ops import (
+    batch_norm_in_pieces,
+    communication_wait,
+    float64,
+    onednn_off,
+    small_ops,
+    time_in_ops,
+    too_many_threads,
+)
+from dltune.findings.python import (
+    between_steps,
+    checkpoints,
+    eager,
+    host_reads,
+    retracing,
+    tiny_steps,
+    validation,
 )
 from dltune.findings.ranks import (
     background_at_rest,
@@ -71,8 +98,28 @@ RULES: tuple[Rule, ...] = (
     timeline_recording.find,
     missing_ranks.find,
     background_at_rest.find,
-    # data: how a job reads, then a file that was read in every way
+    # what ends the job, and what is short
+    growing_memory.find,
+    memory_pressure.find,
+    allocator_trim.find,
+    # the cores, and who wants them
+    narrow_affinity.find,
+    threads_over_quota.find,
+    crowded_processes.find,
+    neighbour.find,
+    # Python beside the steps
+    retracing.find,
+    eager.find,
+    checkpoints.find,
+    validation.find,
+    host_reads.find,
+    tiny_steps.find,
+    between_steps.find,
+    # data: how steps wait for it, how a job reads it, then a file that was read in every way
     slow_store.find,
+    python_input.find,
+    sequential_map.find,
+    input_wait.find,
     shared_pages.find,
     amplified_reading.find,
     missing_read_ahead.find,
@@ -80,7 +127,6 @@ RULES: tuple[Rule, ...] = (
     small_reads.find,
     many_sleeps.find,
     queued_threads.find,
-    short_memory.find,
     no_data_file.find,
     reading_at_rest.find,
     unhinted_shuffle.find,
@@ -90,6 +136,14 @@ RULES: tuple[Rule, ...] = (
     shuffled_read_ahead.find,
     block_size.find,
     passed_records.find,
+    # ops
+    batch_norm_in_pieces.find,
+    onednn_off.find,
+    too_many_threads.find,
+    float64.find,
+    communication_wait.find,
+    small_ops.find,
+    time_in_ops.find,
 )
 
 

@@ -10,11 +10,13 @@ from dltune.job.record import Record
 from dltune.machine import cgroups
 
 KILLED = 128 + 9
-NO_LIMIT = 2**60  # bytes; control groups of version 1 write a larger number for none
+
 CRASHES = {128 + 4: "SIGILL", 128 + 6: "SIGABRT", 128 + 7: "SIGBUS", 128 + 11: "SIGSEGV"}
 # so much time in XLA clusters is no warm-up any more, so much in eager ops no preparation
 XLA_SECONDS = 3.0
 EAGER_SECONDS = 60.0
+# graphs that train and ran once, and their share of all executions: no step is to be expected
+ONCE, ONCE_SHARE = 40, 0.8
 
 
 @dataclass
@@ -44,6 +46,32 @@ def hopeless(seen: Sightings) -> DltuneError | None:
         return _error(*_XLA)
     if eager >= EAGER_SECONDS and eager > 10 * graphs:
         return _error(*_EAGER)
+    return None
+
+
+def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
+    """The error for a job that trains, but runs no graph again and again; None while it may.
+    `long`: it has trained for long enough to tell."""
+    training = [
+        record.runs[graph]
+        for record in seen.records.values()
+        for graph in record.graphs
+        if record.trains(graph)
+    ]
+    once = sum(runs <= 1 for runs in training)  # a graph's first run is not always told
+    if once >= ONCE and once >= ONCE_SHARE * sum(training):
+        return _error(
+            f"the job traces a new graph at nearly every step: {once} of {len(training)} that "
+            "train ran once at most",
+            "give the tf.function tensors of one shape, not Python numbers: `dltune diagnose` "
+            "names the line",
+        )
+    if long:
+        return _error(
+            f"no graph of the job runs again and again: {len(training)} train, and the most "
+            f"frequent of them has run {max(training, default=0)} times",
+            "`dltune diagnose` tells what the job does instead",
+        )
     return None
 
 
@@ -88,7 +116,7 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     """The error for a job that ran out of memory, or crashed with the plugin in it."""
     if exit_code == KILLED and cgroups.oom_kills() > seen.oom_kills:
         limit = cgroups.limits().memory
-        within = f", which may take {limit / 2**20:.0f} MiB" if limit and limit < NO_LIMIT else ""
+        within = f", which may take {limit / 2**20:.0f} MiB" if limit else ""
         steps = [one for record in seen.records.values() for one in record.latest()]
         peak = max((step.peak for step in steps), default=0)
         held = f"; TensorFlow held {peak / 2**20:.0f} MiB in a step" if peak else ""

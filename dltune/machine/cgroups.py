@@ -1,4 +1,4 @@
-"""What this process's control groups allow, version 1 and 2: CPUs, CPU time, memory.
+"""What a process's control groups allow, version 1 and 2: CPUs, CPU time, memory.
 
 A limit holds for everything below it, so each hierarchy is walked from the process's own group up
 to the mount. In a container the mount's root is often not the hierarchy's (and the process's group
@@ -15,6 +15,10 @@ from dltune.machine import cpulist
 from dltune.proc.entry import text
 from dltune.proc.mounts import mounts
 
+_NO_LIMIT = 2**60  # bytes; version 1 writes a larger number for none
+# by name in cpu.stat, of version 1 and 2, its unit in seconds
+_THROTTLED = {"throttled_time": 1e-9, "throttled_usec": 1e-6}
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -26,20 +30,20 @@ class Limits:
     memory: int | None
 
 
-def limits(root: Path = Path("/")) -> Limits:
-    """The tightest of each limit on the way from this process's groups up."""
+def limits(root: Path = Path("/"), pid: int | None = None) -> Limits:
+    """The tightest of each limit on the way from a process's groups up (None: this one's)."""
     cpusets: list[frozenset[int]] = []
-    for group in _groups(root, "cpuset"):
+    for group in _groups(root, "cpuset", pid):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
             if found := cpulist.read(group / name):
                 cpusets.append(found)
                 break
-    quotas = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
+    quotas = [quota for group in _groups(root, "cpu", pid) if (quota := _quota(group)) is not None]
     memories = [
         int(limit)
-        for group in _groups(root, "memory")
+        for group in _groups(root, "memory", pid)
         for name in ("memory.max", "memory.limit_in_bytes")
-        if (limit := text(group / name)).isdigit()
+        if (limit := text(group / name)).isdigit() and int(limit) < _NO_LIMIT
     ]
     return Limits(
         cpus=frozenset.intersection(*cpusets) if cpusets else None,
@@ -60,11 +64,24 @@ def oom_kills(root: Path = Path("/")) -> int:
     return 0
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Folders of this process's group and all above it in every hierarchy with the controller."""
+def throttled(pid: int, root: Path = Path("/")) -> float | None:
+    """Seconds that the group of a process stood still for its quota so far, summed over CPUs; None
+    where no group of it has a quota."""
+    for group in _groups(root, "cpu", pid):
+        if _quota(group) is None:
+            continue
+        for line in text(group / "cpu.stat").splitlines():
+            name, _, count = line.partition(" ")
+            if name in _THROTTLED and count.isdigit():
+                return int(count) * _THROTTLED[name]
+    return None
+
+
+def _groups(root: Path, controller: str, pid: int | None = None) -> Iterator[Path]:
+    """Folders of a process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")
     # by "\n" alone: a group's name may hold what ends a line elsewhere
-    for line in text(root / "proc/self/cgroup").split("\n"):
+    for line in text(root / "proc" / str(pid or "self") / "cgroup").split("\n"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         unified = number == "0" and not controllers

@@ -10,7 +10,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile, tasks
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, hopeless, why_no_step
+from dltune.job.diagnosis import Sightings, crash_of, hopeless, none_found, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import DETACH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
@@ -35,6 +35,8 @@ HEAVY_SHARE = 0.9
 GONE, GONE_SECONDS = 20.0, 5.0
 # seconds between two looks at a job that has shown no step yet
 LOOK_SECONDS = 2.0
+# seconds that a job may train without a step that runs again and again
+SEARCH_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,14 @@ class Session:
         keep: Callable[[Profile], None],
         under: SettingsPlan | None = None,
         look: Callable[[int, float], PythonLines] = PythonLines,
+        ready: Callable[[], bool] = lambda: True,
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
         the ops that the job has been given. `look` looks at the Python of a process, with so many
-        seconds from one look to the next."""
+        seconds from one look to the next. Until it is `ready` the job is left under its own
+        settings; when it is `over` the profile stays partial."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -108,6 +113,8 @@ class Session:
         self._measured = False
         self._cost: Turns | None = None
         self._look = look
+        self._ready, self._over = ready, over
+        self._trained: float | None = None  # when a graph that trains was first seen
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
@@ -139,6 +146,11 @@ class Session:
         for event in job.events(0.5):
             if event is not None:
                 self._hear(event)
+            if self._over():
+                self._save("the time given to it was over")
+                if self.profile is None and (error := none_found(self.sightings, long=True)):
+                    raise error
+                break
             if self._climbing is None:
                 self._look_after(job)
             elif not self._measured and self._case_is_over(self._climbing):
@@ -185,7 +197,9 @@ class Session:
                 self._counting.account(message)
         elif climbing is None:
             record.add(message)
-            if steps := self._discovery.find():
+            if self._trained is None and record.trains(message.graph):
+                self._trained = time.monotonic()
+            if self._ready() and (steps := self._discovery.find()):
                 self._start_climb(steps)
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
@@ -206,13 +220,16 @@ class Session:
         require_all_reported(job.pid, {python.pid for python in self.sightings.pythons})
         for process in self._processes.values():
             process.order([REPORT])
+        searched = 0.0 if self._trained is None else time.monotonic() - self._trained
+        if self._ready() and (error := none_found(self.sightings, long=searched >= SEARCH_SECONDS)):
+            raise error
 
     def _measured_process_ended(self) -> bool:
         climbing = self._climbing
         return climbing is not None and not exists(climbing.steps.pid)
 
     def _give_up_if_hopeless(self) -> None:
-        if self._climbing is None and (error := hopeless(self.sightings)):
+        if self._climbing is None and self._ready() and (error := hopeless(self.sightings)):
             raise error
 
     def _start_climb(self, steps: Steps) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dltune.documents.finding import Finding
-from dltune.findings.in_words import figures
+from dltune.findings.words import cost, gain
 from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
@@ -70,21 +70,21 @@ class Kind(Protocol):
 
 
 def findings(found: Sequence[Finding]) -> Markup:
-    """Each: what is claimed, the evidence, what it costs and what is expected to be gained, and
-    what to do."""
+    """Each: what is claimed, what it costs, the evidence, what to do, and what that is expected to
+    bring."""
     if not found:
         return tag("p", "Nothing was found to be wrong.")
-    items = []
-    for finding in found:
-        told = [one for one in (finding.evidence, figures(finding)) if one]
-        items.append(
-            tag(
-                "li",
-                tag("p", tag("b", sentence(finding.claim)), *(f" {sentence(one)}" for one in told)),
-                tag("p", sentence(finding.cure)) if finding.cure else None,
-            )
-        )
-    return tag("ol", *items)
+    return tag("ol", *map(_finding, found))
+
+
+def _finding(finding: Finding) -> Markup:
+    told = [finding.evidence, finding.cure or ""]
+    if costs := cost(finding):
+        told.insert(0, f"costs {costs}")
+    if brings := gain(finding):
+        told.append(f"expected: {brings}")
+    first, *rest = [tag("b", sentence(finding.claim)), *(sentence(one) for one in told if one)]
+    return tag("li", tag("p", first), *(tag("p", one) for one in rest))
 
 
 def sentence(text: str) -> str:

@@ -69,7 +69,8 @@ class SettingsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`command` is the job's that was tuned. `chosen` is what `dltune run` applies; `kind` the
     furthest that any of it goes. `whole`: the chosen set over the job as it was given, and
     `recommended`: over TensorFlow's recommendation of threads (None: not measured). `seconds` is
-    the budget that was spent."""
+    the budget that was spent. `overrides`: what is chosen stands in place of what the user has set
+    himself, which was found to be wrong."""
 
     command: tuple[str, ...]
     chosen: tuple[Choice, ...]
@@ -80,6 +81,7 @@ class SettingsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     untried: tuple[Untried, ...]
     seconds: float
     partial: str | None
+    overrides: bool = False
 
 
 def faults(section: SettingsPlan) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Rules on how training data is read: by a job that was watched, or a file in every way."""
+"""Rules on data: how steps wait for it, how a job reads it, a file that was read in every way."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.io import DataFile, Storage
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import file_name, size
 
@@ -28,6 +29,7 @@ def find(seen: Seen) -> Iterator[Finding]:
             f"{file.pattern.kind}, the mapping's advice {file.advice or 'none'}"
             f"{_ahead(places[file.device])}",
             _cure(file),
+            share=storage_share(seen),
             sure="measured",
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import count, size
 
@@ -29,5 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
             f"{len(watch.processes)} processes, {size(asked)} used",
             "ask for more at a time: larger reads, or hints some batches ahead",
+            share=storage_share(seen),
             sure="measured",
         )

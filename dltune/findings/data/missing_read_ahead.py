@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.amplified_reading import WORTH
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import file_name
 
@@ -20,5 +21,6 @@ def find(seen: Seen) -> Iterator[Finding]:
                 f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
                 "expect random access",
                 "open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
+                share=storage_share(seen),
                 sure="measured",
             )

@@ -13,6 +13,9 @@ QUEUED = 0.20
 
 
 def find(seen: Seen) -> Iterator[Finding]:
+    """Where the cores themselves were looked at, the rules on these tell it with its cost."""
+    if seen.observation:
+        return
     readers = seen.io.watch.readers if seen.io and seen.io.watch else []
     times = [(thread.queued or 0.0, process, thread) for process, thread in readers]
     queued = [one for one in times if one[0] > QUEUED * one[2].seconds]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import count, file_name, size
 
@@ -29,5 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             "its own records by exact offset (dltune lmdb index) instead of passing the others'"
             if file.format == "lmdb"
             else "give each process a part of its own, or let one of them read for all",
+            share=storage_share(seen),
             sure="measured",
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.amplified_reading import WORTH
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import file_name, size
 
@@ -20,5 +21,6 @@ def find(seen: Seen) -> Iterator[Finding]:
                 "nothing tells the kernel which comes next",
                 "tell it: posix_fadvise(WILLNEED) for the records of the next batches, from the "
                 "sampler and the index of the file, while the job reads as before",
+                share=storage_share(seen),
                 sure="measured",
             )

@@ -1,16 +1,11 @@
-"""A thread that waits for storage.
-
-It costs the job what the main thread of the process that was started waits. Another thread's wait
-costs no more than what steps wait for their data, where a profile tells that.
-"""
+"""A thread that waits for storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part
 from dltune.documents.finding import Finding
-from dltune.documents.io import Process, Thread
+from dltune.findings.data.waits import longest, storage_share
 from dltune.findings.seen import Seen
 from dltune.words import share
 
@@ -23,10 +18,10 @@ LOOKS = 20
 
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
-    readers = watch.readers if watch else []
-    if watch is None or not readers:
+    found = longest(seen)
+    if watch is None or found is None:
         return
-    process, thread = max(readers, key=lambda one: one[1].waiting / one[1].seconds)
+    process, thread = found
     waits = thread.waiting / thread.seconds
     if waits < LITTLE or thread.looks < LOOKS:
         return
@@ -44,15 +39,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         "--file tells what the storage could give"
         if waits >= GRAVE
         else None,
-        share=_cost(seen, process, thread) if waits >= GRAVE else None,
+        share=storage_share(seen) if waits >= GRAVE else None,
         sure="measured",
     )
-
-
-def _cost(seen: Seen, process: Process, thread: Thread) -> float | None:
-    """Of the job's time; None where it is not known."""
-    waits = min(1.0, thread.waiting / thread.seconds)
-    watched = {one.pid for one in seen.io.watch.processes} if seen.io and seen.io.watch else set()
-    if thread.tid == process.pid and process.parent not in watched:
-        return waits
-    return min(waits, part(seen.profile.profile, "input")) if seen.profile else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.data.waits import storage_share
 from dltune.findings.seen import Seen
 from dltune.words import file_name, share, size
 
@@ -24,5 +25,6 @@ def find(seen: Seen) -> Iterator[Finding]:
                 f"{share(small / waits)} of the read calls that waited asked for less than "
                 f"{size(SMALL)}, none for more than {size(largest)}",
                 "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
+                share=storage_share(seen),
                 sure="measured",
             )

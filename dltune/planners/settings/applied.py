@@ -109,9 +109,9 @@ def applied(
 ) -> Applied:
     """The settings of a plan on a job with this command and this environment.
 
-    What the user has set himself stays. With `placed`, threads and CPUs are left to what else sets
-    them: another section of the plan, or whoever starts the job. Raises UsageError as `means_of`;
-    with `partial`, what cannot be done here is left.
+    What the user has set himself stays, unless the section overrides it. With `placed`, threads and
+    CPUs are left to what else sets them: another section of the plan, or whoever starts the job.
+    Raises UsageError as `means_of`; with `partial`, what cannot be done here is left.
     """
     if section is None:
         return NOTHING
@@ -126,7 +126,7 @@ def applied(
                 raise
             left.append(str(error))
             continue
-        if users := set_by_user(setting, here):
+        if not section.overrides and (users := set_by_user(setting, here)):
             left.append(f"{choice}: it is set already ({users})")
         elif placed and replace(means, uniform=None, cpus=None) == Means():
             left.append(f"{choice}: threads and CPUs are decided elsewhere")

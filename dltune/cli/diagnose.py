@@ -1,0 +1,248 @@
+"""`dltune diagnose`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.cli import results
+from dltune.errors import JobFailed, UsageError
+from dltune.planners.duration import Duration
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from dltune.documents.diagnosis import Diagnosis
+    from dltune.documents.plan import Plan
+    from dltune.findings.seen import Seen
+
+PID_SECONDS = 20.0
+
+
+@click.command("diagnose")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default="90s",
+    show_default=True,
+    help="How long to look, from the job's start. With --pid at most 20 s.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A page, or with .json data.")
+@click.option(
+    "--plan",
+    "plan_path",
+    type=click.Path(path_type=Path),
+    help="Write what dltune can apply by itself, for `dltune run --plan`.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+@click.option("--pid", type=click.IntRange(min=1), help="Look at a job that runs, from outside.")
+@click.option("--keep-running", is_flag=True, help="Let the job go on when all is seen.")
+@click.option("--verbose", is_flag=True, help="Let the job's own output through, to stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="[FILES... | -- CMD...]")
+def command(
+    budget: float,
+    output: Path | None,
+    plan_path: Path | None,
+    overwrite: bool,
+    pid: int | None,
+    keep_running: bool,
+    verbose: bool,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Why training is slow here, and what to do: the most costly first.
+
+    Starts CMD, looks at what is cheap to see while it runs, measures its ops, ends it, and names at
+    most five causes. Or looks at a job that runs (--pid), or at what was measured before (FILES:
+    profiles, reports of io-report and horovod-report).
+    """
+    from dltune.cli import interrupts
+    from dltune.cli.diagnose_tables import show
+
+    if (pid is not None) + bool(job) != 1:
+        raise UsageError(
+            "name one thing to look at",
+            remedy="a command after --, or --pid PID, or files of earlier measurements",
+        )
+    with (
+        interrupts.raised(),
+        results.claimed(output, overwrite=overwrite) as kept,
+        results.claimed(plan_path, overwrite=overwrite) as plan,
+    ):
+        code = 0
+        if pid is not None:
+            looked = _running(pid, min(budget, PID_SECONDS))
+        elif all(argument.endswith((".json", ".json.gz")) for argument in job):
+            looked = _files([Path(argument) for argument in job])
+        else:
+            looked, code = _job(job, budget, keep_running=keep_running, verbose=verbose)
+        if kept:
+            kept.write_bytes(looked.page()) if _is_page(output) else kept.write(looked.diagnosis)
+        chosen = _plan(looked.diagnosis, job)
+        if plan and chosen:
+            plan.write(chosen)
+    written = [output, plan_path if chosen else None]
+    results.tell(looked.diagnosis, show, as_json=as_json, written=written)
+    if plan_path and not chosen:
+        click.echo("no plan: dltune can apply none of the cures by itself", err=True)
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}; the diagnosis stands", code)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A diagnosis, and the documents that it rests on."""
+
+    diagnosis: Diagnosis
+    documents: tuple[tuple[str, msgspec.Struct], ...] = ()
+
+    def page(self) -> bytes:
+        from dltune.report.page import page
+        from dltune.report.section import Context, Loaded
+
+        every = (("diagnosis", self.diagnosis), *self.documents)
+        return page(Context([Loaded(Path(name), f"dltune.{name}", of, name) for name, of in every]))
+
+
+def _is_page(output: Path | None) -> bool:
+    return output is not None and not output.name.endswith((".json", ".json.gz"))
+
+
+def _job(
+    job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bool
+) -> tuple[Looked, int]:
+    """What was found of a job that is started, and its exit code; 0 where dltune ended it."""
+    import tempfile
+    import time
+
+    from dltune.cli import interrupts, progress
+    from dltune.cli.profile import choice
+    from dltune.job.last_words import last_words
+    from dltune.job.launch import Job
+    from dltune.machine import topology
+    from dltune.observe.session import Observing
+
+    if os.environ.get("DLTUNE_DISABLE") == "1":
+        raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
+    partial, no_step = None, None
+    began = time.monotonic()
+    with progress.line() as line, tempfile.NamedTemporaryFile(prefix="dltune-") as log:
+        observing = Observing(topology.local(), job, budget, choice("auto"), line.tell)
+        # results have stdout for themselves
+        to = 2 if verbose or keep_running else log.fileno()
+        with Job(
+            job,
+            answer=lambda _: {"plugin": True},
+            greet=observing.greet,
+            stdout=to,
+            stderr=to,
+        ) as running:
+            try:
+                no_step = observing.run(running)
+            except interrupts.Ended as ended:
+                partial = f"ended by {ended}"
+            seen = observing.seen()
+            if running.exit_code and (words := last_words(Path(log.name))):
+                line.say(words)
+            if keep_running and partial is None and running.exit_code is None:
+                line.say("all is seen; the job goes on")
+                for _ in running.events(1.0):
+                    pass
+            code = running.exit_code or 0
+    looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, partial)
+    return looked, code
+
+
+def _running(pid: int, seconds: float) -> Looked:
+    """What can be seen from outside of a job that runs."""
+    import time
+
+    from dltune.cli import interrupts, progress
+    from dltune.observe.watch import JobWatch
+
+    partial = None
+    with progress.line() as line:
+        watch = JobWatch(pid, pid, {}, several=_several(pid))
+        line.show(f"watching pid {pid} for {seconds:.0f} s", ())
+        try:
+            while watch.seconds < seconds and watch.watching:
+                time.sleep(0.2)
+        except interrupts.Ended as ended:
+            partial = f"ended by {ended}"
+        seen = watch.end(f"pid {pid}")
+    why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
+    return _looked(seen, f"pid {pid}", watch.seconds, why, partial)
+
+
+def _several(pid: int) -> bool:
+    """Whether a process is one of several ranks, as far as it may be seen."""
+    from dltune.machine.ranks import world
+    from dltune.proc.process import environment
+
+    try:
+        return world(environment(pid)).size > 1
+    except (OSError, UsageError):
+        return False
+
+
+def _files(paths: Sequence[Path]) -> Looked:
+    """What follows from documents that were made before."""
+    from dltune.analysis.figures import analyse
+    from dltune.documents.diagnosis import Diagnosis
+    from dltune.documents.horovod import Horovod
+    from dltune.documents.io import Io
+    from dltune.documents.profile import Profile
+    from dltune.findings.seen import Seen
+    from dltune.report.reading import read
+
+    seen = Seen()
+    for loaded in read(paths).documents:
+        document = loaded.document
+        if isinstance(document, Profile):
+            seen = replace(seen, profile=analyse(document))
+        elif isinstance(document, Io):
+            seen = replace(seen, io=document)
+        elif isinstance(document, Horovod):
+            seen = replace(seen, horovod=document)
+        elif isinstance(document, Diagnosis):
+            seen = replace(seen, observation=document.observation)
+        else:
+            raise UsageError(
+                f"{loaded.path} is of a kind that nothing is diagnosed from",
+                remedy="give profiles, reports of io-report and horovod-report, or diagnoses",
+            )
+    return _looked(seen, " ".join(map(str, paths)), 0.0, None, None)
+
+
+def _looked(
+    seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
+) -> Looked:
+    from dltune.findings.diagnosis import diagnose
+
+    documents: list[tuple[str, msgspec.Struct]] = []
+    if seen.profile:
+        documents.append(("profile", seen.profile.profile))
+    if seen.io:
+        documents.append(("io", seen.io))
+    if seen.horovod:
+        documents.append(("horovod", seen.horovod))
+    return Looked(diagnose(seen, subject, seconds, no_step, partial), tuple(documents))
+
+
+def _plan(diagnosis: Diagnosis, job: Sequence[str]) -> Plan | None:
+    """What dltune can apply by itself; None where that is nothing."""
+    from dltune.findings.cures import cures
+    from dltune.machine import topology
+    from dltune.planners.plan import bare
+
+    section = cures(diagnosis, job)
+    if section is None:
+        return None
+    return bare(topology.local(), sections={"settings": section})

@@ -1,0 +1,24 @@
+"""A diagnosis on the terminal: the limit of a step, then the findings."""
+
+from __future__ import annotations
+
+import click
+
+from dltune.cli.results import LONGEST, show_finding, show_unseen
+from dltune.documents.diagnosis import Diagnosis
+from dltune.findings.diagnosis import LEAST_SHARE
+from dltune.findings.words import limit
+from dltune.visible import visible
+
+
+def show(diagnosis: Diagnosis) -> None:
+    if diagnosis.step:
+        click.echo(limit(diagnosis.step))
+    elif diagnosis.no_step:
+        click.echo(f"no step was measured: {visible(diagnosis.no_step, LONGEST)}")
+    if diagnosis.healthy:
+        click.echo(f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time")
+    for number, finding in enumerate(diagnosis.findings, 1):
+        click.echo()
+        show_finding(finding, f"{number}. ", "   ")
+    show_unseen(diagnosis.unseen)

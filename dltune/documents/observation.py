@@ -1,0 +1,145 @@
+"""What was seen of a job while it ran under its own settings: cores, memory, Python, graphs.
+
+Times are seconds, sizes bytes. *Cores* are CPU seconds a second. None is "could not be seen"; why
+not stands in `Observation.unseen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from dltune.documents.faults import AMOUNT, SHARE, at_least, each, repeated
+from dltune.documents.profile import Line
+
+# what a main thread of Python is at: a step's graph runs; a graph is traced, or compiled; it waits
+# for the next batch; it takes figures out of tensors; it runs a single op; it saves; it validates;
+# Keras prepares and ends a step; anything else
+Activity = Literal[
+    "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "python"
+]
+
+
+class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`share` of the looks at the main thread that found it at this. `lines` of the job's own, the
+    most frequent first, each with its share of all looks."""
+
+    activity: Activity
+    share: float
+    lines: tuple[Line, ...]
+
+
+class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`shares` add up to 1. `generator`: of the looks, those at which another thread ran Python for
+    the input pipeline; `generator_lines` as `Share.lines`."""
+
+    pid: int
+    looks: int
+    shares: tuple[Share, ...]
+    generator: float
+    generator_lines: tuple[Line, ...]
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the job, over the `seconds` that it was seen.
+
+    `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
+    threads were ready for and did not have. `busy`: threads that had or wanted a twentieth of a
+    core. `cpus`: those that its main thread may run on. `intra`, `inter`: TensorFlow's threads,
+    None in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
+    `growth`: bytes a second, by a robust line through what it was meanwhile.
+    """
+
+    pid: int
+    command: str
+    seconds: float
+    cpu: float
+    kernel: float
+    queued: float | None
+    busy: int
+    threads: int
+    cpus: tuple[int, ...]
+    intra: int | None
+    inter: int | None
+    faults: float
+    resident: int
+    growth: float | None
+
+
+class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A process that is not the job's. `cpu`: cores that it had."""
+
+    pid: int
+    command: str
+    cpu: float
+
+
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`cpus`: those that this process may use; `quota`: the tightest limit on the job's CPU time,
+    in cores; `throttled`: share of the time that it stood still for it. `others`: cores that
+    processes which are not the job's had, `neighbours` those with the most; `stolen`: cores that
+    the hypervisor gave to other machines. `available`: bytes of memory that may still be had."""
+
+    cpus: tuple[int, ...]
+    quota: float | None
+    throttled: float | None
+    others: float
+    neighbours: tuple[Neighbour, ...]
+    stolen: float
+    memory_limit: int | None
+    available: int
+
+
+class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
+    them that ran at most once; `executions` of all graphs. `eager`, `compiled`: seconds of ops that
+    ran one by one, and of XLA's clusters."""
+
+    traced: int
+    once: int
+    executions: int
+    eager: float
+    compiled: float
+
+
+class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`subject`: the command, or "pid N". `partial`: why the watch ended early. `cost`: share of
+    one CPU that it took to watch."""
+
+    seconds: float
+    host: Host
+    processes: tuple[Process, ...]
+    python: Python | None
+    graphs: Graphs | None
+    cost: float
+    unseen: tuple[str, ...]
+
+    @property
+    def disturbed(self) -> float:
+        """The share of all cores that others had."""
+        return min(1.0, (self.host.others + self.host.stolen) / max(1, len(self.host.cpus)))
+
+    @property
+    def main(self) -> Process | None:
+        """The process that trains, or works most."""
+        trains = [one for one in self.processes if one.intra is not None]
+        return max(trains or self.processes, key=lambda one: one.cpu, default=None)
+
+
+def faults(observation: Observation) -> Iterator[str]:
+    """All that cannot be true, one sentence each, the field's path first."""
+    yield from AMOUNT.of("observation", observation, "seconds", "cost")
+    host = observation.host
+    yield from AMOUNT.of("observation.host", host, "quota", "others", "stolen", "memory_limit")
+    yield from SHARE.of("observation.host", host, "throttled")
+    here = "observation.processes"
+    yield from repeated(here, "pid", (one.pid for one in observation.processes))
+    for at, one in each(here, observation.processes):
+        yield from AMOUNT.of(at, one, "seconds", "cpu", "kernel", "queued", "faults", "resident")
+        yield from at_least(1).of(at, one, "intra", "inter")
+    if observation.python is not None:
+        yield from SHARE.of("observation.python", observation.python, "generator")
+        for at, share in each("observation.python.shares", observation.python.shares):
+            yield from SHARE.of(at, share, "share")

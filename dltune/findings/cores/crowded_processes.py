@@ -1,0 +1,42 @@
+"""Several processes of the job, each with threads for all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.sections.settings import Choice
+from dltune.findings.seen import Seen
+
+# threads that want a core, over cores
+CROWDED = 1.25
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost, at most: the time that threads of the process that trains were ready and had no
+    core, of all that they wanted."""
+    observation = seen.observation
+    if observation is None:
+        return
+    trains = [one for one in observation.processes if one.intra is not None]
+    cores = len(observation.host.cpus)
+    wanted = sum(one.cpu + (one.queued or 0.0) for one in trains)
+    threads = sum(one.intra or 0 for one in trains)
+    if len(trains) < 2 or threads <= cores or wanted < CROWDED * cores:
+        return
+    queued = sum(one.queued or 0.0 for one in trains)
+    share = queued / wanted
+    each = max(1, cores // len(trains))
+    yield Finding(
+        "crowded-processes",
+        f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPUs",
+        f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
+        f"them (pid {', '.join(str(one.pid) for one in trains[:8])})",
+        f"give each {each} intra-op thread{'s' * (each > 1)}: TF_NUM_INTRAOP_THREADS={each} "
+        f"OMP_NUM_THREADS={each}",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="modelled",
+        choices=(Choice("threads", f"{each}x1"),),
+        tries=("threads",),
+    )

@@ -1,0 +1,51 @@
+"""Others on the job's cores: processes, or machines on the same hypervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.seen import Seen
+
+SHARE = 0.05  # of all cores
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the cores that the others had, at most what the job waited for."""
+    observation = seen.observation
+    main = observation.main if observation else None
+    if observation is None or main is None:
+        return
+    host, cores = observation.host, len(observation.host.cpus)
+    wanted = main.cpu + (main.queued or 0.0)
+    waited = (main.queued or 0.0) / wanted if wanted > 0 else 0.0
+    share = min(host.others / cores, waited if main.queued is not None else 1.0)
+    if share >= SHARE:
+        names = ", ".join(
+            f"{_short(one.command)} (pid {one.pid}, {one.cpu:.2f} cores)" for one in host.neighbours
+        )
+        yield Finding(
+            "neighbour",
+            f"other processes have {host.others:.1f} of {cores} CPUs",
+            f"{names or 'many small ones'}; the job's threads were ready without a CPU for "
+            f"{waited:.0%} of what they wanted",
+            "end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
+            share=share,
+            gain=Gain(0.0, share),
+            sure="measured",
+        )
+    stolen = host.stolen / cores
+    if stolen >= SHARE:
+        yield Finding(
+            "neighbour",
+            f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other machines",
+            f"steal time, {host.stolen:.2f} of {cores} CPUs in {observation.seconds:.0f} s",
+            "a machine with CPUs of its own (dedicated, not shared), or another hour",
+            share=stolen,
+            gain=Gain(0.0, stolen),
+            sure="measured",
+        )
+
+
+def _short(command: str) -> str:
+    return command if len(command) <= 60 else command[:57] + "..."

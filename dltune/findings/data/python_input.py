@@ -1,0 +1,32 @@
+"""Steps that wait for a Python generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.data.waits import input_share
+from dltune.findings.seen import Seen
+
+GENERATES, WAITS = 0.3, 0.05  # of the time
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the time that steps waited for data."""
+    python = seen.observation.python if seen.observation else None
+    share = input_share(seen)
+    if python is None or share < WAITS or python.generator < GENERATES:
+        return
+    at = f" at {python.generator_lines[0].where}" if python.generator_lines else ""
+    yield Finding(
+        "python-input",
+        f"steps wait for a Python generator {share:.0%} of the time",
+        f"the generator ran in {python.generator:.0%} of looks{at}, one batch at a time and under "
+        "the interpreter's lock",
+        "prepare the data with tf.data's own ops, or in several processes; or let the generator "
+        "give whole batches, and prefetch",
+        share=share,
+        gain=Gain(0.5 * share, share),
+        sure="measured",
+        tries=("input_prefetch",),
+    )

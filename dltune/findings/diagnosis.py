@@ -1,0 +1,61 @@
+"""What was seen of a job, as a diagnosis."""
+
+from __future__ import annotations
+
+from dltune import __version__
+from dltune.analysis.figures import Analysis
+from dltune.documents import diagnosis as document
+from dltune.documents import files
+from dltune.documents.diagnosis import Diagnosis, Step
+from dltune.findings import registry
+from dltune.findings.seen import Seen
+
+# of a step; what costs less is not told
+LEAST_SHARE = 0.05
+MOST = 5
+
+
+def diagnose(
+    seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
+) -> Diagnosis:
+    """At most `MOST` findings, the most costly first; what is known to cost little is left out."""
+    costly = [
+        finding
+        for finding in registry.look(seen)
+        if finding.cure and (finding.share is None or finding.share >= LEAST_SHARE)
+    ]
+    return Diagnosis(
+        schema=document.SCHEMA,
+        created=files.now(),
+        dltune=__version__,
+        subject=subject,
+        seconds=seconds,
+        step=step(seen.profile) if seen.profile else None,
+        no_step=no_step,
+        healthy=not costly,
+        findings=tuple(costly[:MOST]),
+        observation=seen.observation,
+        unseen=(
+            *(seen.observation.unseen if seen.observation else ()),
+            *(seen.io.unseen if seen.io else ()),
+        ),
+        partial=partial,
+    )
+
+
+def step(analysis: Analysis) -> Step | None:
+    """The round of the steps, and its limit."""
+    profile = analysis.profile
+    if not profile.steps:
+        return None
+    cores = len(profile.machine.cores)
+    work = 0.0
+    for figures in analysis.ops:
+        if figures.cases:
+            least = min(case.time.median * case.time.threads for case in figures.cases)
+            work += least * figures.op.count
+    return Step(
+        seconds=max(one.wall.median for one in profile.steps),
+        limit=work / cores if work > 0 else None,
+        cores=cores,
+    )

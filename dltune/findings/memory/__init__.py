@@ -1,0 +1,1 @@
+"""Rules on memory: how it grows, and what is short."""

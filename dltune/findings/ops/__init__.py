@@ -1,0 +1,1 @@
+"""Rules on a step's ops."""

@@ -1,0 +1,43 @@
+"""Products in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.keys import parse
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.seen import Seen
+
+SHARE = 0.1  # of the op time
+# vector registers hold half as many of them, and memory moves twice the bytes
+SLOWER = 2.0
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: half of what ops of double precision take."""
+    if seen.profile is None:
+        return
+    total = doubles = 0.0
+    types: dict[str, float] = {}
+    for figures in seen.profile.ops:
+        own = (figures.op.own or 0.0) * figures.op.count
+        total += own
+        key = parse(figures.op)
+        if key and any(tensor.dtype == "double" for tensor in key.inputs):
+            doubles += own
+            types[figures.op.type] = types.get(figures.op.type, 0.0) + own
+    if total <= 0 or doubles / total < SHARE:
+        return
+    share = doubles / total * (1 - 1 / SLOWER)
+    heaviest = max(types, key=lambda name: types[name])
+    yield Finding(
+        "float64",
+        f"{doubles / total:.0%} of the op time is in double precision",
+        f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
+        "tf.constant keeps that",
+        "where float32 is enough, cast data where they enter (astype('float32')), and keep Keras' "
+        "floatx at float32; dltune changes no precision by itself",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="rule",
+    )

@@ -1,0 +1,47 @@
+"""Ops that are faster on one thread than on all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.sections.settings import Choice
+from dltune.findings.seen import Seen
+
+SHARE = 0.05  # of the step
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: what the ops took in the job, without what others on the cores took from it, less
+    what they take one after the other on one thread each."""
+    if seen.profile is None or seen.profile.profile.settings.intra < 2:
+        return
+    profile = seen.profile.profile
+    alone = 0.0
+    for figures in seen.profile.ops:
+        if figures.cases:
+            if figures.one is None:
+                return
+            alone += figures.one * figures.op.count
+    parts = [part for step in profile.steps for part in step.parts]
+    whole = sum(part.seconds for part in parts)
+    took = sum(part.seconds for part in parts if part.name in ("ops", "executor"))
+    took *= 1 - (seen.observation.disturbed if seen.observation else 0.0)
+    share = (took - alone) / whole if whole > 0 and alone > 0 else 0.0
+    if share < SHARE:
+        return
+    intra = profile.settings.intra
+    yield Finding(
+        "too-many-threads",
+        f"the ops are too small for {intra} threads",
+        f"one after the other on one thread they take {alone * 1e3:.3g} ms of a step, as the job "
+        f"runs them {took * 1e3:.3g} ms",
+        "give it one thread: TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1; larger batches use "
+        "more",
+        seconds=took - alone,
+        share=share,
+        gain=Gain(0.5 * share, share),
+        sure="modelled",
+        choices=(Choice("threads", "1x1"),),
+        tries=("threads",),
+    )

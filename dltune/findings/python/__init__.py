@@ -1,0 +1,1 @@
+"""Rules on what the job's Python does besides running its steps."""

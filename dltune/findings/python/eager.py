@@ -1,0 +1,35 @@
+"""Steps whose ops Python runs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.python.looked import shares, where
+from dltune.findings.seen import Seen
+
+SHARE = 0.2  # of the time
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost, at most: what Python takes between such ops."""
+    observation = seen.observation
+    graphs = observation.graphs if observation else None
+    if observation is None or graphs is None or graphs.executions:
+        return
+    eager = min(1.0, graphs.eager / observation.seconds)
+    at = [shares(seen)[name] for name in ("eager", "python", "fit") if name in shares(seen)]
+    if eager < SHARE or not at:
+        return
+    share = sum(one.share for one in at)
+    between = max(0.0, share - eager)
+    yield Finding(
+        "eager",
+        "the job runs its ops eagerly, one by one",
+        f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
+        f"{between:.0%}{where(max(at, key=lambda one: one.share))}",
+        "put the training step into a tf.function (Keras: run_eagerly=False)",
+        share=share,
+        gain=Gain(0.0, between),
+        sure="measured",
+    )

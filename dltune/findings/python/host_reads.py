@@ -1,0 +1,33 @@
+"""Figures taken out of tensors in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.python.looked import LEAST, shares, where
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the looks that found the main thread at it."""
+    found = [shares(seen)[name] for name in ("reading", "eager") if name in shares(seen)]
+    share = sum(one.share for one in found)
+    if share < LEAST or share < _run_eagerly(seen):
+        return
+    most = max(found, key=lambda one: one.share)
+    yield Finding(
+        "host-reads",
+        f"Python takes figures out of tensors between the steps in {share:.0%} of the time",
+        f"most often{where(most)}: .numpy(), float() or a conversion, or ops that run one by one",
+        "keep metrics in the step's tf.function, and read them every hundredth step",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="measured",
+    )
+
+
+def _run_eagerly(seen: Seen) -> float:
+    """2 for a job whose steps are no graphs, which is another finding; else 0."""
+    graphs = seen.observation.graphs if seen.observation else None
+    return 2.0 if graphs is None or graphs.executions == 0 else 0.0

@@ -1,0 +1,30 @@
+"""What the looks at a job's Python say of one activity."""
+
+from __future__ import annotations
+
+from dltune.documents.observation import Activity, Share
+from dltune.findings.seen import Seen
+
+# of the time; less comes and goes
+LEAST = 0.05
+# looks below which shares of them are chance
+LEAST_LOOKS = 40
+
+
+def shares(seen: Seen) -> dict[Activity, Share]:
+    """By activity; nothing of too few looks."""
+    python = seen.observation.python if seen.observation else None
+    if python is None or python.looks < LEAST_LOOKS:
+        return {}
+    return {share.activity: share for share in python.shares}
+
+
+def at(seen: Seen, activity: Activity) -> Share | None:
+    """The share of looks that found it; None below `LEAST`, or of too few looks."""
+    found = shares(seen).get(activity)
+    return found if found and found.share >= LEAST else None
+
+
+def where(share: Share) -> str:
+    """The line of the job's own at which it was seen most."""
+    return f" at {share.lines[0].where}" if share.lines else ""

@@ -1,0 +1,32 @@
+"""Graphs that are traced again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.python.looked import at, where
+from dltune.findings.seen import Seen
+
+MANY = 3  # new graphs during the watch
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the looks that found the main thread tracing."""
+    graphs = seen.observation.graphs if seen.observation else None
+    tracing = at(seen, "tracing")
+    if graphs is None or tracing is None or graphs.traced < MANY:
+        return
+    yield Finding(
+        "retracing",
+        f"tf.function traces new graphs all the time: {graphs.traced} while {graphs.executions} "
+        "ran",
+        f"{graphs.once} of the new graphs ran once or never; Python was at tracing in "
+        f"{tracing.share:.0%} of looks{where(tracing)}",
+        "pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
+        "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
+        "it an input_signature or reduce_retracing=True",
+        share=tracing.share,
+        gain=Gain(0.8 * tracing.share, tracing.share),
+        sure="measured",
+    )

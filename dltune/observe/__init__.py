@@ -1,0 +1,1 @@
+"""A job under its own settings, watched from outside for some seconds."""

@@ -1,0 +1,104 @@
+"""What a thread of Python is at, by its stack."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from dltune.documents.observation import Activity, Python, Share
+from dltune.documents.profile import Line
+from dltune.job.stacks import Frame, own_line
+from dltune.observe.looks import Stack
+from dltune.profile.python_lines import runs_graph
+
+LINES = 3
+# The one table: an activity, and functions that only run for it, by file and name. The first that
+# any frame of a stack matches counts, for validation runs graphs, and to save reads tensors.
+_RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
+    (
+        "saving",
+        re.compile(
+            r"/tensorflow/python/(checkpoint|saved_model|training)/|/keras/src/saving/"
+            r"|/keras/src/callbacks/(model_checkpoint|backup_and_restore)|/h5py/"
+        ),
+        re.compile(r"(.*\.)?(_?save\w*|write|_write\w*|on_epoch_end|on_train_batch_end)"),
+    ),
+    (
+        "saving",
+        re.compile(r"/numpy/lib/|/joblib/|/pickle\.py$"),
+        re.compile(r"save\w*|dump"),
+    ),
+    ("validation", re.compile(r"/keras/"), re.compile(r"(.*\.)?(evaluate|test_step)")),
+    (
+        "tracing",
+        re.compile(r"/tensorflow/python/(eager/polymorphic_function|framework)/"),
+        re.compile(
+            r"(.*\.)?(trace_function|_maybe_define_function|func_graph_from_py_func"
+            r"|_create_concrete_function|_initialize\w*)"
+        ),
+    ),
+    (
+        "input",
+        re.compile(r"/tensorflow/python/data/ops/iterator_ops|/keras/src/trainers/data_adapters/"),
+        re.compile(r"(.*\.)?(__next__|_next_internal|get_next)"),
+    ),
+    (
+        "reading",
+        re.compile(r"/tensorflow/python/(framework|ops)/"),
+        re.compile(
+            r"(.*\.)?(_?numpy|__array__|__float__|__int__|__bool__|__index__|__format__|item)"
+        ),
+    ),
+)
+# frames of TensorFlow's own ops in Python, and of Keras around its steps
+_OPS = re.compile(r"/tensorflow/python/(ops|framework|util|eager)/|/keras/src/(ops|backend)/")
+_FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|utils)")
+_VALIDATES = re.compile(r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)\w*")
+_GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")
+
+
+def activity(frames: Sequence[Frame]) -> Activity:
+    """`frames`: the innermost first."""
+    for name, file, function in _RULES:
+        if any(file.search(f.filename) and function.fullmatch(f.name) for f in frames):
+            return name
+    if any(_VALIDATES.fullmatch(frame.name) for frame in frames):
+        return "validation"
+    if runs_graph(frames):
+        return "step"
+    if any(_FIT.search(frame.filename) for frame in frames):
+        return "fit"
+    return "eager" if frames and _OPS.search(frames[0].filename) else "python"
+
+
+def python(pid: int, stacks: Iterable[Stack]) -> Python | None:
+    """What the main thread of a process was at; None where it was not seen."""
+    looks: Counter[Activity] = Counter()
+    lines: dict[Activity, Counter[str]] = defaultdict(Counter)
+    generator: Counter[str] = Counter()
+    for thread, frames, count in stacks:
+        if thread == pid:
+            what = activity(frames)
+            looks[what] += count
+            if where := own_line(frames):
+                lines[what][where] += count
+        elif any(_GENERATOR.search(frame.filename) for frame in frames):
+            generator[own_line(frames) or "?"] += count
+    total = looks.total()
+    if not total:
+        return None
+    return Python(
+        pid=pid,
+        looks=total,
+        shares=tuple(
+            Share(what, count / total, _most(lines[what], total))
+            for what, count in looks.most_common()
+        ),
+        generator=min(1.0, generator.total() / total),
+        generator_lines=_most(generator, total),
+    )
+
+
+def _most(lines: Counter[str], total: int) -> tuple[Line, ...]:
+    return tuple(Line(where, min(1.0, n / total)) for where, n in lines.most_common(LINES))

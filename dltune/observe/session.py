@@ -1,0 +1,127 @@
+"""A job that runs: first watched under its own settings, then measured op by op."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from dltune.analysis.figures import analyse
+from dltune.documents.machine import Machine
+from dltune.errors import DltuneError, UsageError
+from dltune.findings.seen import Seen
+from dltune.job.launch import Job, Process
+from dltune.job.record import Record
+from dltune.machine.placement import default_interval
+from dltune.machine.ranks import world
+from dltune.observe.watch import JobWatch
+from dltune.profile.counting import Choice
+from dltune.profile.discovery import WARM_UP
+from dltune.profile.session import Progress, Session
+
+# of the budget the watch takes so much, in no more seconds than these
+SHARE, MOST, LEAST = 0.4, 30.0, 5.0
+# a job is watched from its third step on; one that has none, so long after its TensorFlow is there,
+# or after its start
+UNTRAINED, WITHOUT = 10.0, 30.0
+
+
+class Observing:
+    """Drives one job. `run` blocks until all is seen, the budget is spent or the job has ended."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        command: Sequence[str],
+        budget: float,
+        counters: Choice | None,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        """`budget`: seconds from the start of the job."""
+        self._machine, self._command = machine, tuple(command)
+        self._tell = tell
+        self._wanted = max(LEAST, min(SHARE * budget, MOST))
+        self._began = time.monotonic()
+        self._until = self._began + budget
+        self._greeted: float | None = None
+        self._job: Job | None = None
+        self._watch: JobWatch | None = None
+        self._seen: Seen | None = None
+        self._session = Session(
+            machine,
+            command,
+            interval=default_interval(machine),
+            cap=8,
+            counters=counters,
+            tell=self._look_on,
+            keep=lambda _: None,
+            ready=self._watched,
+            over=lambda: time.monotonic() >= self._until,
+        )
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a process."""
+        if self._greeted is None:
+            self._greeted = time.monotonic()
+        return self._session.greet(process)
+
+    def run(self, job: Job) -> str | None:
+        """Why no step was found, in a sentence; None where one was. The job may still run
+        afterwards."""
+        self._job = job
+        try:
+            self._session.run(job)
+        except DltuneError as error:
+            return str(error)
+        return None
+
+    def seen(self) -> Seen:
+        """What was seen so far; the watch ends."""
+        if self._seen is None and self._watch is not None:
+            self._seen = self._watch.end(" ".join(self._command))
+        profile = self._session.profile
+        return replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
+
+    def _watched(self) -> bool:
+        """Whether the job has been watched for long enough."""
+        return self._seen is not None
+
+    def _look_on(self, progress: Progress) -> None:
+        if self._seen is not None:
+            self._tell(progress)
+        elif self._watch is None:
+            self._tell(progress)
+            self._begin(progress.step)
+        else:
+            left = max(0.0, self._wanted - self._watch.seconds)
+            self._tell(
+                Progress("watching the job under its own settings", progress.step, left=left)
+            )
+            if left == 0:
+                self._seen = self._watch.end(" ".join(self._command))
+
+    def _begin(self, steps: int) -> None:
+        now = time.monotonic()
+        untrained = self._greeted is not None and now - self._greeted >= UNTRAINED
+        if steps < WARM_UP and not untrained and now - self._began < WITHOUT:
+            return
+        if self._job is None or self._job.exit_code is not None:
+            return
+        records = self._session.sightings.records
+        subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
+        pythons = self._session.sightings.pythons
+        several = any(_ranks(python.environment) > 1 for python in pythons)
+        self._watch = JobWatch(self._job.pid, subject, records, several=several)
+
+
+def _ranks(environment: Mapping[str, str]) -> int:
+    """How many a process of this environment is one of."""
+    try:
+        return world(environment).size
+    except UsageError:  # launchers disagree
+        return 2
+
+
+def _trained(record: Record) -> int:
+    """Executions of graphs that train."""
+    return sum(runs for graph, runs in record.runs.items() if record.trains(graph))

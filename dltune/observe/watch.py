@@ -1,0 +1,161 @@
+"""A job watched for some seconds in the background, while dltune hears from it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from dltune.documents.observation import Graphs, Observation, Process
+from dltune.errors import UsageError
+from dltune.findings.seen import Seen
+from dltune.horovod.watch import document as ranks
+from dltune.horovod.watch.watch import Watch as RankWatch
+from dltune.io.report import document
+from dltune.io.report.watch import Watch, WatchedProcess
+from dltune.job.record import Record
+from dltune.machine import cpulist
+from dltune.observe import activity
+from dltune.observe.host import HostWatch
+from dltune.observe.looks import Looks
+from dltune.proc import process, tree
+
+# of a core, had or wanted, by which a thread is busy
+BUSY = 0.05
+# looks at memory, of which the first few may still fill what a job needs once
+LEAST_SIZES, FILLING = 6, 0.3
+
+
+class JobWatch:
+    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree;
+    `several`: ranks, whose Horovod is to be watched too."""
+
+    def __init__(
+        self, root: int, pid: int, records: Mapping[int, Record], *, several: bool = False
+    ) -> None:
+        self.began = time.monotonic()
+        self._subject = pid
+        self._records = records
+        record = records.get(pid)
+        self._graphs = len(record.graphs) if record else 0
+        self._runs = record.runs.total() if record else 0
+        self._report = record.report if record else None
+        self._host = HostWatch(pid)
+        self._looks = Looks(pid)
+        self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        self._watch = Watch(tree.Tree(root))
+        self._over = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
+        )
+        self._thread.start()
+        self._ranks: RankWatch | None = None
+        if several:
+            self._ranks = RankWatch(tree.Tree(root))
+            self._beside = threading.Thread(
+                target=self._ranks.run, args=(None, self._over.is_set, lambda: None), daemon=True
+            )
+            self._beside.start()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def watching(self) -> bool:
+        """Whether the job still runs."""
+        return self._thread.is_alive()
+
+    def _weigh(self) -> None:
+        now = time.monotonic()
+        for seen in self._watch.processes.values():
+            if not seen.ended:
+                self._sizes[seen.pid].append((now, process.resident(seen.pid)))
+
+    def end(self, subject: str) -> Seen:
+        """What was seen. `subject`: the job, in words."""
+        seconds = self.seconds
+        own = {os.getpid(), *tree.descendants(os.getpid())}
+        self._over.set()
+        self._thread.join()
+        with self._watch as watch:
+            job = {seen.pid for seen in watch.processes.values()}
+            host = self._host.figures(job, own - job)
+            python = activity.python(self._subject, self._looks.end())
+            read = document.assemble(watch, subject, None)
+            cost = watch.cpu / max(seconds, 1e-9)
+            processes = tuple(map(self._process, watch.processes.values()))
+        unseen = [self._looks.why] if self._looks.why else []
+        horovod = None
+        if self._ranks:
+            self._beside.join()
+            with self._ranks as watched:
+                try:
+                    horovod = ranks.assemble(watched, (), None, False)
+                except UsageError as error:
+                    unseen.append(str(error))
+        observation = Observation(
+            seconds=seconds,
+            host=host,
+            processes=processes,
+            python=python,
+            graphs=self._traced(),
+            cost=cost,
+            unseen=tuple(unseen),
+        )
+        return Seen(observation, None, read, horovod)
+
+    def _process(self, seen: WatchedProcess) -> Process:
+        seconds = max(seen.until - seen.since, 1e-9)
+        used = seen.last_stat.since(seen.first_stat)
+        record = self._records.get(seen.pid)
+        settings = record.settings() if record else None
+        threads = [thread.used for thread in seen.threads.values()]
+        queued = [one.queued for one in threads if one.queued is not None]
+        wanted = [(one.cpu + (one.queued or 0.0)) / seconds for one in threads]
+        main = next((t for (tid, _), t in seen.threads.items() if tid == seen.pid), None)
+        return Process(
+            pid=seen.pid,
+            command=seen.command,
+            seconds=seconds,
+            cpu=(used.user + used.kernel) / seconds,
+            kernel=used.kernel / seconds,
+            queued=sum(queued) / seconds if queued else None,
+            busy=sum(share >= BUSY for share in wanted),
+            threads=len(seen.running),
+            cpus=tuple(sorted(cpulist.parse(main.last.cpus))) if main else (),
+            intra=settings.intra if settings else None,
+            inter=settings.inter if settings else None,
+            faults=used.minor / seconds,
+            resident=max((size for _, size in self._sizes[seen.pid][-3:]), default=0),
+            growth=growth(self._sizes[seen.pid]),
+        )
+
+    def _traced(self) -> Graphs | None:
+        record = self._records.get(self._subject)
+        if record is None:
+            return None
+        new = list(record.graphs)[self._graphs :]
+        first, last = self._report, record.report
+        return Graphs(
+            traced=len(new),
+            once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
+            executions=record.runs.total() - self._runs,
+            eager=last.unmarked - (first.unmarked if first else 0.0) if last else 0.0,
+            compiled=last.xla - (first.xla if first else 0.0) if last else 0.0,
+        )
+
+
+def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
+    """Bytes a second: the median slope between any two looks (Theil, 1950; Sen, 1968) after the
+    first few; None of too few looks. `sizes`: when, and how many bytes."""
+    kept = sizes[round(FILLING * len(sizes)) :]
+    if len(kept) < LEAST_SIZES:
+        return None
+    return statistics.median(
+        (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(kept, 2)
+    )
