@@ -54,6 +54,7 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
 # frames of TensorFlow's own ops in Python, and of Keras around its steps
 _OPS = re.compile(r"/tensorflow/python/(ops|framework|util|eager)/|/keras/src/(ops|backend)/")
 _FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|utils)")
+_IMPORTS = re.compile(r"^<frozen importlib")  # a job that only begins
 _VALIDATES = re.compile(r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)\w*")
 _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")
 
@@ -73,11 +74,14 @@ def activity(frames: Sequence[Frame]) -> Activity:
 
 
 def python(pid: int, stacks: Iterable[Stack]) -> Python | None:
-    """What the main thread of a process was at; None where it was not seen."""
+    """What the main thread of a process was at, once its imports were done; None where it was not
+    seen then."""
     looks: Counter[Activity] = Counter()
     lines: dict[Activity, Counter[str]] = defaultdict(Counter)
     generator: Counter[str] = Counter()
     for thread, frames, count in stacks:
+        if any(_IMPORTS.search(frame.filename) for frame in frames):
+            continue
         if thread == pid:
             what = activity(frames)
             looks[what] += count

@@ -22,8 +22,8 @@ from dltune.profile.session import Progress, Session
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
 # a job is watched from its third step on; one that has none, so long after its TensorFlow is there,
-# or after its start
-UNTRAINED, WITHOUT = 10.0, 30.0
+# or after its start (of which most may be imports)
+UNTRAINED, WITHOUT = 10.0, 45.0
 
 
 class Observing:

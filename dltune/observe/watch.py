@@ -27,7 +27,7 @@ from dltune.proc import process, tree
 # of a core, had or wanted, by which a thread is busy
 BUSY = 0.05
 # looks at memory, of which the first few may still fill what a job needs once
-LEAST_SIZES, FILLING = 6, 0.3
+LEAST_SIZES, FILLING = 4, 0.3
 
 
 class JobWatch:
@@ -44,10 +44,10 @@ class JobWatch:
         self._graphs = len(record.graphs) if record else 0
         self._runs = record.runs.total() if record else 0
         self._report = record.report if record else None
+        self._watch = Watch(tree.Tree(root))
         self._host = HostWatch(pid)
         self._looks = Looks(pid)
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        self._watch = Watch(tree.Tree(root))
         self._over = threading.Event()
         self._thread = threading.Thread(
             target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
@@ -151,11 +151,19 @@ class JobWatch:
 
 
 def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
-    """Bytes a second: the median slope between any two looks (Theil, 1950; Sen, 1968) after the
-    first few; None of too few looks. `sizes`: when, and how many bytes."""
+    """Bytes a second that memory grows by, in the earlier half of the looks and in the later one;
+    negative where it shrinks in both, and 0 where the halves do not agree. None of too few looks.
+    `sizes`: when, and how many bytes."""
     kept = sizes[round(FILLING * len(sizes)) :]
-    if len(kept) < LEAST_SIZES:
+    middle = len(kept) // 2
+    if middle < LEAST_SIZES:
         return None
+    slopes = sorted((_slope(kept[:middle]), _slope(kept[middle:])), key=abs)
+    return slopes[0] if slopes[0] * slopes[1] > 0 else 0.0
+
+
+def _slope(sizes: Sequence[tuple[float, int]]) -> float:
+    """The median slope between any two of them (Theil, 1950; Sen, 1968)."""
     return statistics.median(
-        (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(kept, 2)
+        (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(sizes, 2)
     )

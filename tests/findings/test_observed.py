@@ -1,0 +1,144 @@
+"""Rules on what was seen of a job: each from figures that speak for it, and none in a healthy
+one."""
+
+from __future__ import annotations
+
+import pytest
+from observations import BUSY, MIB, graphs, host, observation, process, python
+
+from dltune.documents.finding import Finding
+from dltune.documents.sections.settings import Choice
+from dltune.findings import registry
+from dltune.findings.seen import Seen
+
+
+def found(**more: object) -> Finding:
+    return registry.look(Seen(observation=observation(**more)))[0]
+
+
+def test_a_healthy_job_is_left_alone():
+    assert registry.look(Seen(observation=observation())) == ()
+
+
+def test_nothing_is_found_where_nothing_was_looked_at():
+    assert registry.look(Seen()) == ()
+
+
+def test_an_affinity_that_leaves_half_of_the_cores():
+    finding = found(processes=(process(cpu=0.98, cpus=(1,)),))
+    assert (finding.cause, finding.share) == ("narrow-affinity", 0.5)
+    assert finding.claim == "the job may run on 1 of 2 CPUs"
+    assert "kept to CPU 1, of 0-1" in finding.evidence
+
+
+def test_one_that_has_nothing_to_do_needs_no_more_cores():
+    idle = observation(processes=(process(cpu=0.2, cpus=(1,)),))
+    assert registry.look(Seen(observation=idle)) == ()
+
+
+def test_threads_over_the_quota():
+    finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=16),))
+    assert finding.cause == "threads-over-quota"
+    assert finding.choices == (Choice("threads", "1x1"),)
+    assert "16 threads, but the control group pays for 1 CPUs" in finding.claim
+
+
+def test_a_quota_that_is_kept_is_none_of_it():
+    kept = observation(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
+    assert registry.look(Seen(observation=kept)) == ()
+
+
+def test_processes_that_are_in_each_others_way():
+    four = tuple(process(pid, cpu=0.5, queued=0.7) for pid in range(1, 5))
+    finding = found(processes=four)
+    assert finding.cause == "crowded-processes"
+    assert finding.share == pytest.approx(0.7 / 1.2)
+    assert finding.choices == (Choice("threads", "1x1"),)
+
+
+def test_a_neighbour_costs_no_more_than_the_job_waits():
+    busy = host(others=0.9, neighbours=(BUSY,))
+    finding = found(host=busy, processes=(process(cpu=1.0, queued=0.25),))
+    assert (finding.cause, finding.share) == ("neighbour", 0.2)
+    assert "a neighbour (pid 77, 0.90 cores)" in finding.evidence
+    assert registry.look(Seen(observation=observation(host=busy))) == ()
+
+
+def test_time_that_the_hypervisor_steals():
+    finding = found(host=host(stolen=0.5))
+    assert finding.cause == "neighbour"
+    assert finding.claim.startswith("the hypervisor gives 25%")
+
+
+def test_graphs_that_are_traced_at_each_step():
+    finding = found(python=python(tracing=0.6), graphs=graphs(traced=40, once=40, executions=41))
+    assert (finding.cause, finding.share) == ("retracing", 0.6)
+    assert "at train.py:7 (<module>)" in finding.evidence
+
+
+def test_the_first_tracing_is_no_finding():
+    first = observation(python=python(tracing=0.6), graphs=graphs(traced=1))
+    assert registry.look(Seen(observation=first)) == ()
+
+
+@pytest.mark.parametrize(
+    ("activity", "cause"),
+    [("saving", "checkpoints"), ("validation", "validation"), ("fit", "tiny-steps")],
+)
+def test_what_python_does_besides_steps(activity, cause):
+    finding = found(python=python(**{activity: 0.4}))
+    assert (finding.cause, finding.share) == (cause, 0.4)
+
+
+def test_figures_read_from_tensors():
+    finding = found(python=python(reading=0.1, eager=0.2))
+    assert finding.cause == "host-reads"
+    assert finding.share == pytest.approx(0.3)
+
+
+def test_a_job_without_graphs_runs_eagerly():
+    finding = found(python=python(eager=0.6, python=0.3), graphs=graphs(executions=0, eager=10.0))
+    assert finding.cause == "eager"
+    assert "such ops took 50% of the time" in finding.evidence
+
+
+def test_a_generator_that_feeds_the_step():
+    finding = found(python=python(generator=0.9, input=0.5))
+    assert (finding.cause, finding.share) == ("python-input", 0.5)
+    assert "at data.py:3 (rows)" in finding.evidence
+
+
+def test_an_input_pipeline_in_which_one_thread_works():
+    finding = found(python=python(input=0.5), processes=(process(cpu=1.0),))
+    assert (finding.cause, finding.share) == ("sequential-map", 0.5)
+
+
+def test_when_memory_ends():
+    growing = process(growth=10.0 * MIB, resident=900 * MIB)
+    finding = found(processes=(growing,), host=host(memory_limit=1000 * MIB))
+    assert (finding.cause, finding.share) == ("growing-memory", None)
+    assert "memory grows by 600 MiB a minute; in 10 s there is none left" in finding.claim
+
+
+def test_memory_that_grows_for_years_is_no_finding():
+    slow = observation(processes=(process(growth=300.0 * 1024),), host=host(available=1 << 45))
+    assert registry.look(Seen(observation=slow)) == ()
+
+
+def test_page_faults_of_an_allocator_that_gives_back():
+    finding = found(processes=(process(faults=1e6, kernel=0.8),))
+    assert finding.cause == "allocator-trim"
+    assert finding.choices == (Choice("allocator", "glibc-keep"),)
+    assert 0 < (finding.share or 0) <= 0.8 / 1.9
+
+
+def test_the_most_costly_comes_first_and_what_costs_no_time_last():
+    every = registry.look(
+        Seen(
+            observation=observation(
+                python=python(saving=0.2, validation=0.5),
+                processes=(process(growth=10.0 * MIB),),
+            )
+        )
+    )
+    assert [one.cause for one in every] == ["validation", "checkpoints", "growing-memory"]

@@ -1,0 +1,67 @@
+"""What a thread is at, by its stack."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.job.stacks import Frame
+from dltune.observe.activity import activity, python
+from dltune.observe.looks import Stack
+
+TF = "/env/lib/python3.11/site-packages/tensorflow/python"
+KERAS = "/env/lib/python3.11/site-packages/keras/src"
+OWN = Frame("<module>", "/home/me/train.py", 30)
+RUNS = (
+    Frame("quick_execute", f"{TF}/eager/execute.py", 53),
+    Frame("Function.__call__", f"{TF}/eager/polymorphic_function/polymorphic_function.py", 833),
+)
+
+
+@pytest.mark.parametrize(
+    ("expected", "frames"),
+    [
+        ("step", RUNS),
+        (
+            "tracing",
+            (
+                Frame("matmul", f"{TF}/ops/math_ops.py", 1),
+                Frame("func_graph_from_py_func", f"{TF}/framework/func_graph.py", 1060),
+                *RUNS[1:],
+            ),
+        ),
+        ("input", (Frame("OwnedIterator._next_internal", f"{TF}/data/ops/iterator_ops.py", 773),)),
+        ("reading", (Frame("_EagerTensorBase.numpy", f"{TF}/framework/ops.py", 416),)),
+        ("eager", (Frame("norm", f"{TF}/ops/linalg_ops.py", 1),)),
+        ("saving", (*RUNS[:1], Frame("save", f"{TF}/training/saver.py", 5))),
+        (
+            "saving",
+            (Frame("ModelCheckpoint._save_model", f"{KERAS}/callbacks/model_checkpoint.py", 3),),
+        ),
+        (
+            "validation",
+            (*RUNS, Frame("Trainer.evaluate", f"{KERAS}/backend/tensorflow/trainer.py", 9)),
+        ),
+        ("validation", (*RUNS, Frame("validate", "/home/me/train.py", 9))),
+        ("fit", (Frame("Trainer.fit", f"{KERAS}/backend/tensorflow/trainer.py", 399),)),
+        ("python", ()),
+    ],
+)
+def test_an_activity(expected, frames):
+    assert activity((*frames, OWN)) == expected
+
+
+def test_shares_of_looks_at_the_main_thread():
+    generator = (
+        Frame("rows", "/home/me/data.py", 8),
+        Frame("generator_py_func", f"{TF}/data/ops/from_generator_op.py", 3),
+    )
+    found = python(7, [Stack(7, (*RUNS, OWN), 6), Stack(7, (OWN,), 4), Stack(9, generator, 5)])
+    assert found is not None
+    assert [(one.activity, one.share) for one in found.shares] == [("step", 0.6), ("python", 0.4)]
+    assert found.shares[1].lines[0].where == "train.py:30 (<module>)"
+    assert found.generator == 0.5
+    assert found.generator_lines[0].where == "data.py:8 (rows)"
+
+
+def test_no_looks_are_no_shares():
+    assert python(7, []) is None

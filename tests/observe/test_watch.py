@@ -1,0 +1,69 @@
+"""A job watched from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.errors import UsageError
+from dltune.observe.watch import JobWatch, growth
+
+GROWS = """
+import time
+kept = []
+while True:
+    kept.append(bytearray(b"x" * (1 << 20)))
+    time.sleep(0.05)
+"""
+
+
+@given(
+    st.floats(-1e6, 1e6),
+    st.integers(0, 10**9),
+    st.lists(st.floats(0.5, 2.0), min_size=12, max_size=30),
+)
+def test_a_line_has_its_own_slope(slope, start, pauses):
+    when = [sum(pauses[:n]) for n in range(len(pauses))]
+    sizes = [(at, start + slope * at) for at in when]
+    assert growth(sizes) == pytest.approx(slope, rel=1e-6, abs=1e-3)  # type: ignore[arg-type]
+
+
+def test_one_jump_is_no_growth():
+    assert growth([(n, 100 if n < 15 else 900) for n in range(30)]) == 0
+
+
+def test_too_few_looks_tell_no_growth():
+    assert growth([(n, n) for n in range(9)]) is None
+
+
+def test_a_process_that_grows():
+    with subprocess.Popen([sys.executable, "-c", GROWS]) as job:
+        try:
+            time.sleep(0.3)
+            watch = JobWatch(job.pid, job.pid, {})
+            while watch.seconds < 12 and watch.watching:
+                time.sleep(0.1)
+            seen = watch.end("a job")
+        finally:
+            job.kill()
+    observation = seen.observation
+    assert observation is not None
+    main = observation.main
+    assert main is not None
+    assert main.pid == job.pid
+    assert main.growth is not None
+    assert main.growth > 1 << 20
+    assert main.intra is None
+    assert observation.host.others >= 0
+    assert seen.io is not None
+    assert not watch.watching
+
+
+def test_there_is_no_such_process():
+    with pytest.raises(UsageError, match="there is no process"):
+        JobWatch(2**22 + 1, 2**22 + 1, {})
