@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from dltune.analysis.advice import advice_of
 from dltune.analysis.figures import Analysis, Figures
-from dltune.analysis.why import attack, why
+from dltune.analysis.why import why
 
 
 def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
-    """Figures per op (the `top` ones that take most time; None: all), ceilings, sentences, advice.
+    """Figures per op (the `top` ones that take most time; None: all), ceilings, sentences.
 
     Names and units are those of the classes they are from: `Rates`, `Position`, `Ceiling`.
     """
@@ -23,11 +22,9 @@ def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
             {
                 "signature": step.signature,
                 "parts": {part.name: part.seconds for part in step.parts},
-                "attack": attack(step),
             }
             for step in analysis.profile.steps
         ],
-        "advice": [asdict(advice) for advice in advice_of(analysis)],
         "ops": [_op(figures, analysis) for figures in analysis.ops[:top]],
     }
 

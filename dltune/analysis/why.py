@@ -1,4 +1,4 @@
-"""Sentences: why an op is slow, and which part of a step to attack, with the figures they rest on.
+"""Sentences: why an op is slow, with the figures they rest on.
 
 Each threshold is a judgement, stated here once with its reason. What no threshold is met by is said
 to be unexplained.
@@ -11,7 +11,6 @@ from typing import Literal
 
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.roofline import Ceiling
-from dltune.documents.profile import PartName, Step
 
 Cause = Literal["faults", "switched out", "memory", "compute", "waits", "scaling", "unknown"]
 
@@ -31,19 +30,6 @@ SWITCHES = 1.0
 EFFICIENCY = 0.6
 # Waking a thread takes some microseconds, so that shorter ops cannot gain by being divided.
 SHORT_SECONDS = 20e-6
-# Of a step's wall time outside ops: to remove it all would gain 1.11x, about what spreads allow to
-# be seen. Such a part is pure loss, while ops can only be made faster.
-WASTE = 0.1
-# Of the looks at Python, to be worth naming.
-LINE_SHARE = 0.2
-
-_REMEDY: dict[PartName, str] = {
-    "ops": "their thread counts and co-runs are what dltune plan decides",
-    "executor": "no op was running: fewer and larger ops (fusion, larger batches) cure it",
-    "input": "ops waited for data: prefetching and parallel calls in the input pipeline cure it",
-    "communication": "ops waited for other processes: fewer and larger messages cure it",
-    "python": "the job's own Python ran between executions",
-}
 
 
 def why(figures: Figures, analysis: Analysis) -> tuple[Cause, str]:
@@ -159,36 +145,3 @@ def _of(rate: float, ceiling: Ceiling, key: str) -> str:
 
 def _threads(count: int) -> str:
     return f"{count} thread" + ("s" if count > 1 else "")
-
-
-def attack(step: Step) -> str | None:
-    """Which part of the step's wall time to attack; None when the profile has no parts of it."""
-    whole = sum(part.seconds for part in step.parts)
-    if whole <= 0:
-        return None
-    seconds = {part.name: part.seconds for part in step.parts}
-    lost = max(
-        (part for part in step.parts if part.name != "ops"),
-        key=lambda part: part.seconds,
-        default=None,
-    )
-    name: PartName = "ops"
-    if lost and lost.seconds >= WASTE * whole:
-        name = lost.name
-    share = seconds[name] / whole
-    sentence = f"attack {name}: {share:.0%} of the wall time ({seconds[name] * 1e3:.3g} ms)"
-    if name != "ops":
-        rest = whole - seconds[name]
-        gain = f"{whole / rest:.2f}x as fast" if rest > 0 else "all of the step"
-        sentence += f", without it the step would be {gain}"
-    sentence += f"; {_REMEDY[name]}"
-    if name == "python" and (lines := _lines(step)):
-        sentence += f", most often seen at {lines}"
-    return sentence
-
-
-def _lines(step: Step) -> str:
-    lines = sorted(step.lines, key=lambda line: line.share, reverse=True)
-    return " and ".join(
-        f"{line.where} ({line.share:.0%})" for line in lines[:2] if line.share >= LINE_SHARE
-    )

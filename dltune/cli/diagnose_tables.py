@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dltune.cli.results import LONGEST
+from dltune.cli.results import LONGEST, show_finding, show_unseen
 from dltune.documents.diagnosis import Diagnosis
 from dltune.findings.diagnosis import LEAST_SHARE
-from dltune.findings.words import cost, gain, limit
+from dltune.findings.words import limit
 from dltune.visible import visible
 
 
@@ -19,15 +19,6 @@ def show(diagnosis: Diagnosis) -> None:
     if diagnosis.healthy:
         click.echo(f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time")
     for number, finding in enumerate(diagnosis.findings, 1):
-        click.echo(f"\n{number}. {visible(finding.claim, LONGEST)}")
-        if told := cost(finding):
-            click.echo(f"   costs {told}")
-        click.echo(f"   {visible(finding.evidence, LONGEST)}")
-        if finding.cure:
-            click.echo(f"   -> {visible(finding.cure, LONGEST)}")
-        if told := gain(finding):
-            click.echo(f"   expected: {told}")
-    if diagnosis.unseen:
-        click.echo("\nnot seen")
-    for sentence in diagnosis.unseen:
-        click.echo(f"  {visible(sentence, LONGEST)}")
+        click.echo()
+        show_finding(finding, f"{number}. ", "   ")
+    show_unseen(diagnosis.unseen)

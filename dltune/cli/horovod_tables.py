@@ -40,8 +40,7 @@ def show(report: Horovod) -> None:
     if report.watching is not None:
         click.echo(f"watching took {report.watching:.1%} of one CPU")
     unseen = {f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen}
-    found = [(f.told, f.evidence, f.remedy) for f in report.findings]
-    results.show_findings(found or [("nothing that is wrong", None, None)], sorted(unseen))
+    results.show_findings(report.findings, sorted(unseen))
     if report.partial:
         click.echo("\nthis report is partial: the watch was interrupted")
 
@@ -49,7 +48,7 @@ def show(report: Horovod) -> None:
 def _cores(report: Horovod) -> None:
     for host, cores in report.cores.items():
         here = [rank for rank in report.ranks if rank.host == host]
-        wanted = sum(rank.cpu + sum(t.wait or 0.0 for t in rank.threads) for rank in here)
+        wanted = sum(rank.wanting for rank in here)
         click.echo(
             f"{host}: {len(here)} rank{'s' * (len(here) != 1)} on {cores} cores; threads that want "
             f"to run: {wanted:.1f} at a time"

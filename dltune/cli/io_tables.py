@@ -10,8 +10,9 @@ import click
 from dltune.cli import results, tables
 from dltune.documents.io import Experiment, Io, Watch
 from dltune.io.report import tables as io_tables
-from dltune.io.report.shown import ceiling, count, file_name, place, share, size
+from dltune.io.report.shown import ceiling, place
 from dltune.tables import Table, columns
+from dltune.words import count, file_name, share, size
 
 if TYPE_CHECKING:
     from dltune.io.report.watch import Watch as Watching
@@ -25,7 +26,7 @@ def show(io: Io) -> None:
         _watch(io.watch, io)
     if io.experiment:
         _experiment(io.experiment)
-    results.show_findings(((f.said, f.evidence, f.advice) for f in io.findings), io.unseen)
+    results.show_findings(io.findings, io.unseen)
     if io.partial:
         click.echo(f"\nthis report is partial: {io.partial}")
 

@@ -19,9 +19,11 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
 def describe(profile: Profile, top: int) -> None:
     """The steps and where their time goes, the ops that take the time, and why they do."""
     from dltune.analysis import derived
-    from dltune.analysis.advice import advice_of
     from dltune.analysis.figures import analyse
-    from dltune.analysis.why import attack, why
+    from dltune.analysis.why import why
+    from dltune.cli.results import show_findings
+    from dltune.findings.registry import look
+    from dltune.findings.seen import Seen
 
     for step in profile.steps:
         name = step.name or step.signature
@@ -32,8 +34,6 @@ def describe(profile: Profile, top: int) -> None:
         )
         if step.parts:
             click.echo(f"  {derived.parts(step)}")
-        if advice := attack(step):
-            click.echo(f"  {advice}")
     click.echo(
         f"TensorFlow {profile.framework.version}, intra-op {profile.settings.intra}, "
         f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
@@ -64,12 +64,8 @@ def describe(profile: Profile, top: int) -> None:
             show(derived.totals(profile.counters.totals))
         if profile.counters.overhead:
             click.echo(derived.overhead(profile.counters.overhead))
-    found = advice_of(analysis)
-    if found:
-        click.echo("\nwhat the settings around the ops may gain (dltune tune measures it)")
-    for one in found:
-        click.echo(f"  {', '.join(one.settings)}")
-        click.echo(f"      {one}")
+    if found := look(Seen(profile=analysis)):
+        show_findings(found)
     for note in profile.notes:
         click.echo(f"\nnote: {note}")
     if profile.partial:

@@ -13,6 +13,7 @@ from dltune.visible import visible
 
 if TYPE_CHECKING:
     from dltune.documents.files import Output
+    from dltune.documents.finding import Finding
 
 T = TypeVar("T")
 LONGEST = 4000  # characters of a sentence
@@ -46,19 +47,34 @@ def print_json(document: object) -> None:
     click.echo(msgspec.json.encode(document).decode())
 
 
-def show_findings(
-    findings: Iterable[tuple[str, str | None, str | None]], unseen: Sequence[str]
-) -> None:
-    """What follows from a report, and what could not be seen. Each finding: what is said, the
-    evidence for it, and what to do, if anything is."""
+def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:
+    """What follows from what was measured, and what could not be seen."""
     click.echo("\nwhat follows")
-    for said, evidence, advice in findings:
-        click.echo(f"  {visible(said, LONGEST)}")
-        if evidence:
-            click.echo(f"      {visible(evidence, LONGEST)}")
-        if advice:
-            click.echo(f"      -> {visible(advice, LONGEST)}")
-    if unseen:
+    for finding in findings:
+        show_finding(finding, "  ", "      ")
+    if not findings:
+        click.echo("  nothing that is wrong")
+    show_unseen(unseen)
+
+
+def show_finding(finding: Finding, first: str, indent: str) -> None:
+    """What is claimed, behind `first`; what it costs, the evidence, what to do, and what that is
+    expected to bring, each behind `indent`."""
+    from dltune.findings.words import cost, gain
+
+    click.echo(f"{first}{visible(finding.claim, LONGEST)}")
+    for before, sentence in (
+        ("costs ", cost(finding)),
+        ("", finding.evidence),
+        ("-> ", finding.cure),
+        ("expected: ", gain(finding)),
+    ):
+        if sentence:
+            click.echo(f"{indent}{before}{visible(sentence, LONGEST)}")
+
+
+def show_unseen(sentences: Sequence[str]) -> None:
+    if sentences:
         click.echo("\nnot seen")
-    for sentence in unseen:
+    for sentence in sentences:
         click.echo(f"  {visible(sentence, LONGEST)}")

@@ -28,7 +28,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     their time; of a plan what each planner decided.
 
     With --json, figures of each op at each thread count: operations, bytes, rates, its place under
-    the roofline, and the sentence; of a plan all of it.
+    the roofline, and the sentence, with what costs the step its time; of a plan all of it.
 
     With --csv after FILE, a table of a profile, plan or any other document: ops, nodes, counts. A
     name that there is no table of is answered with those that there are.
@@ -50,8 +50,11 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     if as_json:
         from dltune.analysis.figures import analyse
         from dltune.analysis.report import report
+        from dltune.findings.registry import look
+        from dltune.findings.seen import Seen
 
-        print_json(report(analyse(found), top))
+        analysis = analyse(found)
+        print_json({**report(analysis, top), "findings": look(Seen(profile=analysis))})
         return
     from dltune.cli.profile_tables import describe
 
@@ -73,8 +76,8 @@ def _plan(file: Path, top: int | None, as_json: bool) -> None:
     click.echo(f"a plan for {found.cores} cores: {found.machine_name}{framework}")
     for name, section in plans.in_order(found):
         shown = planner(name).show(section, found, [])
-        for finding in shown.findings:
-            click.echo(f"\n{name}: {finding.sentence}")
+        for headline in shown.headlines:
+            click.echo(f"\n{name}: {headline.sentence}")
         for part in shown.parts:
             click.echo("")
             show_body(part.body, top or 12)

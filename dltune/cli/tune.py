@@ -218,11 +218,15 @@ def _existing(into: Path, machine: Machine) -> Plan:
 
 def _advised(path: Path) -> list[str]:
     """Names of settings that a profile speaks for."""
-    from dltune.analysis.advice import advise
+    from dltune.analysis.figures import analyse
     from dltune.documents import profile as documents
+    from dltune.findings.registry import look
+    from dltune.findings.seen import Seen
 
-    advice = advise(documents.load(path))
-    return list(dict.fromkeys(name for one in advice for name in one.settings))
+    found = look(Seen(profile=analyse(documents.load(path))))
+    # what is not to be told from a profile comes first: too many threads may cost several x
+    first = sorted(found, key=lambda finding: finding.gain is not None)
+    return list(dict.fromkeys(name for finding in first for name in finding.tries))
 
 
 def _show(found: SettingsPlan, as_json: bool) -> None:

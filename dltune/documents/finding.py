@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,3 +53,19 @@ def faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
         if finding.gain is not None:
             low = finding.gain.low
             yield from at_least(low, "its low").of(f"{at}.gain", finding.gain, "high")
+
+
+def of_another_kind(document: dict[str, Any], *, claim: str, cure: str) -> dict[str, Any]:
+    """A document as it was before findings were of one kind: these fields had other names, and no
+    rule was named."""
+    names = {claim: "claim", cure: "cure"}
+    found = document.get("findings")
+    if not isinstance(found, list):
+        return document  # and refused for that
+    return {**document, "findings": [_renamed(one, names) for one in found]}
+
+
+def _renamed(one: object, names: dict[str, str]) -> object:
+    if not isinstance(one, dict):
+        return one
+    return {"cause": "not-named", **{names.get(field, field): one[field] for field in one}}

@@ -6,16 +6,17 @@ seen"; why not stands in `unseen`. Ranks of several hosts are merged into one do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from dltune.documents import files
+from dltune.documents import files, finding
 from dltune.documents.faults import AMOUNT, each, index, one_of, repeated
+from dltune.documents.finding import Finding
 from dltune.documents.sections.allreduce import Controller
 
-SCHEMA = "dltune.horovod/1"
+SCHEMA = "dltune.horovod/2"
 # what the thread is called here that writes Horovod's timeline
 WRITER = "horovod timeline"
 
@@ -106,6 +107,21 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: str | None = None
     stuck: str | None = None
 
+    @property
+    def thread(self) -> ThreadUse | None:
+        """The background thread; None where it was not found."""
+        return next((t for t in self.threads if t.tid == self.background), None)
+
+    @property
+    def queued(self) -> float:
+        """Cores that its threads wait for."""
+        return sum(thread.wait or 0.0 for thread in self.threads)
+
+    @property
+    def wanting(self) -> float:
+        """Cores that its threads would fill: those they have and those they wait for."""
+        return self.cpu + self.queued
+
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One tensor of a timeline. `negotiation`: from the first rank's request to the last's.
@@ -154,15 +170,7 @@ class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: TransferCost | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wrong, the figures it rests on, and the change to make."""
-
-    told: str
-    evidence: str
-    remedy: str
-
-
-class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`cores`: what the job could use on each host, by host name. `machine`: the fingerprint of
     the machine on which the report was made. `watching`: share of one CPU that it took to watch."""
 
@@ -180,6 +188,19 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watching: float | None = None
 
 
+def names(ranks: Sequence[Rank]) -> str:
+    """As sentences name them: "rank 0", "ranks 0, 1"."""
+    numbers = [str(rank.rank) for rank in ranks]
+    if len(numbers) > 6:
+        return f"{len(numbers)} ranks ({', '.join(numbers[:5])}, ...)"
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def _second(first: dict[str, Any]) -> dict[str, Any]:
+    """A report of the first schema, which had findings of its own kind."""
+    return finding.of_another_kind(first, claim="told", cure="remedy")
+
+
 def check(report: Horovod) -> list[str]:
     """All that cannot be in a report, one sentence each, the field's path first."""
     return [
@@ -189,10 +210,11 @@ def check(report: Horovod) -> list[str]:
             for fault in _rank_faults(here, rank)
         ),
         *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
+        *finding.faults("findings", report.findings),
     ]
 
 
-load = files.reader(Horovod, SCHEMA, check)
+load = files.reader(Horovod, SCHEMA, check, {1: _second})
 
 
 def _rank_faults(here: str, rank: Rank) -> Iterator[str]:

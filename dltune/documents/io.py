@@ -8,14 +8,16 @@ touched in mappings. *Storage* is what came from below the page cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from dltune.documents import files
+from dltune.documents import files, finding
 from dltune.documents.faults import AMOUNT, Bound, at_least, at_most, each, one_of, path, repeated
+from dltune.documents.finding import Finding
+from dltune.words import size
 
-SCHEMA = "dltune.io/1"
+SCHEMA = "dltune.io/2"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
 
 PatternKind = Literal["sequential", "strided", "shuffled", "mixed", "unknown"]
@@ -192,6 +194,11 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: tuple[Line, ...]
     cost: Cost
 
+    @property
+    def readers(self) -> list[tuple[Process, Thread]]:
+        """All threads that were watched for some time."""
+        return [(p, t) for p in self.processes for t in p.threads if t.seconds > 0]
+
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Median of repeated runs; `spread` is half the interquartile range over the median."""
@@ -265,6 +272,13 @@ class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel: int
     throughput: Measured
 
+    @property
+    def requests(self) -> str:
+        """How it was asked for, in words."""
+        how = "O_DIRECT" if self.method == "direct" else self.method
+        at_once = f"{self.parallel} at once" if self.parallel > 1 else "one after the other"
+        return f"requests of {size(self.block)}, {at_once} ({how})"
+
 
 class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file read cold in several ways that took turns.
@@ -294,16 +308,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share_of_ceiling: float
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wrong or right (`said`), the figures it rests on (`evidence`), what to do (`advice`,
-    None when nothing is to be done). The gravest first."""
-
-    said: str
-    evidence: str
-    advice: str | None
-
-
-class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`subject`: the command, "pid N", or the file's path. `unseen`: what could not be seen and
     why, a sentence each. `partial`: why the measurement ended early, None when it did not."""
 
@@ -319,6 +324,11 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unseen: tuple[str, ...]
 
 
+def _second(first: dict[str, Any]) -> dict[str, Any]:
+    """A document of the first schema, which had findings of its own kind."""
+    return finding.of_another_kind(first, claim="said", cure="advice")
+
+
 def check(io: Io) -> list[str]:
     """All that cannot be true of an io document, one sentence each, the field's path first."""
     faults = []
@@ -327,6 +337,7 @@ def check(io: Io) -> list[str]:
     devices = [storage.device for storage in io.storage]
     faults += repeated("storage", "device", devices)
     faults += _numbers("", io)
+    faults += finding.faults("findings", io.findings)
     device = one_of(devices, "the storage devices of this document")
     if io.watch:
         faults += _watch_faults(io.watch, device)
@@ -335,7 +346,7 @@ def check(io: Io) -> list[str]:
     return faults
 
 
-load = files.reader(Io, SCHEMA, check)
+load = files.reader(Io, SCHEMA, check, {1: _second})
 
 
 def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:

@@ -11,9 +11,38 @@ from dltune.findings.cores import (
     neighbour,
     threads_over_quota,
 )
-from dltune.findings.data import python_input, sequential_map
+from dltune.findings.data import (
+    amplified_reading,
+    block_size,
+    exact_offsets,
+    input_wait,
+    many_sleeps,
+    mapped_reading,
+    missing_read_ahead,
+    more_readers,
+    no_data_file,
+    passed_records,
+    python_input,
+    queued_threads,
+    reading_at_rest,
+    sequential_map,
+    shared_pages,
+    shuffled_read_ahead,
+    shuffled_reading,
+    slow_store,
+    small_reads,
+    unhinted_shuffle,
+)
 from dltune.findings.memory import allocator_trim, growing_memory, memory_pressure
-from dltune.findings.ops import float64, too_many_threads
+from dltune.findings.ops import (
+    batch_norm_in_pieces,
+    communication_wait,
+    float64,
+    onednn_off,
+    small_ops,
+    time_in_ops,
+    too_many_threads,
+)
 from dltune.findings.python import (
     between_steps,
     checkpoints,
@@ -23,12 +52,52 @@ from dltune.findings.python import (
     tiny_steps,
     validation,
 )
+from dltune.findings.ranks import (
+    background_at_rest,
+    crowded_ranks,
+    differing_versions,
+    empty_cycles,
+    failed_rank,
+    hanging_rank,
+    late_rank,
+    long_cycles,
+    missing_ranks,
+    oversleeping_thread,
+    ranks_on_one_core,
+    small_batches,
+    spinning_thread,
+    starved_background,
+    timeline_recording,
+    truncated_timeline,
+    uneven_ranks,
+    unseen_background,
+)
 from dltune.findings.seen import Seen
 
 Rule = Callable[[Seen], Iterator[Finding]]
 
 # Of findings whose cost is not known those of earlier rules come first.
 RULES: tuple[Rule, ...] = (
+    # ranks: what keeps the job from working or the report from telling all, what happens on the
+    # cores, what a timeline shows
+    failed_rank.find,
+    hanging_rank.find,
+    differing_versions.find,
+    unseen_background.find,
+    ranks_on_one_core.find,
+    spinning_thread.find,
+    starved_background.find,
+    crowded_ranks.find,
+    late_rank.find,
+    oversleeping_thread.find,
+    small_batches.find,
+    uneven_ranks.find,
+    empty_cycles.find,
+    long_cycles.find,
+    truncated_timeline.find,
+    timeline_recording.find,
+    missing_ranks.find,
+    background_at_rest.find,
     # what ends the job, and what is short
     growing_memory.find,
     memory_pressure.find,
@@ -46,12 +115,35 @@ RULES: tuple[Rule, ...] = (
     host_reads.find,
     tiny_steps.find,
     between_steps.find,
-    # data
+    # data: how steps wait for it, how a job reads it, then a file that was read in every way
+    slow_store.find,
     python_input.find,
     sequential_map.find,
+    input_wait.find,
+    shared_pages.find,
+    amplified_reading.find,
+    missing_read_ahead.find,
+    shuffled_reading.find,
+    small_reads.find,
+    many_sleeps.find,
+    queued_threads.find,
+    no_data_file.find,
+    reading_at_rest.find,
+    unhinted_shuffle.find,
+    exact_offsets.find,
+    mapped_reading.find,
+    more_readers.find,
+    shuffled_read_ahead.find,
+    block_size.find,
+    passed_records.find,
     # ops
+    batch_norm_in_pieces.find,
+    onednn_off.find,
     too_many_threads.find,
     float64.find,
+    communication_wait.find,
+    small_ops.find,
+    time_in_ops.find,
 )
 
 
@@ -61,4 +153,5 @@ def look(seen: Seen) -> tuple[Finding, ...]:
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda one: one.share or 0.0, reverse=True))
+    """What nothing is to be done about comes last. Shares are equal that differ by rounding."""
+    return tuple(sorted(findings, key=lambda one: (-round(one.share or 0.0, 6), one.cure is None)))

@@ -9,7 +9,7 @@ from dltune.tables import Piece
 
 
 @dataclass(frozen=True)
-class Finding:
+class Headline:
     """A sentence of "what was found". Of all, a page shows the three of the lowest `rank`:
     0 is a verdict by measurement, 1 a decision, 2 where the time goes, 3 why."""
 
@@ -30,7 +30,7 @@ class Part:
 @dataclass(frozen=True)
 class Shown:
     parts: Sequence[Part] = ()
-    findings: Sequence[Finding] = ()
+    headlines: Sequence[Headline] = ()
 
 
 @dataclass(frozen=True)

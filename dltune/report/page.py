@@ -14,7 +14,7 @@ from importlib import resources
 
 from dltune import __version__
 from dltune.errors import UsageError
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, rendered
 from dltune.report.reading import module
 from dltune.report.section import Context, Shown
@@ -41,14 +41,14 @@ def page(context: Context) -> bytes:
         style=Markup(style),
         script=Markup(script),
         shown=shown,
-        found=sentences([finding for one in shown for finding in one.findings]),
+        found=sentences([headline for one in shown for headline in one.headlines]),
     ).encode()
 
 
-def sentences(findings: Sequence[Finding]) -> list[str]:
+def sentences(headlines: Sequence[Headline]) -> list[str]:
     """What was found, in three sentences: the verdict, the decision, the time, the reason."""
-    ordered = sorted(findings, key=lambda finding: finding.rank)
-    return [finding.sentence for finding in ordered[:SENTENCES]]
+    ordered = sorted(headlines, key=lambda one: one.rank)
+    return [one.sentence for one in ordered[:SENTENCES]]
 
 
 def _told_apart(context: Context) -> list[Shown]:

@@ -9,7 +9,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from dltune.planners.shown import Finding
+from dltune.documents.finding import Finding
+from dltune.findings.words import cost, gain
+from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -31,7 +33,7 @@ class Shown:
     title: str
     head: Sequence[tuple[str, str]]
     sections: Sequence[Section]
-    findings: Sequence[Finding] = ()
+    headlines: Sequence[Headline] = ()
     remarks: Sequence[str] = ()
 
 
@@ -67,19 +69,22 @@ class Kind(Protocol):
     show: Callable[[Loaded, Context], Shown]
 
 
-def findings(found: Sequence[tuple[str, str, str | None]]) -> Markup:
-    """Each: what is said, the evidence for it, and what to do, if anything is."""
+def findings(found: Sequence[Finding]) -> Markup:
+    """Each: what is claimed, what it costs, the evidence, what to do, and what that is expected to
+    bring."""
     if not found:
         return tag("p", "Nothing was found to be wrong.")
-    items = [
-        tag(
-            "li",
-            tag("p", tag("b", sentence(said)), " ", sentence(evidence)),
-            tag("p", sentence(advice)) if advice else None,
-        )
-        for said, evidence, advice in found
-    ]
-    return tag("ol", *items)
+    return tag("ol", *map(_finding, found))
+
+
+def _finding(finding: Finding) -> Markup:
+    told = [finding.evidence, finding.cure or ""]
+    if costs := cost(finding):
+        told.insert(0, f"costs {costs}")
+    if brings := gain(finding):
+        told.append(f"expected: {brings}")
+    first, *rest = [tag("b", sentence(finding.claim)), *(sentence(one) for one in told if one)]
+    return tag("li", tag("p", first), *(tag("p", one) for one in rest))
 
 
 def sentence(text: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from keyed import keyed
-from synthetic import machine, node, profile
+from synthetic import machine, profile
 
 from dltune.analysis.figures import analyse
-from dltune.analysis.why import attack, why
-from dltune.documents.profile import Line, Part
+from dltune.analysis.why import why
 
 MILLION = 1_000_000
 PEAKS = {"peak_flops": 100e9, "peak_bandwidth": 20e9, "shared_cache": MILLION}
@@ -139,44 +138,3 @@ def test_nothing_is_known():
 
 def test_an_op_without_times():
     assert "may wait for another" in reason(keyed("IteratorGetNext()"))[1]
-
-
-def step(*, lines=(), **parts):
-    made = profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1).steps[0]
-    return msgspec.structs.replace(
-        made,
-        parts=tuple(Part(name, seconds) for name, seconds in parts.items()),
-        lines=tuple(Line(where, share) for where, share in lines),
-    )
-
-
-def test_the_ops_when_little_is_lost():
-    told = attack(step(ops=0.095, executor=0.002, input=0.003, communication=0.0, python=0.0))
-    assert told is not None
-    assert told.startswith("attack ops: 95% of the wall time (95 ms); ")
-
-
-@pytest.mark.parametrize("name", ["executor", "input", "communication", "python"])
-def test_the_greatest_loss(name):
-    told = attack(step(**{"ops": 0.07, "executor": 0.005, "python": 0.001, name: 0.03}))
-    assert told is not None
-    assert told.startswith(f"attack {name}: ")
-    assert "without it the step would be 1." in told
-
-
-def test_python_names_its_lines():
-    seen = [("train.py:31", 0.3), ("train.py:12 (load)", 0.6), ("odd.py:1", 0.1)]
-    told = attack(step(ops=0.05, python=0.05, lines=seen))
-    assert told is not None
-    assert told.endswith("most often seen at train.py:12 (load) (60%) and train.py:31 (30%)")
-    assert "2.00x" in told
-    assert "most often" not in (attack(step(ops=0.05, python=0.05)) or "")
-
-
-def test_nothing_but_loss():
-    assert "all of the step" in (attack(step(input=0.1)) or "")
-
-
-def test_a_step_without_parts():
-    assert attack(step()) is None
-    assert attack(step(ops=0.0)) is None

@@ -74,10 +74,12 @@ def section(text, title):
     return rest[: rest.index("")] if "" in rest else rest
 
 
-def test_a_step_s_parts_and_the_one_to_attack(show):
+def test_a_step_s_parts_and_what_costs_the_most(show):
     text = show(made({}))
     assert "  of which ops 29 ms (58%), executor 1 ms (2%), python 20 ms (40%)" in text
-    assert "attack python: 40% of the wall time (20 ms), without it the step would be 1.67x" in text
+    assert "Python runs between the steps in 40% of the wall time" in text
+    assert "costs 40% of the time (20 ms of a step)" in text
+    assert "20 ms, without it the step would be 1.67x as fast" in text
     assert "most often seen at train.py:12 (80%)" in text
     assert "written to" not in text
 
@@ -155,7 +157,7 @@ def test_json_has_the_derived_figures_of_each_op(show):
     found = json.loads(show(made(PMU), "--json"))
     assert found["roofline"]["compute"]["source"] == "_MklMatMul on 2 threads"
     assert found["steps"][0]["parts"]["python"] == 0.02
-    assert found["steps"][0]["attack"].startswith("attack python")
+    assert [one["cause"] for one in found["findings"]] == ["between-steps"]
     assert len(found["ops"]) == 4
     first = found["ops"][0]
     assert first["operations"] == 2_000_000_000

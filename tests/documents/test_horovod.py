@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dltune.documents import horovod
+from dltune.documents import files, horovod
+from dltune.documents.finding import Finding
 from dltune.errors import UsageError
 
 THREAD = horovod.ThreadUse(7, "python", "background", 0.1, 0.1, 0.0, 0.0, 1.0, 0.0, (0,))
@@ -76,3 +77,39 @@ def test_faults_are_told(tmp_path, ranks, fault):
     with pytest.raises(UsageError) as refused:
         horovod.load(path)
     assert fault in str(refused.value)
+
+
+def test_findings_are_checked(tmp_path):
+    path = tmp_path / "horovod.json"
+    costly = Finding("spinning-thread", "it spins", "27% of a core", "let it sleep", share=1.5)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report(), findings=(costly,))))
+    with pytest.raises(
+        UsageError, match=r"findings\[0\] \(spinning-thread\).share must be between"
+    ):
+        horovod.load(path)
+
+
+def first(*findings: object) -> dict[str, Any]:
+    """A report of the first schema."""
+    whole = msgspec.to_builtins(report(RANK))
+    return {**whole, "schema": "dltune.horovod/1", "findings": list(findings)}
+
+
+def test_a_report_of_the_first_schema(tmp_path):
+    path = tmp_path / "horovod.json"
+    was = first({"told": "it spins", "evidence": "27% of a core", "remedy": "let it sleep"})
+    path.write_bytes(msgspec.json.encode(was))
+    found = horovod.load(path)
+    assert found.schema == horovod.SCHEMA
+    (only,) = found.findings
+    assert (only.claim, only.evidence, only.cure) == ("it spins", "27% of a core", "let it sleep")
+    assert only.cause
+    assert files.digest(found) == files.digest_of(was)
+
+
+@pytest.mark.parametrize("findings", [[{"evidence": "27%"}], [7]])
+def test_a_report_of_the_first_schema_that_was_never_one(tmp_path, findings):
+    path = tmp_path / "horovod.json"
+    path.write_bytes(msgspec.json.encode(first(*findings)))
+    with pytest.raises(UsageError):
+        horovod.load(path)

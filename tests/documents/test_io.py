@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.documents import io
+from dltune.documents import files, io
+from dltune.documents.finding import Finding
 from dltune.errors import UsageError
 
 PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)
@@ -123,3 +124,21 @@ def test_an_older_schema_is_told(tmp_path):
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(DOCUMENT, schema="dltune.io/9")))
     with pytest.raises(UsageError, match=r"schema 'dltune.io/9'"):
         io.load(path)
+
+
+def test_a_document_of_the_first_schema(tmp_path):
+    path = tmp_path / "io.json"
+    told = {"said": "it is slow", "evidence": "1 MiB/s", "advice": None}
+    was = {**msgspec.to_builtins(DOCUMENT), "schema": "dltune.io/1", "findings": [told]}
+    path.write_bytes(msgspec.json.encode(was))
+    found = io.load(path)
+    assert found.schema == io.SCHEMA
+    (only,) = found.findings
+    assert (only.claim, only.evidence, only.cure) == ("it is slow", "1 MiB/s", None)
+    assert files.digest(found) == files.digest_of(was)
+
+
+def test_findings_are_checked():
+    costly = Finding("slow-store", "it is slow", "1 MiB/s", share=2.0)
+    document = msgspec.structs.replace(DOCUMENT, findings=(costly,))
+    assert "findings[0] (slow-store).share must be between 0 and 1, got 2.0" in io.check(document)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import synthetic
 
 from dltune.documents import gate, io
+from dltune.documents.finding import Finding
 from dltune.documents.horovod import (
     SCHEMA,
     Cycles,
     Distribution,
-    Finding,
     Horovod,
     Rank,
     Tensor,
@@ -100,7 +100,9 @@ def watched() -> io.Io:
         storage=(),
         watch=watch,
         experiment=None,
-        findings=(io.Finding("reading is held up by page faults", "12 of them", "read ahead"),),
+        findings=(
+            Finding("cause", "reading is held up by page faults", "12 of them", "read ahead"),
+        ),
         unseen=("no tracepoints",),
     )
 
@@ -190,7 +192,7 @@ def ranks() -> Horovod:
         late={"0": 0.75, "1": 0.25},
         tensors=(Tensor(EVIL, 10, 2048, SOME, SOME, SOME),),
     )
-    finding = Finding(f"it spins {EVIL}", "27 % of a core", "let it sleep")
+    finding = Finding("cause", f"it spins {EVIL}", "27 % of a core", "let it sleep")
     return Horovod(
         SCHEMA,
         "2026-01-01T00:00:00+00:00",

@@ -1,11 +1,14 @@
-"""More threads than the control group's CPU time pays for."""
+"""More threads than the control group's CPU time pays for, or than there are cores."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
+from dltune.analysis.figures import Analysis
+from dltune.analysis.parts import wall, working
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
@@ -15,10 +18,17 @@ THROTTLED = 0.05  # of the time
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time for which the group stood still. A part of it stays, since the
     same work needs the same CPU time; what goes is waiting at ends of ops for a thread that stands
-    still."""
-    observation = seen.observation
-    main = observation.main if observation else None
-    if observation is None or main is None or main.intra is None:
+    still. Where the job was not looked at while it ran: what the ops, measured one at a time, take
+    less on the right count."""
+    if seen.observation:
+        yield from _observed(seen.observation)
+    elif seen.profile:
+        yield from _profiled(seen.profile)
+
+
+def _observed(observation: Observation) -> Iterator[Finding]:
+    main = observation.main
+    if main is None or main.intra is None:
         return
     quota, throttled = observation.host.quota, observation.host.throttled
     if quota is None or throttled is None or throttled < THROTTLED:
@@ -40,3 +50,46 @@ def find(seen: Seen) -> Iterator[Finding]:
         choices=(Choice("threads", f"{paid}x1"),),
         tries=("threads",),
     )
+
+
+def _profiled(analysis: Analysis) -> Iterator[Finding]:
+    profile = analysis.profile
+    machine, intra = profile.machine, profile.settings.intra
+    cores = len(machine.cores)
+    right = max(1, min(cores, math.floor(machine.quota or cores)))
+    if intra <= right:
+        return
+    limit = f"the {cores} cores" if right == cores else f"the quota of {machine.quota:g} CPUs"
+    there, here = _serial(analysis, min(intra, cores)), _serial(analysis, right)
+    share = None
+    evidence = "how much slower they are for it was not measured"
+    if there and here and right < min(intra, cores):
+        evidence = (
+            f"measured one at a time they take {here * 1e3:.3g} ms on {right} and "
+            f"{there * 1e3:.3g} ms on {min(intra, cores)}"
+        )
+        share = max(0.0, 1 - here / there) * working(profile)
+    yield Finding(
+        "threads-over-quota",
+        f"ops have {intra} threads, more than {limit}",
+        evidence,
+        f"{right} would keep none waiting for a CPU (TF_NUM_INTRAOP_THREADS={right})",
+        seconds=None if share is None else share * wall(profile),
+        share=share,
+        gain=None if share is None else Gain(0.0, share),
+        sure="modelled",
+        choices=(Choice("threads", f"{right}x1"),),
+        tries=("threads",),
+    )
+
+
+def _serial(analysis: Analysis, count: int) -> float | None:
+    """Seconds of all ops of a round on so many threads; None when some were not measured there."""
+    total = 0.0
+    for figures in analysis.ops:
+        if figures.cases:
+            found = [c.time.median for c in figures.cases if c.time.threads == count]
+            if not found:
+                return None
+            total += min(found) * figures.op.count
+    return total

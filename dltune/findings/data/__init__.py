@@ -1,1 +1,1 @@
-"""Rules on the input pipeline and its files."""
+"""Rules on data: how steps wait for it, how a job reads it, a file that was read in every way."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.figures import Analysis, Figures
+from dltune.analysis.parts import wall, working
+from dltune.analysis.roofline import Measured
+from dltune.analysis.why import FAULT_SECONDS
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Process
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 from dltune.machine import pages
@@ -12,13 +17,22 @@ from dltune.machine import pages
 SHARE = 0.05  # of the time that the process had
 
 
+# of the op time; less could hide in the spread of the measurements
+OP_SHARE = 0.02
+
+
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the kernel took for the page faults of the process, of the CPU time that it
-    had, at what a fault costs on this machine."""
-    observation = seen.observation
-    main = observation.main if observation else None
-    if observation is None or main is None or main.cpu <= 0:
-        return
+    had, at what a fault costs on this machine. Where the job was not looked at while it ran: each
+    fault's seconds of the ops that were measured, divided among the threads of its op."""
+    main = seen.observation.main if seen.observation else None
+    if main is not None and main.cpu > 0:
+        yield from _observed(main)
+    elif seen.profile is not None:
+        yield from _profiled(seen.profile)
+
+
+def _observed(main: Process) -> Iterator[Finding]:
     each = pages.fault_seconds()
     # what it took in the kernel bounds it: larger pages cost more than the one that was tried
     share = min(main.faults * each, main.kernel) / main.cpu
@@ -38,3 +52,41 @@ def find(seen: Seen) -> Iterator[Finding]:
         choices=(Choice("allocator", "glibc-keep"),),
         tries=("allocator",),
     )
+
+
+def _profiled(analysis: Analysis) -> Iterator[Finding]:
+    profile = analysis.profile
+    count = seconds = whole = 0.0
+    for figures in analysis.ops:
+        case = _usual(figures, profile.settings.intra)
+        if case is None:
+            continue
+        whole += case.time.median * figures.op.count
+        if case.rates.faults:
+            count += case.rates.faults * figures.op.count
+            seconds += case.rates.faults * figures.op.count / case.time.threads
+    counters = profile.counters
+    each = (counters and counters.fault_seconds) or FAULT_SECONDS
+    share = min(1.0, seconds * each / whole) if whole > 0 else 0.0
+    if share < OP_SHARE:
+        return
+    known = "as measured here" if counters and counters.fault_seconds else "at the very least"
+    cost = share * working(profile)
+    yield Finding(
+        "allocator-trim",
+        f"the ops of a step have {count:,.0f} page faults, {count * each * 1e3:.3g} ms of CPU time "
+        f"at {each * 1e6:.2g} us each, {known}",
+        "memory that is freed goes back to the system and is mapped anew",
+        "an allocator that keeps it, or huge pages, cure it",
+        seconds=cost * wall(profile),
+        share=cost,
+        gain=Gain(0.0, cost),
+        sure="modelled",
+        choices=(Choice("allocator", "glibc-keep"),),
+        tries=("allocator",),
+    )
+
+
+def _usual(figures: Figures, intra: int) -> Measured | None:
+    """The op at as many threads as the job gives it, or nearest to it."""
+    return min(figures.cases, key=lambda case: abs(case.time.threads - intra), default=None)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import at
+from dltune.documents.profile import Line, Profile
+from dltune.findings.python.looked import LEAST, at
 from dltune.findings.seen import Seen
+
+# of the looks at Python, to be worth naming
+LINE_SHARE = 0.2
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it, and at nothing that is known."""
-    python = at(seen, "python")
-    if python:
+    """Its cost: the looks that found the main thread at it, and at nothing that is known. Where the
+    job was not looked at while it ran: the time between executions, whatever Python did in it."""
+    if python := at(seen, "python"):
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
             "between-steps",
@@ -23,3 +28,34 @@ def find(seen: Seen) -> Iterator[Finding]:
             gain=Gain(0.0, python.share),
             sure="measured",
         )
+    elif seen.profile and (seen.observation is None or seen.observation.python is None):
+        yield from _profiled(seen.profile.profile)
+
+
+def _profiled(profile: Profile) -> Iterator[Finding]:
+    share = part(profile, "python")
+    if share < LEAST:
+        return
+    seconds = share * wall(profile)
+    without = f"{1 / (1 - share):.2f}x as fast" if share < 1 else "all of the step"
+    lines = _lines([line for step in profile.steps for line in step.lines])
+    yield Finding(
+        "between-steps",
+        f"Python runs between the steps in {share:.0%} of the wall time",
+        f"{seconds * 1e3:.3g} ms, without it the step would be {without}"
+        + (f"; most often seen at {lines}" if lines else ""),
+        "where Keras' fit drives them, several steps in one execution leave most of it out; else "
+        "do it in the step's tf.function, less often, or in a thread beside the steps",
+        seconds=seconds,
+        share=share,
+        gain=Gain(0.0, share),
+        sure="measured",
+        tries=("steps_per_execution",),
+    )
+
+
+def _lines(lines: list[Line]) -> str:
+    ordered = sorted(lines, key=lambda line: line.share, reverse=True)
+    return " and ".join(
+        f"{line.where} ({line.share:.0%})" for line in ordered[:2] if line.share >= LINE_SHARE
+    )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from dltune import __version__
 from dltune.documents import files, horovod
 from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.errors import UsageError
-from dltune.horovod.diagnosis import diagnose
+from dltune.findings.registry import look
+from dltune.findings.seen import Seen
 from dltune.horovod.watch import ranks
 from dltune.horovod.watch.rank_seen import RankSeen, ThreadSeen
 from dltune.horovod.watch.watch import Watch
@@ -65,7 +68,7 @@ def report_of(
         findings=(),
         watching=watching,
     )
-    return diagnose(report)
+    return msgspec.structs.replace(report, findings=look(Seen(horovod=report)))
 
 
 def cycle_time(watch: Watch) -> float:

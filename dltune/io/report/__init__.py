@@ -11,8 +11,8 @@
       pressure     the kernel's own account of waiting (PSI)
       lines        the Python that waits
       pace         looking so seldom that the job does not feel it
-    diagnosis    what follows from what was seen
     experiments/ a file read cold by strided readers, by blocks, in shuffled order
+    document     what was seen, with what dltune/findings makes of it
 
 The kernel's files under /proc need no privilege for one's own processes. What is denied, or known
 to lie, is said in `unseen`, and what can be seen otherwise stands.

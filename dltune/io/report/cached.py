@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.io.report.shown import size
+from dltune.words import size
 
 PAGE = mmap.PAGESIZE
 # of all architectures but alpha: system calls since 424 have the same numbers

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from dltune import __version__
 from dltune.documents import files, io
-from dltune.io.report.diagnosis import diagnose
+from dltune.findings.registry import look
+from dltune.findings.seen import Seen
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.watch import Watch, WatchedProcess, WatchedThread
 
@@ -29,7 +32,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     )
     places = tuple({k.storage.device: k.storage for k in watch.files.known.values()}.values())
     hidden = tuple(_unseen(watch, places, read))
-    return io.Io(
+    document = io.Io(
         schema=io.SCHEMA,
         created=files.now(),
         dltune=__version__,
@@ -38,9 +41,10 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
         storage=places,
         watch=seen,
         experiment=None,
-        findings=diagnose(seen, places),
+        findings=(),
         unseen=hidden,
     )
+    return msgspec.structs.replace(document, findings=look(Seen(io=document)))
 
 
 def _process(seen: WatchedProcess) -> io.Process:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dltune.documents.io import Experiment, Io, Measured, Process, Thread, Watch
-from dltune.io.report.shown import count, rate, share, size
 from dltune.tables import Bar, Cell, Figure, Key, Table, columns
+from dltune.words import count, rate, share, size
 
 
 def files(io: Io, watch: Watch) -> Table:

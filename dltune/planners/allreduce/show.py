@@ -9,7 +9,7 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import AllreducePlan, pieces
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.rank_outcome import RankOutcome, cpus, settings, sleeps
-from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Table, columns
 
 
@@ -22,7 +22,7 @@ def shown(section: AllreducePlan) -> Shown:
     decided += ["cores of its own for the background thread"] if section.cores else []
     decided += ["a background thread that sleeps while it waits"] if section.sleeps else []
     sentence = f"Planned for {title}: {', '.join(decided) or 'stock Horovod as it is'}."
-    return Shown([part], [Finding(1, sentence)])
+    return Shown([part], [Headline(1, sentence)])
 
 
 def predictions(section: AllreducePlan, planned: str = "") -> Table:

@@ -16,7 +16,7 @@ from dltune.documents.sections import io
 from dltune.documents.sections.io import Access, IoPlan
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Finding, Part, Shown
+from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Key, Table, columns
 
 
@@ -62,7 +62,7 @@ class IoPlanner(Planner[IoPlan]):
     def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         parts = [Part("files", "How files are read", [_files(section), *section.reasons])]
         count = "1 file is" if len(section.files) == 1 else f"{len(section.files)} files are"
-        return Shown(parts, [Finding(1, f"{count} planned to be read in another way.")])
+        return Shown(parts, [Headline(1, f"{count} planned to be read in another way.")])
 
 
 PLANNER = IoPlanner()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.documents.sections.memory import Memory
-from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Bar, Course, Key, Series, Table, columns
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def shown(section: Memory) -> Shown:
                 [_table(section), _course(section), _again(section), *moved],
             )
         ],
-        [Finding(1, _sentence(section))],
+        [Headline(1, _sentence(section))],
     )
 
 

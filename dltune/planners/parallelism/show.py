@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dltune.documents.sections.parallelism import Baseline, Divided, Parallelism
 from dltune.planners.parallelism.pictures import divided, tiles
-from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Bar, Key, Table, columns
 
 PLAN, FIRST = "planned", "data parallel"
@@ -44,7 +44,7 @@ def shown(section: Parallelism) -> Shown:
             Part("strategy", "The strategy", [*tiles(section, alike(section)), _strategy(section)]),
             Part("assumptions", "What the times rest on", [*_assumptions(section)]),
         ],
-        [Finding(1, _sentence(section))],
+        [Headline(1, _sentence(section))],
     )
 
 

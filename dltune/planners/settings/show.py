@@ -9,7 +9,7 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.planners.settings.applied import Applied
 from dltune.planners.settings.effects import effects, in_words, interval, picture
 from dltune.planners.settings.space import by_name
-from dltune.planners.shown import Finding, Part, Shown
+from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Piece, Prose, Table, columns
 
 
@@ -39,20 +39,20 @@ def shown(section: SettingsPlan) -> Shown:
         title = "settings, and values of them, that were not tried"
         table = Table(title, columns("setting", "value", "why"), rows)
         parts.append(Part("untried", "Not tried", [table]))
-    return Shown(parts, [_finding(section)])
+    return Shown(parts, [_headline(section)])
 
 
-def _finding(section: SettingsPlan) -> Finding:
+def _headline(section: SettingsPlan) -> Headline:
     found = section.whole
     if not section.chosen or found is None:
-        return Finding(1, "No setting around the ops was found to make the job faster.")
+        return Headline(1, "No setting around the ops was found to make the job faster.")
     sentence = (
         f"With {in_words(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
         f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
     )
     if better := section.recommended:
         sentence += f", and {better.ratio:.3f} of that under TensorFlow's recommendation"
-    return Finding(0, sentence + ".")
+    return Headline(0, sentence + ".")
 
 
 def announced(applied: Applied) -> Iterator[str]:

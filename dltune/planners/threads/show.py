@@ -9,7 +9,7 @@ import msgspec
 
 from dltune.documents.bench import Bench
 from dltune.documents.sections.threads import OpPlan, Threads, Uniform
-from dltune.planners.shown import Finding, Part, Shown
+from dltune.planners.shown import Headline, Part, Shown
 from dltune.planners.threads.fitted import Fitted, Handling
 from dltune.tables import Bar, Key, Table, columns
 
@@ -46,7 +46,7 @@ def shown(section: Threads, beside: Sequence[msgspec.Struct] = ()) -> Shown:
         Part("strategies", "Strategies", [predictions(section, bench)]),
         Part("ops", "Planned ops", [_ops(section)]),
     ]
-    return Shown(parts, [_finding(section)])
+    return Shown(parts, [_headline(section)])
 
 
 def predictions(section: Threads, bench: Bench | None = None) -> Table:
@@ -103,7 +103,7 @@ def _ops(section: Threads) -> Table | str:
     return Table(title, columns(*heads), rows)
 
 
-def _finding(section: Threads) -> Finding:
+def _headline(section: Threads) -> Headline:
     chosen = next(p for p in section.predictions if p.setting == section.strategy)
     sentence = (
         f"The plan is {section.strategy}, predicted to take {chosen.seconds * 1e3:.1f} ms a round: "
@@ -111,7 +111,7 @@ def _finding(section: Threads) -> Finding:
     )
     if not section.ops:
         sentence += ", and no per-op plan is predicted faster"
-    return Finding(1, sentence + ".")
+    return Headline(1, sentence + ".")
 
 
 def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Iterator[str | Table]:

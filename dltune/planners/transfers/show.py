@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.documents.sections.transfers import SHUFFLES, Order, Receiver, Transfers
-from dltune.planners.shown import Finding, Part, Shown, counted
+from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.planners.transfers.planner import GIGABIT
 from dltune.tables import Bar, Key, Table, columns
 
@@ -100,7 +100,7 @@ def shown(section: Transfers) -> Shown:
         Part(f"to{number}", f"Transfers to {one.task}", [*_predicted(section, one), _order(one)])
         for number, one in enumerate(section.receivers)
     ]
-    return Shown(parts, [Finding(1, _finding(section))])
+    return Shown(parts, [Headline(1, _sentence(section))])
 
 
 def choice(section: Transfers) -> str:
@@ -179,7 +179,7 @@ def _order(receiver: Receiver) -> Table:
     return Table(f"what {receiver.task} is sent, in order", columns(*heads), rows)
 
 
-def _finding(section: Transfers) -> str:
+def _sentence(section: Transfers) -> str:
     one = section.receivers[0]
     if not one.predictions:
         return f"Parameters travel in an order that needs no times ({section.order})."

@@ -9,7 +9,7 @@ from dltune.bench.tables import measured
 from dltune.documents import files
 from dltune.documents.bench import Bench, load
 from dltune.documents.plan import Plan
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.cdf import cdf
 from dltune.report.charts.marks import legend, row, tick
@@ -55,12 +55,12 @@ def show(loaded: Loaded, context: Context) -> Shown:
             ("rounds", str(bench.rounds)),
         ],
         sections=sections,
-        findings=_findings(bench),
+        headlines=_headlines(bench),
         remarks=remarks,
     )
 
 
-def _findings(bench: Bench) -> list[Finding]:
+def _headlines(bench: Bench) -> list[Headline]:
     plan = next((s for s in bench.settings if s.name == "plan" and s.summary), None)
     if plan is None or plan.summary is None or plan.summary.ratio is None:
         return []
@@ -74,7 +74,7 @@ def _findings(bench: Bench) -> list[Finding]:
         f"of its step time ({ratio.confidence:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}, "
         f"{ratio.rounds} rounds)."
     )
-    return [Finding(0, sentence)]
+    return [Headline(0, sentence)]
 
 
 def _beside(bench: Bench) -> Markup:

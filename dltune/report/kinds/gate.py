@@ -6,7 +6,7 @@ import shlex
 
 from dltune.documents.gate import Result, load
 from dltune.gate import figures
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
@@ -38,7 +38,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             Section(f"{at}-limits", "Limits", joined([limits, _ratios(result)])),
             Section(f"{at}-gate-rounds", "Rounds of the gate", _rounds(result)),
         ],
-        findings=[_finding(result)],
+        headlines=[_headline(result)],
         remarks=result.notes,
     )
 
@@ -47,7 +47,7 @@ def _revision(name: str, commit: str | None) -> str:
     return f"{name} ({commit[:12]})" if commit else name
 
 
-def _finding(result: Result) -> Finding:
+def _headline(result: Result) -> Headline:
     failed = [short(v.metric) for v in result.verdicts if v.outcome == "fail"]
     open_ = [short(v.metric) for v in result.verdicts if v.outcome == "undecided"]
     if failed:
@@ -56,7 +56,7 @@ def _finding(result: Result) -> Finding:
         sentence = f"Limits are undecided: {', '.join(open_)}"
     else:
         sentence = f"All {len(result.verdicts)} limits hold"
-    return Finding(0, f"{sentence} ({short(result.head.name)} against {short(result.base.name)}).")
+    return Headline(0, f"{sentence} ({short(result.head.name)} against {short(result.base.name)}).")
 
 
 def _ratios(result: Result) -> Markup | None:

@@ -6,7 +6,7 @@ import shlex
 
 from dltune.documents.horovod import Horovod, Rank, Role, Timeline, load
 from dltune.horovod import tables
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
@@ -24,7 +24,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     report = loaded.document
     assert isinstance(report, Horovod)
     at = loaded.prefix
-    found = findings([(f.told, f.evidence, f.remedy) for f in report.findings])
+    found = findings(report.findings)
     sections = [Section(f"{at}-findings", "Horovod", found)]
     if report.ranks:
         sections.append(Section(f"{at}-ranks", "Ranks and their threads", _ranks(report, at)))
@@ -40,7 +40,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{report.created}, dltune {report.dltune}"),
         ],
         sections=sections,
-        findings=[Finding(2, sentence(finding.told)) for finding in report.findings[:1]],
+        headlines=[Headline(2, sentence(finding.claim)) for finding in report.findings[:1]],
         remarks=[
             *(["This report is partial: the watch was interrupted."] if report.partial else []),
             *(f"Rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen),

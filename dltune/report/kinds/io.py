@@ -5,7 +5,7 @@ from __future__ import annotations
 from dltune.documents.io import Io, load
 from dltune.io.report import tables
 from dltune.io.report.shown import ceiling, place
-from dltune.planners.shown import Finding
+from dltune.planners.shown import Headline
 from dltune.report.markup import joined, tag
 from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
 from dltune.report.table import html
@@ -19,7 +19,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     io = loaded.document
     assert isinstance(io, Io)
     at = loaded.prefix
-    found = findings([(f.said, f.evidence, f.advice) for f in io.findings])
+    found = findings(io.findings)
     sections = [Section(f"{at}-findings", "Reading data", found)]
     if watch := io.watch:
         body = html(tables.files(io, watch), f"{at}-files-table")
@@ -49,7 +49,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
         ],
         sections=sections,
         # a sentence of its own beside those on ops: reading is another cause
-        findings=[Finding(2, sentence(finding.said)) for finding in io.findings[:1]],
+        headlines=[Headline(2, sentence(finding.claim)) for finding in io.findings[:1]],
         remarks=[
             *([] if io.partial is None else [f"This report is partial: {io.partial}."]),
             *io.unseen,

@@ -7,7 +7,7 @@ from dltune.documents.profile import Profile
 from dltune.errors import DltuneError
 from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
-from dltune.planners.shown import Finding, Part
+from dltune.planners.shown import Headline, Part
 from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
 from dltune.report.charts.tiles import tiles
@@ -28,12 +28,12 @@ def show(loaded: Loaded, context: Context) -> Shown:
     assert isinstance(plan, Plan)
     bench = bench_of(plan, context)
     sections: list[Section] = []
-    findings: list[Finding] = []
+    headlines: list[Headline] = []
     remarks: list[str] = []
     documents = [one.document for one in context.documents]
     for name, section in in_order(plan):
         shown = planner(name).show(section, plan, [bench] if bench else [])
-        findings += shown.findings
+        headlines += shown.headlines
         for part in shown.parts:
             identifier = f"{loaded.prefix}-{name}-{part.name}"
             sections.append(Section(identifier, part.title, _body(part, identifier)))
@@ -57,7 +57,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
             *([("profile", plan.profile[:16])] if plan.profile else []),
         ],
         sections=sections,
-        findings=findings,
+        headlines=headlines,
         remarks=remarks,
     )
 

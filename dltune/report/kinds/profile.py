@@ -5,23 +5,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from dltune.analysis.advice import Advice, advice_of
 from dltune.analysis.figures import Analysis, analyse
-from dltune.analysis.why import attack, why
+from dltune.analysis.why import why
+from dltune.documents.finding import Finding
 from dltune.documents.profile import Profile, load
 from dltune.documents.sections.threads import Threads
-from dltune.planners.shown import Finding
+from dltune.findings.registry import look
+from dltune.findings.seen import Seen
+from dltune.planners.shown import Headline
 from dltune.report.charts.marks import legend
 from dltune.report.execution import Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
-from dltune.report.section import Context, Loaded, Section, Shown
+from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.sections import ops, roofline
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.report.table import html
-from dltune.tables import Prose, Table, columns
 
 __all__ = ["load", "show"]
 
@@ -47,9 +47,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
             ),
             Section(f"{at}-ops", "Ops", ops.ops(analysis, chosen, at)),
         ]
-    if advised := advice_of(analysis):
-        body = html(_advice(advised), f"{at}-advice-table")
-        sections.append(Section(f"{at}-advice", "What settings may gain", body))
+    found = look(Seen(profile=analysis))
+    if found:
+        sections.append(Section(f"{at}-findings", "What costs the step its time", findings(found)))
     made, simulations = executions(profile, plan)
     for number, execution in enumerate(made):
         name = short(execution.step.name or execution.step.signature)
@@ -72,19 +72,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
         title=f"Profile {loaded.path.name}",
         head=_head(profile),
         sections=sections,
-        findings=_findings(analysis),
+        headlines=_headlines(analysis, found),
         remarks=_remarks(profile, simulations),
     )
-
-
-def _advice(found: Sequence[Advice]) -> Table:
-    """What the settings around the ops may gain, by what the profile shows alone."""
-    rows = [
-        (", ".join(a.settings), Prose(a.sentence), str(a.gain or "cannot be told from a profile"))
-        for a in found
-    ]
-    title = "to be measured by dltune tune, the largest expected gain first"
-    return Table(title, columns("settings", "what was seen", "expected gain"), rows)
 
 
 def _curves_legend(point: str) -> Markup:
@@ -114,14 +104,13 @@ def _head(profile: Profile) -> list[tuple[str, str]]:
     return found
 
 
-def _findings(analysis: Analysis) -> list[Finding]:
+def _headlines(analysis: Analysis, found: Sequence[Finding]) -> list[Headline]:
     profile = analysis.profile
     if not profile.steps:
-        return [Finding(2, "No training step was found in this job.")]
+        return [Headline(2, "No training step was found in this job.")]
     step = max(profile.steps, key=lambda found: found.share)
     wall = f"A step takes {step.wall.median * 1e3:.1f} ms under the job's own settings"
-    advice = attack(step)
-    found = [Finding(2, f"{wall}; {advice}." if advice else f"{wall}.")]
+    headlines = [Headline(2, f"{wall}; {found[0].claim}." if found else f"{wall}.")]
     heavy = analysis.top(1)
     if heavy:
         kinds: dict[str, float] = {}
@@ -132,8 +121,8 @@ def _findings(analysis: Analysis) -> list[Finding]:
             f"{short(kind)} takes {kinds[kind]:.0%} of all op time, and one op of type "
             f"{short(heavy[0].op.type)} alone {heavy[0].share:.0%}: {why(heavy[0], analysis)[1]}."
         )
-        found.append(Finding(3, sentence))
-    return found
+        headlines.append(Headline(3, sentence))
+    return headlines
 
 
 def _remarks(profile: Profile, simulations: Simulations) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dltune.analysis.why import attack
 from dltune.documents.profile import Profile
 from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.section import sentence
 from dltune.report.table import html
 from dltune.tables import Table, columns
 
@@ -39,8 +37,6 @@ def steps(profile: Profile, prefix: str) -> Markup:
                 for part, share in shares
             ]
             body += [tag("h4", "Wall time of ", name), divided(parts)]
-        if advice := attack(step):
-            body.append(tag("p", sentence(advice)))
         if step.lines:
             lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
             heads = columns("line", ">share of looks")

@@ -14,7 +14,7 @@ from dltune.errors import UsageError
 from dltune.machine import topology
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Finding, Part, Shown
+from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Table, columns
 
 POLICIES = ("active", "passive")
@@ -74,8 +74,8 @@ class WaitingPlanner(Planner[WaitingPlan]):
 
     def _shown(self, section: WaitingPlan) -> Shown:
         table = Table("how OpenMP's threads wait", columns("policy"), [(section.policy,)])
-        finding = Finding(1, f"OpenMP's threads are planned to wait {section.policy}ly.")
-        return Shown([Part("policy", "Waiting", [table])], [finding])
+        headline = Headline(1, f"OpenMP's threads are planned to wait {section.policy}ly.")
+        return Shown([Part("policy", "Waiting", [table])], [headline])
 
 
 PLANNER = WaitingPlanner()

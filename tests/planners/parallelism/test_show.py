@@ -48,13 +48,13 @@ def test_the_gap_is_told() -> None:
         "No strategy of this space takes less than 9.00 ms (by a way): the gap to the best is "
         "10.0% at most."
     ]
-    assert "saves more than 10.0% of that" in shown.findings[0].sentence
+    assert "saves more than 10.0% of that" in shown.headlines[0].sentence
     best = show.shown(msgspec.structs.replace(section, bound=0.01))
-    assert "no strategy of its space takes less (proven by a way)" in best.findings[0].sentence
+    assert "no strategy of its space takes less (proven by a way)" in best.headlines[0].sentence
     assert "No strategy of this space takes less: proven by a way." in best.parts[0].body
     unknown = msgspec.structs.replace(section, bound=None)
     assert "gap" not in show.choice(unknown)
-    assert "space" not in show.shown(unknown).findings[0].sentence
+    assert "space" not in show.shown(unknown).headlines[0].sentence
 
 
 def test_operators_of_a_block_that_are_alike_stand_together() -> None:

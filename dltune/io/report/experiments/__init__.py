@@ -7,5 +7,4 @@
     ways         what is compared: strided readers, block sizes, shuffled order, the ceiling
     session      all of it, within a time that is told before
     figures      medians of the runs, with their spread
-    findings     what follows
 """

@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from dltune import __version__
 from dltune.documents import files, io
 from dltune.errors import UsageError
+from dltune.findings.registry import look
+from dltune.findings.seen import Seen
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.report import formats
 from dltune.io.report.cached import cached, drop
 from dltune.io.report.experiments import figures
-from dltune.io.report.experiments.findings import diagnose
 from dltune.io.report.experiments.readers import Readers, Refused, Task
 from dltune.io.report.experiments.records import records
 from dltune.io.report.experiments.ways import CEILINGS, Way, ways
-from dltune.io.report.shown import size
 from dltune.io.report.storage import hint_step, storage
+from dltune.words import size
 
 REPEATS = 3
 MIB = 1 << 20
@@ -119,7 +122,7 @@ def experiment(
         seek=next((figures.seek(window, way, shuffled) for way in of("seek")), None),
         share_of_ceiling=present.throughput.median / max(1.0, ceiling.throughput.median),
     )
-    return io.Io(
+    document = io.Io(
         schema=io.SCHEMA,
         created=files.now(),
         dltune=__version__,
@@ -128,9 +131,10 @@ def experiment(
         storage=(place,),
         watch=None,
         experiment=found,
-        findings=diagnose(found, place),
+        findings=(),
         unseen=tuple(_unseen(place, session)),
     )
+    return msgspec.structs.replace(document, findings=look(Seen(io=document)))
 
 
 @dataclass

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from looked import looked
 
+from dltune.documents.finding import Finding
 from dltune.documents.horovod import (
     SCHEMA,
     WRITER,
     Cycles,
     Distribution,
-    Finding,
     Horovod,
     Rank,
     Role,
@@ -22,7 +23,7 @@ from dltune.documents.horovod import (
     Timeline,
     check,
 )
-from dltune.horovod.diagnosis import diagnose
+from dltune.findings.seen import Seen
 
 
 def thread(tid: int, role: Role, cpu: float, wait: float = 0.0, **also: Any) -> ThreadUse:
@@ -60,11 +61,11 @@ def rank(number: int, *threads: ThreadUse, **also: Any) -> Rank:
 def found(*ranks: Rank, timeline: Timeline | None = None, cores: int = 2) -> tuple[Finding, ...]:
     report = Horovod(SCHEMA, "", "", (), "", "", {"node": cores}, False, ranks, timeline, ())
     assert check(report) == []
-    return diagnose(report).findings
+    return looked(Seen(horovod=report))
 
 
 def told(*ranks: Rank, **also: Any) -> str:
-    return "\n".join(f.told for f in found(*ranks, **also))
+    return "\n".join(f.claim for f in found(*ranks, **also))
 
 
 def distribution(median: float, p95: float | None = None, samples: int = 100) -> Distribution:
@@ -98,7 +99,7 @@ def timeline(**also: Any) -> Timeline:
 
 def test_nothing_is_wrong():
     (only,) = found(rank(0), rank(1), timeline=timeline())
-    assert only.told == "Horovod's background threads hold nothing up"
+    assert only.claim == "Horovod's background threads hold nothing up"
     assert "3.0% of a core" in only.evidence
 
 
@@ -108,10 +109,18 @@ def spinner(**also: Any) -> Rank:
 
 def test_a_background_thread_that_spins():
     first = found(spinner(), rank(1))[0]
-    assert first.told == "the background thread of rank 0 spins: up to 27% of a core"
+    assert first.claim == "the background thread of rank 0 spins: up to 27% of a core"
     assert "100% of it in user space" in first.evidence
     assert "wait for 0.30 of a core" in first.evidence
-    assert "OMPI_MCA_mpi_yield_when_idle" in first.remedy
+    assert "OMPI_MCA_mpi_yield_when_idle" in (first.cure or "")
+
+
+def test_spinning_costs_what_it_denies_the_threads_that_compute():
+    """0.27 of a core, of the 0.77 that the rank has and the 0.3 that it waits for."""
+    first = found(spinner(), rank(1))[0]
+    assert first.share == pytest.approx(0.27 / 1.07)
+    alone = rank(0, thread(100, "background", 0.27), thread(101, "compute", 0.5))
+    assert found(alone, rank(1))[0].share is None
 
 
 def test_work_in_the_kernel_is_no_spinning():
@@ -120,7 +129,7 @@ def test_work_in_the_kernel_is_no_spinning():
 
 def test_gloo_gets_no_advice_on_mpi():
     quiet = msgspec.structs.replace(spinner(), controller="gloo")
-    assert "OMPI" not in found(quiet, rank(1))[0].remedy
+    assert "OMPI" not in (found(quiet, rank(1))[0].cure or "")
 
 
 def test_a_background_thread_that_waits_for_a_core():
@@ -135,8 +144,9 @@ def test_ranks_bound_to_one_core():
         for n in (0, 1)
     ]  # fmt: skip
     first = found(*bound)[0]
-    assert first.told == "ranks 0, 1 are bound to one core each, and want more"
-    assert "--bind-to none" in first.remedy
+    assert first.claim == "ranks 0, 1 are bound to one core each, and want more"
+    assert "--bind-to none" in (first.cure or "")
+    assert first.share == pytest.approx(1.0 / 1.7)
 
 
 def test_a_binding_that_leaves_room_is_left_alone():
@@ -149,6 +159,14 @@ def test_more_threads_than_cores():
     crowd = [rank(number, thread(100, "background", 0.03), *workers) for number in (0, 1)]
     assert "more threads want to run on node than it has cores: 4.9 at a time on 2" in told(*crowd)
     assert "more threads" not in told(*crowd, cores=8)
+
+
+def test_what_a_spinning_thread_denies_is_not_counted_twice():
+    workers = [thread(tid, "compute", 0.3, 0.5) for tid in (1, 2)]
+    crowd = [rank(number, thread(100, "background", 0.4), *workers) for number in (0, 1)]
+    shares = {one.cause: one.share for one in found(*crowd)}
+    assert shares["spinning-thread"] == pytest.approx(0.4 / 2.0)
+    assert shares["crowded-ranks"] == pytest.approx((1.0 - 0.4) / 2.0)
 
 
 def test_sleeps_that_last_too_long():
@@ -164,6 +182,8 @@ def test_sleeps_that_last_too_long():
 def test_a_rank_that_works_more():
     busy = rank(1, thread(100, "background", 0.03), thread(101, "compute", 0.9))
     assert "rank 1 works more than the others" in told(rank(0), busy)
+    (first, *_) = found(rank(0), busy)
+    assert first.share == pytest.approx(1 - 0.75 / 0.9)
 
 
 def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
@@ -171,7 +191,7 @@ def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
     cause = rank(0, ended=1, ended_after=5.2, error="ValueError: out of luck")
     victim = rank(1, ended=1, ended_after=5.0, error="HorovodInternalError: peer is gone")
     first = found(cause, victim)[0]
-    assert first.told == "rank 0 failed first, the others followed"
+    assert first.claim == "rank 0 failed first, the others followed"
     assert "failed with ValueError: out of luck" in first.evidence
 
 
@@ -183,7 +203,7 @@ def test_ranks_that_end_well_are_no_failure():
 
 def test_a_rank_that_hangs():
     first = found(rank(0), rank(1, stuck="its process is stopped by a signal"))[0]
-    assert first.told == "rank 1 hangs, and the others wait for it"
+    assert first.claim == "rank 1 hangs, and the others wait for it"
 
 
 def test_versions_that_differ():
@@ -196,9 +216,9 @@ def test_a_rank_without_a_background_thread():
 
 
 def test_ranks_that_are_not_there():
-    (one,) = (f for f in found(rank(0)) if "not in this report" in f.told)
-    assert one.told == "1 of 2 ranks are not in this report"
-    assert "--merge" in one.remedy
+    (one,) = (f for f in found(rank(0)) if "not in this report" in f.claim)
+    assert one.claim == "1 of 2 ranks are not in this report"
+    assert "--merge" in (one.cure or "")
 
 
 @pytest.mark.parametrize(

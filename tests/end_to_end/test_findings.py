@@ -1,4 +1,4 @@
-"""Advice from the profile of a real Keras job."""
+"""What is found on the profile of a real Keras job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_batch_norm_is_found_and_other_norms_are_not(tmp_path: Path) -> None:
     names = {step.nodes[index].name for index in image.nodes | dense.nodes}
     assert not any("layer_norm" in name or "group_norm" in name for name in names)
     assert "batch norm is not fused: 2 layers are" in told
-    advice = json.loads(dltune("show", "--json", file))["advice"]
-    (batch_norm,) = (one for one in advice if one["settings"] == ["batch_norm"])
+    found = json.loads(dltune("show", "--json", file))["findings"]
+    (batch_norm,) = (one for one in found if one["cause"] == "batch-norm-in-pieces")
     assert 0 <= batch_norm["gain"]["low"] <= batch_norm["gain"]["high"] <= 1
     assert "fused" in dltune("show", file)

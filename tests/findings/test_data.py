@@ -1,12 +1,17 @@
-"""Sentences follow from figures."""
+"""Findings on how a job reads its data, each from figures that call for it."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
+from looked import looked
+from synthetic import machine, node, profile
 
+from dltune.analysis.figures import analyse
 from dltune.documents import io
-from dltune.io.report.diagnosis import diagnose
+from dltune.documents.finding import Finding
+from dltune.documents.profile import Part, Profile
+from dltune.findings.seen import Seen
 
 replace = msgspec.structs.replace
 PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)
@@ -38,10 +43,14 @@ THREAD = io.Thread(1, "python", 100.0, 1000, 90.0, 1.0, 0.1, 1000, 10, 0.0, None
 PROCESS = io.Process(1, 0, "python", "me", 100.0, False, (THREAD,), 0, 0, 100, 5, 500, 0)
 
 
-def told(
+def document(watch: io.Watch) -> io.Io:
+    return io.Io(io.SCHEMA, "", "", "pid 1", None, (PLACE,), watch, None, (), ())
+
+
+def watched(
     file: io.DataFile | None, *processes: io.Process, pressure: tuple[io.Pressure, ...] = ()
-) -> list[io.Finding]:
-    watch = io.Watch(
+) -> io.Watch:
+    return io.Watch(
         seconds=100.0,
         faults_by="events",
         files=(file,) if file else (),
@@ -50,24 +59,35 @@ def told(
         lines=(io.Line("train.py:3 (load)", 0.8, 10),),
         cost=io.Cost(0.1, 200, 0.001),
     )
-    return list(diagnose(watch, (PLACE,)))
 
 
-def said(findings: list[io.Finding], part: str) -> io.Finding:
-    (found,) = [finding for finding in findings if part in finding.said]
+def told(
+    file: io.DataFile | None, *processes: io.Process, pressure: tuple[io.Pressure, ...] = ()
+) -> tuple[Finding, ...]:
+    return looked(Seen(io=document(watched(file, *processes, pressure=pressure))))
+
+
+def parts(made: Profile) -> Profile:
+    """Steps that wait for their data in 30 % of their time."""
+    told = (Part("ops", 0.07), Part("input", 0.03))
+    return replace(made, steps=(replace(made.steps[0], parts=told),))
+
+
+def said(findings: tuple[Finding, ...], part: str) -> Finding:
+    (found,) = [finding for finding in findings if part in finding.claim]
     return found
 
 
 def test_a_job_whose_data_are_cached_is_left_alone():
     (only,) = told(FILE)
-    assert only.said == "reading is not held up: the data came from the page cache"
-    assert only.advice is None
+    assert only.claim == "reading is not held up: the data came from the page cache"
+    assert only.cure is None
 
 
 def test_no_data_file():
-    assert told(None)[0].said == "no data file was seen"
+    assert told(None)[0].claim == "no data file was seen"
     denied = replace(PROCESS, read=None, read_calls=None, storage_bytes=None)
-    assert told(None, denied)[0].advice == "watch as the job's user or as root"
+    assert told(None, denied)[0].cure == "watch as the job's user or as root"
 
 
 def test_readers_of_the_same_pages():
@@ -77,10 +97,10 @@ def test_readers_of_the_same_pages():
     ]
     file = replace(FILE, shared=7.6, processes=tuple(range(1, 9)), storage_bytes=200 * MIB)
     found = said(told(file, *processes), "processes fault on the same pages")
-    assert found.said == "8 processes fault on the same pages of train/data.mdb"
+    assert found.claim == "8 processes fault on the same pages of train/data.mdb"
     assert "by 7.6 processes" in found.evidence
     assert "6,056 voluntary context switches" in found.evidence
-    assert "exact offset" in (found.advice or "")
+    assert "exact offset" in (found.cure or "")
 
 
 def test_read_ahead_that_is_not_used():
@@ -89,21 +109,21 @@ def test_read_ahead_that_is_not_used():
     found = said(told(file), "storage delivers 10.2 times")
     assert "1.0 GiB from storage, 100 MiB used; access is shuffled" in found.evidence
     assert "read-ahead 128 KiB" in found.evidence
-    assert "readahead=False" in (found.advice or "")
-    assert said(told(file), "shuffled order").advice
+    assert "readahead=False" in (found.cure or "")
+    assert said(told(file), "shuffled order").cure
 
 
 def test_read_ahead_that_is_missed():
     pattern = io.Pattern("sequential", "faults", 500, None, 3000.0, 1.0)
     file = replace(FILE, storage_bytes=GIB, advice="random", pattern=pattern)
-    assert "readahead=True" in (said(told(file), "switched off").advice or "")
+    assert "readahead=True" in (said(told(file), "switched off").cure or "")
 
 
 def test_small_reads():
     calls = (io.Request(4096, 30), io.Request(1 << 20, 5))
     file = replace(FILE, requests=calls, format="tfrecord", path="/data/shard-1")
     found = said(told(file), "small pieces")
-    assert found.said == "shard-1 is read in small pieces"
+    assert found.claim == "shard-1 is read in small pieces"
     assert found.evidence.startswith("86% of the read calls")
 
 
@@ -112,6 +132,25 @@ def test_a_thread_that_waits():
     found = said(told(FILE, replace(PROCESS, threads=(thread,))), "waits for storage 60%")
     assert "asleep for 95% of its reading" in found.evidence
     assert "train.py:3 (load) in 80% of looks" in found.evidence
+    assert found.share == pytest.approx(0.6)
+
+
+def test_a_short_wait_comes_last_and_costs_nothing_that_is_known():
+    thread = replace(THREAD, waiting=4.0, sleep_share=0.5, queued=50.0)
+    first, last = told(FILE, replace(PROCESS, threads=(thread,)))
+    assert "for a CPU" in first.claim
+    assert "waits for storage 4.0%" in last.claim
+    assert (last.cure, last.share) == (None, None)
+
+
+def test_the_wait_of_another_thread_costs_what_steps_wait_for_data():
+    thread = replace(THREAD, tid=2, waiting=60.0, sleep_share=0.95)
+    process = replace(PROCESS, threads=(thread,))
+    assert said(told(FILE, process), "waits for storage 60%").share is None
+    waiting = parts(profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1))
+    watch = document(watched(FILE, process))
+    first = looked(Seen(io=watch, profile=analyse(waiting)))[0]
+    assert (first.cause, first.share) == ("slow-store", pytest.approx(0.3))
 
 
 def test_many_sleeps_for_little():
@@ -122,10 +161,10 @@ def test_many_sleeps_for_little():
 
 def test_threads_without_a_cpu():
     thread = replace(THREAD, queued=50.0)
-    assert said(told(FILE, replace(PROCESS, threads=(thread,))), "for a CPU").advice
+    assert said(told(FILE, replace(PROCESS, threads=(thread,))), "for a CPU").cure
 
 
 @pytest.mark.parametrize(("share", "findings"), [(0.2, 1), (0.01, 0)])
 def test_memory_that_is_short(share, findings):
     found = told(FILE, pressure=(io.Pressure("memory", "job", share, 0.0),))
-    assert sum("memory is short" in one.said for one in found) == findings
+    assert sum("memory is short" in one.claim for one in found) == findings

@@ -1,0 +1,52 @@
+"""Storage that delivers more than is used, by read-ahead or by pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.documents.io import DataFile, Storage
+from dltune.findings.data.waits import storage_share
+from dltune.findings.seen import Seen
+from dltune.words import file_name, size
+
+# bytes from storage for each byte asked
+AMPLIFIED = 1.5
+# bytes from storage that are worth a finding
+WORTH = 8 << 20
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    places = {place.device: place for place in seen.io.storage} if seen.io else {}
+    for file in seen.io.watch.files if seen.io and seen.io.watch else ():
+        came, amplification = file.storage_bytes or 0, file.amplification
+        if amplification is None or amplification < AMPLIFIED or came < WORTH:
+            continue
+        yield Finding(
+            "amplified-reading",
+            f"storage delivers {amplification:.1f} times what is used of {file_name(file.path)}",
+            f"{size(came)} from storage, {size(file.asked or 0)} used; access is "
+            f"{file.pattern.kind}, the mapping's advice {file.advice or 'none'}"
+            f"{_ahead(places[file.device])}",
+            _cure(file),
+            share=storage_share(seen),
+            sure="measured",
+        )
+
+
+def _ahead(place: Storage) -> str:
+    return f", read-ahead {size(place.read_ahead)}" if place.read_ahead else ""
+
+
+def _cure(file: DataFile) -> str:
+    if file.pattern.kind == "sequential":
+        return (
+            "pages are dropped before they are used, or are read for others: give the job more "
+            "memory for the page cache, or fewer readers"
+        )
+    if file.advice == "random":
+        return "records are smaller than pages: lay those out together that are read together"
+    return (
+        "switch read-ahead off for it (readahead=False in py-lmdb, MADV_RANDOM elsewhere) and hint "
+        "the records of the next batches with posix_fadvise(WILLNEED)"
+    )

@@ -1,0 +1,35 @@
+"""How much faster larger blocks are read (Fig. 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.seen import Seen
+from dltune.words import rate, size
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    experiment = seen.io.experiment if seen.io else None
+    blocks = experiment.blocks if experiment else ()
+    straight = [b for b in blocks if experiment and b.method == experiment.ceiling.method] or [
+        b for b in blocks if b.method != "mmap"
+    ]
+    if not straight:
+        return
+    small, best = straight[0], max(straight, key=lambda b: b.throughput.median)
+    gain = best.throughput.median / max(1.0, small.throughput.median)
+    if gain < WORTH:
+        return
+    mapped = max((b.throughput.median for b in blocks if b.method == "mmap"), default=None)
+    beside = f"; a mapping gives {rate(mapped)} at its best, whatever the block" if mapped else ""
+    yield Finding(
+        "block-size",
+        f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
+        f"{size(small.block)}",
+        f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}"
+        f"{beside}",
+        f"read {size(best.block)} at a time: join neighbouring records into one read",
+        sure="measured",
+    )

@@ -1,0 +1,34 @@
+"""What readers gain that know where their records lie (Fig. 4.2 and section 5.2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+from dltune.words import rate
+
+# a way that is so much faster is worth a sentence
+WORTH = 1.25
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    strided = seen.io.experiment.strided if seen.io and seen.io.experiment else ()
+    cursor = {r.readers: r for r in strided if r.walk == "cursor"}
+    most = max(cursor, default=0)
+    others = [r for r in strided if r.readers == most and r.walk == "offsets"]
+    if not others:
+        return
+    present, best = cursor[most], max(others, key=lambda r: r.throughput.median)
+    gain = best.throughput.median / max(1.0, present.throughput.median)
+    if gain >= WORTH:
+        fewer = present.switches.median / best.switches.median if best.switches.median else 0.0
+        switches = f", {fewer:.0f} times fewer switches" if fewer >= 1 else ""
+        yield Finding(
+            "exact-offsets",
+            f"{most} readers that know where their records lie are {gain:.1f} times as fast",
+            f"{rate(best.throughput.median)} by exact offsets ({best.method}), "
+            f"{rate(present.throughput.median)} passing the others' records{switches}",
+            "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
+            sure="measured",
+        )

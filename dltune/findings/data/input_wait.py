@@ -1,0 +1,37 @@
+"""Steps that wait for their data, as far as a profile tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.parts import part, wall
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.sections.settings import Choice
+from dltune.findings.seen import Seen
+
+# of the wall time; a few percent come and go with the rest of the machine
+SHARE = 0.03
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the time that steps waited. Where the job was looked at while it ran, other rules
+    tell why they did."""
+    if seen.profile is None or (seen.observation and seen.observation.main):
+        return
+    profile = seen.profile.profile
+    share = part(profile, "input")
+    if share < SHARE:
+        return
+    yield Finding(
+        "input-wait",
+        f"ops wait for data in {share:.0%} of the wall time",
+        "nothing else ran meanwhile",
+        "prefetching and parallel calls in the input pipeline: the next batch is prepared while a "
+        "step runs, unless the data come late for want of CPUs",
+        seconds=share * wall(profile),
+        share=share,
+        gain=Gain(0.0, share),
+        sure="measured",
+        choices=(Choice("input_prefetch", "auto"),),
+        tries=("input_prefetch", "input_threads"),
+    )

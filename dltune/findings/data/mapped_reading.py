@@ -1,0 +1,35 @@
+"""What a reader through a mapping, as LMDB is one, reaches of what the storage gives.
+
+The thesis' first comparison (section 3.1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+from dltune.words import rate, share
+
+# of the ceiling: with less the way of reading is at fault, and not the storage
+NEAR = 0.8
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    experiment = seen.io.experiment if seen.io else None
+    present = (
+        next((r for r in experiment.strided if r.method == "mmap"), None) if experiment else None
+    )
+    if experiment is None or present is None:
+        return
+    ceiling, reached = experiment.ceiling, experiment.share_of_ceiling
+    near = reached >= NEAR
+    yield Finding(
+        "mapped-reading",
+        f"one sequential reader through a mapping reaches {'' if near else 'only '}"
+        f"{share(reached)} of what the storage gives",
+        f"{rate(present.throughput.median)} through a mapping, "
+        f"{rate(ceiling.throughput.median)} by {ceiling.requests}",
+        None if near else f"read by {ceiling.requests}, at exact offsets",
+        sure="measured",
+    )

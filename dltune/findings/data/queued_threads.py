@@ -1,0 +1,33 @@
+"""Threads that are ready and wait for a CPU while data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+from dltune.words import share
+
+# of a thread's time
+QUEUED = 0.20
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Where the cores themselves were looked at, the rules on these tell it with its cost."""
+    if seen.observation:
+        return
+    readers = seen.io.watch.readers if seen.io and seen.io.watch else []
+    times = [(thread.queued or 0.0, process, thread) for process, thread in readers]
+    queued = [one for one in times if one[0] > QUEUED * one[2].seconds]
+    if queued:
+        seconds, process, thread = max(queued, key=lambda one: one[0])
+        yield Finding(
+            "queued-threads",
+            f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
+            f"than {share(QUEUED)} of the time",
+            f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
+            f"{thread.seconds:.1f} s ready and not running; "
+            f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
+            "run no more readers and decoding threads than there are cores, or keep cores free",
+            sure="measured",
+        )

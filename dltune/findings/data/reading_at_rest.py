@@ -1,0 +1,48 @@
+"""Reading that holds nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.data import (
+    amplified_reading,
+    many_sleeps,
+    missing_read_ahead,
+    shared_pages,
+    shuffled_reading,
+    slow_store,
+    small_reads,
+)
+from dltune.findings.seen import Seen
+from dltune.words import share, size
+
+MIB = 1 << 20
+# what keeps it from being said
+_OTHERWISE = (
+    amplified_reading,
+    many_sleeps,
+    missing_read_ahead,
+    shared_pages,
+    shuffled_reading,
+    slow_store,
+    small_reads,
+)
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    watch = seen.io.watch if seen.io else None
+    if watch is None or not watch.files or any(any(rule.find(seen)) for rule in _OTHERWISE):
+        return
+    came = sum(file.storage_bytes or 0 for file in watch.files)
+    most = max((t.waiting / t.seconds for _, t in watch.readers), default=0.0)
+    counted = any(file.storage_bytes is not None for file in watch.files)
+    yield Finding(
+        "reading-at-rest",
+        "reading is not held up: the data came from the page cache"
+        if counted and came < MIB
+        else "reading is not what this job waits for",
+        f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
+        f"for {share(most)} of its time",
+        sure="measured",
+    )

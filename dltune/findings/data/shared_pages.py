@@ -1,0 +1,35 @@
+"""Processes that fault on the same pages of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.data.waits import storage_share
+from dltune.findings.seen import Seen
+from dltune.words import count, file_name, size
+
+# processes that touch each page: from here on they read the same
+SAME_PAGES = 1.5
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    watch = seen.io.watch if seen.io else None
+    for file in watch.files if watch else ():
+        readers = [p for p in watch.processes if p.pid in file.processes] if watch else []
+        if file.shared is None or file.shared < SAME_PAGES or len(readers) < 2:
+            continue
+        switches = sum(t.voluntary for p in readers for t in p.threads)
+        yield Finding(
+            "shared-pages",
+            f"{len(readers)} processes fault on the same pages of {file_name(file.path)}",
+            f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
+            f"{count(switches)} voluntary context switches for {size(file.asked or 0)} used and "
+            f"{size(file.storage_bytes or 0)} from storage",
+            "let one process of the node read and the others take from it, or let each find "
+            "its own records by exact offset (dltune lmdb index) instead of passing the others'"
+            if file.format == "lmdb"
+            else "give each process a part of its own, or let one of them read for all",
+            share=storage_share(seen),
+            sure="measured",
+        )

@@ -1,0 +1,33 @@
+"""Whether read-ahead helps or hinders a reader of shuffled records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.seen import Seen
+from dltune.words import rate, size
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()
+    mapped = {r.advised: r for r in shuffled if r.method == "mmap" and r.ahead == 0}
+    if seen.io is None or len(mapped) < 2:
+        return
+    normal, random = mapped[False], mapped[True]
+    ratio = random.throughput.median / max(1.0, normal.throughput.median)
+    times = max(ratio, 1 / ratio if ratio else 1.0)
+    if times >= WORTH:
+        faster, setting = (
+            ("without", "readahead=False in py-lmdb") if ratio > 1 else ("with", "readahead=True")
+        )
+        place = seen.io.storage[0] if seen.io.storage else None
+        ahead = f" of {size(place.read_ahead)}" if place and place.read_ahead else ""
+        yield Finding(
+            "shuffled-read-ahead",
+            f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
+            f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
+            f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
+            sure="measured",
+        )

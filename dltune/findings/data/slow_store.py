@@ -1,0 +1,44 @@
+"""A thread that waits for storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.data.waits import longest, storage_share
+from dltune.findings.seen import Seen
+from dltune.words import share
+
+# a thread that waits for storage less than this of its time is not held up by it; a job that waits
+# more than GRAVE is
+LITTLE, GRAVE = 0.02, 0.10
+# at a thread, for an estimate
+LOOKS = 20
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    watch = seen.io.watch if seen.io else None
+    found = longest(seen)
+    if watch is None or found is None:
+        return
+    process, thread = found
+    waits = thread.waiting / thread.seconds
+    if waits < LITTLE or thread.looks < LOOKS:
+        return
+    line = watch.lines[0] if watch.lines else None
+    at = f"; Python stands at {line.where} in {share(line.share)} of looks" if line else ""
+    asleep = (
+        f", asleep for {share(thread.sleep_share)} of its reading" if thread.sleep_share else ""
+    )
+    yield Finding(
+        "slow-store",
+        f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
+        f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
+        f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
+        "read ahead of the need: the findings on its files say how; dltune io-report "
+        "--file tells what the storage could give"
+        if waits >= GRAVE
+        else None,
+        share=storage_share(seen) if waits >= GRAVE else None,
+        sure="measured",
+    )

@@ -1,0 +1,77 @@
+"""Batch norm in pieces, for which there is a fused kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.batch_norm import pieces
+from dltune.analysis.figures import Analysis
+from dltune.analysis.parts import op_seconds, taken, wall, working
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.profile import Profile, is_clock
+from dltune.documents.sections.settings import Choice
+from dltune.findings.seen import Seen
+
+# Reading and writing of whole tensors in a fused kernel: the moments, then the input once more and
+# the output; in the gradient both inputs for the sums, both again and the output.
+FORWARD, GRADIENT = 3, 5
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """The gain: what the ops take, less what a fused kernel takes to move what it must. The cost:
+    the mean of its bounds."""
+    analysis = seen.profile
+    if analysis is None:
+        return
+    profile = analysis.profile
+    moves = {figures.op.key: figures.moved or 0 for figures in analysis.ops}
+    layers = nodes = fused = moved = 0
+    spent = 0.0
+    for step in profile.steps:
+        for layer in pieces(step, profile.ops):
+            layers += 1
+            nodes += len(layer.nodes)
+            fused += layer.bytes * (FORWARD + GRADIENT * layer.gradient)
+            spent += sum(taken(step, index, profile.ops) for index in layer.nodes)
+            for index in layer.nodes:
+                op = step.nodes[index].op
+                moved += moves[profile.ops[op].key] if op is not None else 0
+    if not layers or spent <= 0 or not moved:
+        return
+    gain = _gain(analysis, spent, moved / spent, fused, nodes)
+    share = (gain.low + gain.high) / 2
+    yield Finding(
+        "batch-norm-in-pieces",
+        f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
+        f"step, {spent / op_seconds(profile):.0%} of the op time",
+        f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
+        "a fused kernel in their place, which the setting batch_norm=fused brings into the job",
+        seconds=share * wall(profile),
+        share=share,
+        gain=gain,
+        sure="modelled",
+        choices=(Choice("batch_norm", "fused"),),
+        tries=("batch_norm",),
+    )
+
+
+def _gain(analysis: Analysis, spent: float, rate: float, fused: int, nodes: int) -> Gain:
+    """At least: as many bytes/s as these ops reach. At most: as many as the best op of the profile,
+    and what the executor needs between ops, which is counted where a clock is."""
+    profile = analysis.profile
+    ceiling = analysis.roofline.cache or analysis.roofline.memory
+    best = max(rate, ceiling.rate if ceiling else 0.0)
+    share = working(profile) / op_seconds(profile)
+    runs = sum(node.repeats for step in profile.steps for node in step.nodes if node.op is not None)
+    between = _between_ops(profile) * nodes / runs if runs else 0.0
+    low = max(0.0, spent - fused / rate) * share
+    high = min(1.0, max(0.0, spent - fused / best) * share + between)
+    return Gain(low, high)
+
+
+def _between_ops(profile: Profile) -> float:
+    """Of the CPU time of the threads that run ops, the share outside of them."""
+    for total in profile.counters.totals if profile.counters else ():
+        if is_clock(total.event) and total.ops + total.gaps > 0:
+            return total.gaps / (total.ops + total.gaps)
+    return 0.0

@@ -1,0 +1,56 @@
+"""oneDNN's kernels, where TensorFlow leaves them off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.keys import parse
+from dltune.analysis.parts import wall, working
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.sections.settings import Choice
+from dltune.findings.seen import Seen
+
+# the families that gain most; where oneDNN is on, TensorFlow rewrites them to _Mkl... ops
+REWRITTEN = frozenset(
+    {
+        *("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D"),
+        *("Conv3DBackpropFilter", "Conv3DBackpropInput", "DepthwiseConv2dNative"),
+        *("MatMul", "BatchMatMul"),
+    }
+)
+SHARE = 0.1  # of the op time
+# times as fast as such ops were with it in two jobs; in others they were slower
+USUAL, BEST = 1.3, 6.0
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost is known from other jobs alone; there were some that it made slower."""
+    if seen.profile is None:
+        return
+    profile = seen.profile.profile
+    if any(op.type.startswith("_Mkl") for op in profile.ops):
+        return
+    plain = total = 0.0
+    for op in profile.ops:
+        own = (op.own or 0.0) * op.count
+        total += own
+        key = parse(op)
+        if key and key.family in REWRITTEN and any(t.dtype == "float" for t in key.inputs):
+            plain += own
+    if total <= 0 or plain / total < SHARE:
+        return
+    share = plain / total * working(profile)
+    cost = share * (1 - 1 / USUAL)
+    yield Finding(
+        "onednn-off",
+        f"oneDNN's kernels are off, and {plain / total:.0%} of the op time is in convolutions and "
+        "matrix products, for which it has some",
+        f"elsewhere such ops were {USUAL}x to {BEST:.0f}x as fast with it, and now and then slower",
+        "try the job with TF_ENABLE_ONEDNN_OPTS=1",
+        seconds=cost * wall(profile),
+        share=cost,
+        gain=Gain(0.0, share * (1 - 1 / BEST)),
+        sure="rule",
+        choices=(Choice("onednn", "on"),),
+        tries=("onednn",),
+    )

@@ -1,0 +1,45 @@
+"""Many small ops: what the executor needs between them, and what calling them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.parts import op_seconds, part, taken, wall, working
+from dltune.analysis.why import SHORT_SECONDS
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.seen import Seen
+
+# of the wall time; to remove a twentieth is about what can be seen in a noisy step
+SHARE = 0.05
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: what is lost between ops. The gain at most: that, and the short ops themselves."""
+    if seen.profile is None:
+        return
+    profile = seen.profile.profile
+    seconds = [
+        taken(step, index, profile.ops)
+        for step in profile.steps
+        for index, node in enumerate(step.nodes)
+        if node.op is not None and node.repeats > 0
+    ]
+    short = [each for each in seconds if each < SHORT_SECONDS]
+    whole = op_seconds(profile)
+    lost = part(profile, "executor")
+    within = sum(short) / whole * working(profile) if whole > 0 else 0.0
+    if lost + within < SHARE:
+        return
+    yield Finding(
+        "small-ops",
+        f"{len(short):,} of {len(seconds):,} ops a step are shorter than "
+        f"{SHORT_SECONDS * 1e6:.0f} us, {within:.0%} of the wall time",
+        f"in {lost:.0%} of it no op runs though the step does",
+        "fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
+        "large ops are often slower on CPUs, so only measuring tells",
+        seconds=lost * wall(profile),
+        share=lost,
+        gain=Gain(0.0, min(1.0, lost + within)),
+        sure="modelled",
+        tries=("jit_compile", "xla"),
+    )

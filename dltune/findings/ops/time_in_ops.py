@@ -1,0 +1,30 @@
+"""A step whose time goes to its ops, as it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.parts import part, wall
+from dltune.documents.finding import Finding
+from dltune.documents.profile import PartName
+from dltune.findings.seen import Seen
+
+# of the wall time, outside ops: to remove it all would gain 1.11x, about what spreads allow to be
+# seen. Such a part is pure loss, while ops can only be made faster
+WASTE = 0.1
+ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    profile = seen.profile.profile if seen.profile else None
+    if profile is None or not part(profile, "ops"):
+        return
+    share = part(profile, "ops")
+    if all(part(profile, name) < WASTE for name in ELSE):
+        yield Finding(
+            "time-in-ops",
+            f"a step's time is in its ops: {share:.0%} of the wall time "
+            f"({share * wall(profile) * 1e3:.3g} ms)",
+            "their thread counts and co-runs are what dltune plan decides",
+            sure="measured",
+        )

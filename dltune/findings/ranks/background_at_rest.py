@@ -1,0 +1,45 @@
+"""Background threads that are as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.ranks import (
+    crowded_ranks,
+    failed_rank,
+    hanging_rank,
+    oversleeping_thread,
+    ranks_on_one_core,
+    spinning_thread,
+    starved_background,
+    unseen_background,
+)
+from dltune.findings.seen import Seen
+
+# what keeps it from being said
+_OTHERWISE = (
+    failed_rank,
+    hanging_rank,
+    unseen_background,
+    ranks_on_one_core,
+    spinning_thread,
+    starved_background,
+    crowded_ranks,
+    oversleeping_thread,
+)
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    report = seen.horovod
+    if not report or not report.ranks or any(any(rule.find(seen)) for rule in _OTHERWISE):
+        return
+    threads = [rank.thread for rank in report.ranks if rank.thread]
+    cpu = max((thread.cpu for thread in threads), default=0.0)
+    wait = max((thread.wait or 0.0 for thread in threads), default=0.0)
+    yield Finding(
+        "background-at-rest",
+        "Horovod's background threads hold nothing up",
+        f"the busiest takes {cpu:.1%} of a core, and waits for one {wait:.1%} of the time at most; "
+        "dltune profile looks at the ops",
+    )

@@ -1,0 +1,25 @@
+"""Ranks that run different versions of Horovod or MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.documents.horovod import Rank, names
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    ranks = seen.horovod.ranks if seen.horovod else ()
+    for what, name in (("horovod", "Horovod"), ("mpi", "MPI")):
+        found: dict[str, list[Rank]] = {}
+        for rank in ranks:
+            if version := getattr(rank, what):
+                found.setdefault(version, []).append(rank)
+        if len(found) > 1:
+            yield Finding(
+                "differing-versions",
+                f"ranks run different versions of {name}",
+                "; ".join(f"{version}: {names(of)}" for version, of in found.items()),
+                "install one version everywhere: their messages need not mean the same",
+            )

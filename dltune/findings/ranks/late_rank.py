@@ -1,0 +1,29 @@
+"""A rank that the others wait for: it is the last to have its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+from dltune.words import milliseconds
+
+# share of negotiations for which one rank was the last, over its even share
+ALWAYS_LATE = 1.5
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    timeline = seen.horovod.timeline if seen.horovod else None
+    if timeline is None or len(timeline.late) < 2:
+        return
+    rank, share = max(timeline.late.items(), key=lambda one: one[1])
+    even = 1.0 / len(timeline.late)
+    if share > min(ALWAYS_LATE * even, 0.9) and timeline.negotiation.samples >= 20:
+        yield Finding(
+            "late-rank",
+            f"rank {rank} is the last to have its gradients {share:.0%} of the time",
+            f"of {timeline.negotiation.samples} negotiations; evenly it would be {even:.0%}; "
+            f"they take {milliseconds(timeline.negotiation.median)} at the median, "
+            f"{milliseconds(timeline.negotiation.p95)} at the 95th percentile",
+            "find what it does besides: its input, its core's other users, its batch",
+        )

@@ -1,0 +1,30 @@
+"""Cycles so long that gradients wait for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+from dltune.words import milliseconds
+
+# a cycle over a batch's transfer, beyond which it is the waiting for a cycle that takes time; and
+# the share of a cycle that a batch waits
+LONG_CYCLE, WAITS = 2.0, 0.5
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    timeline = seen.horovod.timeline if seen.horovod else None
+    if timeline is None or (cycles := timeline.cycles) is None:
+        return
+    transfer, queue = timeline.transfer.median, timeline.queue.median
+    if not transfer or cycles.setting <= LONG_CYCLE * transfer:
+        return
+    if queue is not None and queue > WAITS * cycles.setting:
+        yield Finding(
+            "long-cycles",
+            "gradients wait for the next cycle longer than they travel",
+            f"HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms, a transfer takes "
+            f"{milliseconds(transfer)} and its turn comes after {milliseconds(queue)}",
+            "make cycles shorter: a lower HOROVOD_CYCLE_TIME",
+        )

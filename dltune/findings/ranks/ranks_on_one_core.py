@@ -1,0 +1,38 @@
+"""Ranks that their launcher has bound to fewer cores than their threads want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.horovod import names
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """The cost: of the time that a rank's threads run or are ready to, that without a core."""
+    tight = [
+        rank
+        for rank in (seen.horovod.ranks if seen.horovod else ())
+        if rank.bound and rank.local_size > 1 and len(rank.cpus) < rank.wanting
+    ]
+    if not tight:
+        return
+    worst = min(tight, key=lambda rank: len(rank.cpus))
+    cpus = len(worst.cpus)
+    share = max(rank.queued / rank.wanting for rank in tight)
+    yield Finding(
+        "ranks-on-one-core",
+        f"{names(tight)} {'is' if len(tight) == 1 else 'are'} bound to "
+        f"{'one core' if cpus == 1 else f'{cpus} CPUs'}"
+        f"{'' if len(tight) == 1 else ' each'}, and want{'s' * (len(tight) == 1)} more",
+        f"rank {worst.rank} may use CPU {', '.join(map(str, worst.cpus))} alone; its threads "
+        f"take {worst.cpu:.2f} of it and wait for {worst.queued:.2f} more",
+        "mpirun binds up to two ranks to a core each unless told otherwise: start it with "
+        "--bind-to none, or with a rankfile (dltune plan allreduce)"
+        if worst.controller == "mpi"
+        else "start the job without binding (taskset, srun --cpu-bind=none)",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="modelled",
+    )

@@ -1,0 +1,61 @@
+"""A background thread that waits by spinning, on a core that the ops want.
+
+The thesis finds it busy-waiting inside MPI_Allreduce for 60 to 90 % of the time (section 6.2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.horovod import Rank, names
+from dltune.findings.seen import Seen
+
+# a thread that blocks when it has nothing to do takes a few % of a core for 1,000 cycles a second;
+# one that takes more than this, more than three quarters of it in user space, waits by spinning
+SPINS, IN_USER = 0.15, 0.75
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """The cost: what compute threads would have run on the spinning thread's core, of the time that
+    the rank's threads run or are ready to."""
+    spinners = [
+        (rank, rank.thread)
+        for rank in (seen.horovod.ranks if seen.horovod else ())
+        if rank.thread and spins(rank)
+    ]
+    if not spinners:
+        return
+    rank, thread = max(spinners, key=lambda one: one[1].cpu)
+    starved = _starved(rank)
+    wait = f"; its compute threads wait for {starved:.2f} of a core meanwhile" if starved else ""
+    share = denied(rank) / rank.wanting
+    yield Finding(
+        "spinning-thread",
+        f"the background thread of {names([one for one, _ in spinners])} spins: up to "
+        f"{thread.cpu:.0%} of a core",
+        f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in user "
+        f"space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
+        "MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
+        "sleeps in its place (NBCS), or set OMPI_MCA_mpi_yield_when_idle=1"
+        if rank.controller == "mpi"
+        else "gloo does not spin: longer cycles (HOROVOD_CYCLE_TIME) or larger bins give it "
+        "less to do",
+        share=share or None,
+        gain=Gain(0.0, share),
+        sure="modelled",
+    )
+
+
+def spins(rank: Rank) -> bool:
+    thread = rank.thread
+    return thread is not None and thread.cpu > SPINS and thread.user > IN_USER * thread.cpu
+
+
+def denied(rank: Rank) -> float:
+    """Of a core: what the rank's compute threads wait for while its background thread spins."""
+    return min(rank.thread.cpu, _starved(rank)) if rank.thread and spins(rank) else 0.0
+
+
+def _starved(rank: Rank) -> float:
+    return sum(thread.wait or 0.0 for thread in rank.threads if thread.role == "compute")

@@ -1,0 +1,20 @@
+"""A timeline whose writer was ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    timeline = seen.horovod.timeline if seen.horovod else None
+    if timeline and timeline.truncated:
+        yield Finding(
+            "truncated-timeline",
+            "the timeline ends in the middle of a record",
+            f"{timeline.path}: {timeline.events} events before it are whole, "
+            f"{timeline.seconds:.1f} s",
+            "the job was ended while it wrote: its figures stand for the time before",
+        )

@@ -1,0 +1,40 @@
+"""A rank that works more than the others, which wait for it in every step."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.seen import Seen
+
+# a rank's CPU time over the median of ranks; shares of cores below which nothing can be told
+UNEVEN, IDLE = 1.3, 0.05
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """The cost: of a step as long as the busiest rank's work, what even parts would save."""
+    report = seen.horovod
+    if report is None or report.partial:
+        return
+    compute = {
+        rank.rank: sum(t.cpu for t in rank.threads if t.role in ("compute", "input", "python"))
+        for rank in report.ranks
+    }
+    if len(compute) < 2:
+        return
+    middle = statistics.median_low(compute.values())
+    most = max(compute, key=lambda rank: compute[rank])
+    if middle > IDLE and compute[most] > UNEVEN * middle:
+        share = 1 - statistics.fmean(compute.values()) / compute[most]
+        yield Finding(
+            "uneven-ranks",
+            f"rank {most} works more than the others",
+            f"its threads that compute, read and run Python use {compute[most]:.2f} cores, "
+            f"the median of ranks {middle:.2f}; the others wait for it in every step",
+            "give ranks equal batches and equal cores, and keep what rank 0 alone does "
+            "(logging, checkpoints) short",
+            share=share,
+            gain=Gain(0.0, share),
+            sure="modelled",
+        )

@@ -1,0 +1,21 @@
+"""Ranks whose background thread was not found, so that the report cannot tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding
+from dltune.documents.horovod import names
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    ranks = seen.horovod.ranks if seen.horovod else ()
+    without = [rank for rank in ranks if rank.background is None]
+    if without:
+        yield Finding(
+            "unseen-background",
+            f"no background thread was found in {names(without)}",
+            "; ".join(f"rank {rank.rank}: {' '.join(rank.unseen) or '?'}" for rank in without),
+            "watch it while it trains, after hvd.init()",
+        )

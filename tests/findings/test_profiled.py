@@ -1,0 +1,247 @@
+"""Findings on a profile alone: each from figures that speak for it, and none where nothing does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from keyed import keyed
+from looked import looked
+from norms import Graph
+from synthetic import machine, node, profile
+
+from dltune.analysis.figures import analyse
+from dltune.documents.finding import Finding
+from dltune.documents.profile import Counters, Line, Part, Profile, Settings
+from dltune.findings.seen import Seen
+from dltune.planners.settings.setting import Circumstances
+from dltune.planners.settings.space import SPACE
+
+IMAGE = (8, 6, 6, 16)
+AXES = (0, 1, 2)
+
+
+def parts(made: Profile, **seconds: float) -> Profile:
+    step = made.steps[0]
+    told = tuple(Part(name, value) for name, value in seconds.items())  # type: ignore[arg-type]
+    return msgspec.structs.replace(made, steps=(msgspec.structs.replace(step, parts=told),))
+
+
+def plain(*ops, **more) -> Profile:
+    nodes = [node(op.type, index) for index, op in enumerate(ops)]
+    return profile(machine(2), ops, {"train": nodes}, span=0.03, **more)
+
+
+def owned(key: str, own: float, count: int = 1):
+    return msgspec.structs.replace(keyed(key, count=count), own=own)
+
+
+def wrong(made: Profile) -> list[Finding]:
+    """What something is to be done about."""
+    return [one for one in looked(Seen(profile=analyse(made))) if one.cure]
+
+
+def only(made: Profile) -> Finding:
+    (finding,) = wrong(made)
+    return finding
+
+
+@pytest.fixture
+def normed() -> Graph:
+    """One layer and its gradient, 24 ops of 10 us; the rest takes as long."""
+    graph = Graph()
+    source = graph.add("conv", "Conv2D", IMAGE, seconds=23e-5)
+    inner = graph.norm("layer", source, IMAGE, AXES)
+    above = graph.add("relu_grad", "ReluGrad", IMAGE, inner[-1])
+    graph.gradient("layer", source, above, IMAGE, AXES)
+    return graph
+
+
+def test_batch_norm_in_pieces(normed):
+    made = normed.profile()
+    first = wrong(made)[0]
+    assert first.tries == ("batch_norm",)
+    assert first.claim == "batch norm is not fused: 1 layer is 24 ops a step, 50% of the op time"
+    assert "where fused kernels move" in first.evidence
+    assert first.gain is not None
+    assert 0 < first.gain.low <= first.gain.high < 0.5
+
+
+def test_the_gain_is_of_the_wall_time_not_of_the_op_time(normed):
+    made = normed.profile()
+    whole, part = wrong(made)[0], wrong(parts(made, ops=0.001, python=0.009))
+    batch_norm = next(finding for finding in part if finding.tries == ("batch_norm",))
+    assert whole.gain is not None
+    assert batch_norm.gain is not None
+    assert batch_norm.gain.high == pytest.approx(whole.gain.high / 10)
+
+
+def test_steps_that_wait_for_their_data():
+    made = parts(plain(owned("Relu(float[8])", 1e-3)), ops=0.006, input=0.003, python=0.0003)
+    finding = only(made)
+    assert finding.tries == ("input_prefetch", "input_threads")
+    assert "32% of the wall time" in finding.claim
+    assert finding.seconds == pytest.approx(0.003)
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == (0.0, pytest.approx(3 / 9.3))
+
+
+def test_python_between_the_steps():
+    finding = only(parts(plain(owned("Relu(float[8])", 1e-3)), ops=0.006, python=0.004))
+    assert finding.tries == ("steps_per_execution",)
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.4)
+
+
+def test_faults_of_ops_cost_what_the_machine_says():
+    ops = [keyed("Relu(float[1000000])", seconds={1: 8e-3, 2: 4e-3},
+                 counts={"page-faults": 1000.0}, count=3)]  # fmt: skip
+    counters = Counters("auto", "software events", ((),), fault_seconds=2e-6)
+    made = msgspec.structs.replace(plain(*ops), counters=counters)
+    finding = only(made)
+    assert finding.tries == ("allocator",)
+    assert finding.claim.startswith(
+        "the ops of a step have 3,000 page faults, 6 ms of CPU time at 2 us each, as measured here"
+    )
+    assert finding.gain is not None
+    # 1 ms on each of two threads, of 4 ms
+    assert finding.gain.high == pytest.approx(0.25)
+    few = [keyed("Relu(float[1000000])", seconds={2: 4e-3}, counts={"page-faults": 10.0})]
+    assert wrong(msgspec.structs.replace(plain(*few), counters=counters)) == []
+
+
+def test_more_threads_than_the_quota():
+    ops = [keyed("Relu(float[1000000])", seconds={1: 4e-3, 2: 5e-3})]
+    made = plain(*ops)
+    there = msgspec.structs.replace(machine(2), quota=1.5)
+    finding = only(msgspec.structs.replace(made, machine=there))
+    assert finding.tries == ("threads",)
+    assert "2 threads, more than the quota of 1.5 CPUs" in finding.claim
+    assert "they take 4 ms on 1 and 5 ms on 2" in finding.evidence
+    assert "1x1" in {choice.value for choice in finding.choices}
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.2)
+
+
+def test_more_threads_than_cores():
+    ops = [keyed("Relu(float[1000000])", seconds={1: 4e-3, 2: 5e-3})]
+    finding = only(plain(*ops, settings=Settings(64, 64)))
+    assert "64 threads, more than the 2 cores" in finding.claim
+    assert finding.gain is None
+    assert wrong(plain(*ops)) == []
+
+
+def test_small_ops():
+    ops = [owned("Mul(float[8])", 4e-6, count=400), owned("Conv2D(float[8],float[8])", 4e-3)]
+    nodes = [node("Mul", 0) for _ in range(400)] + [node("Conv2D", 1)]
+    made = profile(machine(2), ops, {"train": nodes}, span=0.01)
+    found = {finding.tries: finding for finding in wrong(made)}
+    finding = found["jit_compile", "xla"]
+    assert finding.claim.startswith("400 of 401 ops a step are shorter than 20 us, 29% of the")
+    assert "only measuring tells" in (finding.cure or "")
+
+
+@pytest.mark.parametrize(
+    ("ops", "advised"),
+    [
+        ([("Conv2D(float[8,8],float[8])", 0.5), ("Mul(float[8])", 0.5)], True),
+        ([("_FusedMatMul(float[8,8],float[8])", 0.5), ("Mul(float[8])", 0.5)], True),
+        ([("_MklNativeConv2D(float[8],float[8])", 0.5), ("MatMul(float[8],float[8])", 0.5)], False),
+        ([("Conv2D(float[8,8],float[8])", 0.01), ("Mul(float[8])", 1.0)], False),
+        ([("Conv2D(double[8,8],double[8])", 1.0)], False),
+        ([], False),
+    ],
+)
+def test_onednn_off(ops, advised):
+    found = wrong(plain(*(owned(key, seconds) for key, seconds in ops)))
+    found = [finding for finding in found if finding.cause == "onednn-off"]
+    assert [finding.tries for finding in found] == ([("onednn",)] if advised else [])
+    assert not advised or "50% of the op time" in found[0].claim
+    assert not advised or found[0].sure == "rule"
+
+
+def test_the_most_costly_comes_first(normed):
+    made = parts(normed.profile(), ops=0.005, input=0.001, python=0.004)
+    shares = [one.share for one in wrong(made)]
+    assert len(shares) >= 3
+    assert shares == sorted(shares, reverse=True)
+
+
+def step(*, lines=(), **seconds) -> tuple[Finding, ...]:
+    """Of a step with these parts and no ops that were measured."""
+    made = profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1)
+    first = msgspec.structs.replace(
+        parts(made, **seconds).steps[0], lines=tuple(Line(where, share) for where, share in lines)
+    )
+    return looked(Seen(profile=analyse(msgspec.structs.replace(made, steps=(first,)))))
+
+
+def test_the_ops_when_little_is_lost():
+    (found,) = step(ops=0.095, executor=0.002, input=0.001, communication=0.0, python=0.002)
+    assert found.claim == "a step's time is in its ops: 95% of the wall time (95 ms)"
+    assert (found.cure, found.share) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("executor", "small-ops"),
+        ("input", "input-wait"),
+        ("communication", "communication-wait"),
+        ("python", "between-steps"),
+    ],
+)
+def test_the_greatest_loss(name, cause):
+    seconds = {"ops": 0.07, "executor": 0.002, "python": 0.001, name: 0.03}
+    first = step(**seconds)[0]
+    assert first.cause == cause
+    assert first.share == pytest.approx(0.03 / sum(seconds.values()))
+    assert first.seconds == pytest.approx(0.03)
+
+
+def test_python_names_its_lines():
+    seen = [("train.py:31", 0.3), ("train.py:12 (load)", 0.6), ("odd.py:1", 0.1)]
+    (found,) = step(ops=0.05, python=0.05, lines=seen)
+    assert found.evidence == (
+        "50 ms, without it the step would be 2.00x as fast; most often seen at train.py:12 (load) "
+        "(60%) and train.py:31 (30%)"
+    )
+    (without,) = step(ops=0.05, python=0.05)
+    assert "most often" not in without.evidence
+
+
+def test_nothing_but_loss():
+    assert "all of the step" in step(python=0.1)[0].evidence
+
+
+def test_a_step_without_parts():
+    assert step() == ()
+    assert step(ops=0.0) == ()
+
+
+def test_every_setting_that_is_named_is_in_the_space(normed):
+    """And changes no more than rounding where dltune is to apply it by itself."""
+    there = msgspec.structs.replace(machine(2), quota=1.5)
+    faults = [keyed("Relu(float[1000000])", seconds={1: 4e-3, 2: 5e-3},
+                    counts={"page-faults": 1000.0})]  # fmt: skip
+    convolution = plain(owned("Conv2D(float[8,8],float[8])", 0.5))
+    made = [
+        parts(normed.profile(), ops=0.001, executor=0.001, input=0.001, python=0.001),
+        msgspec.structs.replace(plain(*faults), machine=there),
+        convolution,
+    ]
+    found = [finding for one in made for finding in wrong(one)]
+    known = {setting.name: setting for setting in SPACE}
+    assert {name for finding in found for name in finding.tries} <= set(known)
+    chosen = {choice for finding in found for choice in finding.choices}
+    assert {str(one) for one in chosen} == {
+        "batch_norm=fused",
+        "input_prefetch=auto",
+        "allocator=glibc-keep",
+        "threads=1x1",
+        "onednn=on",
+    }
+    here = Circumstances(there, ("python", "train.py"), {})
+    for choice in chosen:
+        setting = known[choice.setting]
+        assert setting.kind != "lossy"
+        setting.means(choice.value, here)
