@@ -1,0 +1,102 @@
+"""What costs a job its time, the most costly first, and what was seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.diagnosis import Diagnosis, load
+from dltune.documents.observation import Observation
+from dltune.findings.diagnosis import LEAST_SHARE
+from dltune.findings.words import limit
+from dltune.machine import cpulist
+from dltune.planners.shown import Headline
+from dltune.report.charts.marks import captioned, divided
+from dltune.report.markup import Markup, joined, tag
+from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
+from dltune.report.table import html
+from dltune.tables import Key, Table, columns
+
+__all__ = ["load", "show"]
+
+_HEALTHY = f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time"
+_ACTIVITIES = {
+    "step": "runs a step's graph",
+    "tracing": "traces a graph",
+    "input": "waits for the next batch",
+    "reading": "takes figures out of tensors",
+    "eager": "runs a single op",
+    "saving": "saves",
+    "validation": "validates",
+    "fit": "is in Keras' loop",
+    "python": "runs the job's own Python",
+}
+
+
+def show(loaded: Loaded, _: Context) -> Shown:
+    diagnosis = loaded.document
+    assert isinstance(diagnosis, Diagnosis)
+    at = loaded.prefix
+    sections = [Section(f"{at}-findings", "Diagnosis", joined(_findings(diagnosis)))]
+    if seen := diagnosis.observation:
+        sections.append(Section(f"{at}-seen", "The job as it ran", joined(_seen(seen, at))))
+    first = diagnosis.findings[0].claim if diagnosis.findings else _HEALTHY
+    return Shown(
+        title=f"Diagnosis {loaded.path.name}",
+        head=[
+            ("subject", diagnosis.subject),
+            ("made", f"{diagnosis.created}, dltune {diagnosis.dltune}"),
+        ],
+        sections=sections,
+        headlines=[Headline(0, sentence(first))],
+        remarks=[
+            *([] if diagnosis.partial is None else [f"It is partial: {diagnosis.partial}."]),
+            *map(sentence, diagnosis.unseen),
+        ],
+    )
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[Markup]:
+    if diagnosis.step:
+        yield tag("p", sentence(limit(diagnosis.step)))
+    elif diagnosis.no_step:
+        yield tag("p", sentence(f"no step was measured: {diagnosis.no_step}"))
+    if diagnosis.healthy:
+        yield tag("p", sentence(_HEALTHY))
+    else:
+        yield findings(diagnosis.findings)
+
+
+def _seen(seen: Observation, at: str) -> Iterator[Markup]:
+    if seen.python:
+        parts = [
+            (f"{_ACTIVITIES[one.activity]}: {one.share:.0%}", one.share)
+            for one in seen.python.shares
+        ]
+        yield captioned(
+            f"The main thread of pid {seen.python.pid}, in {seen.python.looks} looks",
+            divided(parts),
+        )
+    rows = [
+        (
+            str(one.pid),
+            f"{one.cpu:.2f}",
+            f"{one.kernel:.2f}",
+            "?" if one.queued is None else f"{one.queued:.2f}",
+            cpulist.show(one.cpus),
+            "" if one.intra is None else f"{one.intra}x{one.inter}",
+            f"{one.resident / 2**20:,.0f}",
+            Key(one.command),
+        )
+        for one in seen.processes
+    ]
+    heads = (
+        ">pid",
+        ">cores",
+        ">in the kernel",
+        ">waited for",
+        "CPUs",
+        "threads",
+        ">MiB",
+        "command",
+    )
+    yield html(Table("processes of the job", columns(*heads), rows), f"{at}-processes-table")
