@@ -70,7 +70,7 @@ class Kind(Protocol):
 
 
 def findings(found: Sequence[Finding]) -> Markup:
-    """Each: what is claimed, what it costs, the evidence, what to do, and what that is expected to
+    """Each: what is claimed, the evidence, what it costs, what to do, and what that is expected to
     bring."""
     if not found:
         return tag("p", "Nothing was found to be wrong.")
@@ -78,13 +78,17 @@ def findings(found: Sequence[Finding]) -> Markup:
 
 
 def _finding(finding: Finding) -> Markup:
-    told = [finding.evidence, finding.cure or ""]
-    if costs := cost(finding):
-        told.insert(0, f"costs {costs}")
-    if brings := gain(finding):
-        told.append(f"expected: {brings}")
-    first, *rest = [tag("b", sentence(finding.claim)), *(sentence(one) for one in told if one)]
-    return tag("li", tag("p", first), *(tag("p", one) for one in rest))
+    evidence = f" {sentence(finding.evidence)}" if finding.evidence else ""
+    lines = [
+        f"costs {costs}" if (costs := cost(finding)) else "",
+        finding.cure or "",
+        f"expected: {brings}" if (brings := gain(finding)) else "",
+    ]
+    return tag(
+        "li",
+        tag("p", tag("b", sentence(finding.claim)), evidence),
+        *(tag("p", sentence(line)) for line in lines if line),
+    )
 
 
 def sentence(text: str) -> str:

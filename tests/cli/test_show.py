@@ -79,7 +79,7 @@ def test_a_step_s_parts_and_what_costs_the_most(show):
     assert "  of which ops 29 ms (58%), executor 1 ms (2%), python 20 ms (40%)" in text
     assert "Python runs between the steps in 40% of the wall time" in text
     assert "costs 40% of the time (20 ms of a step)" in text
-    assert "20 ms, without it the step would be 1.67x as fast" in text
+    assert "expected: at most 1.67x as fast, measured in this job" in text
     assert "most often seen at train.py:12 (80%)" in text
     assert "written to" not in text
 

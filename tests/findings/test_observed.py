@@ -4,24 +4,20 @@ one."""
 from __future__ import annotations
 
 import pytest
+from looked import looked
 from observations import BUSY, MIB, graphs, host, observation, process, python
 
 from dltune.documents.finding import Finding
 from dltune.documents.sections.settings import Choice
-from dltune.findings import registry
 from dltune.findings.seen import Seen
 
 
 def found(**more: object) -> Finding:
-    return registry.look(Seen(observation=observation(**more)))[0]
+    return looked(Seen(observation=observation(**more)))[0]
 
 
 def test_a_healthy_job_is_left_alone():
-    assert registry.look(Seen(observation=observation())) == ()
-
-
-def test_nothing_is_found_where_nothing_was_looked_at():
-    assert registry.look(Seen()) == ()
+    assert looked(Seen(observation=observation())) == ()
 
 
 def test_an_affinity_that_leaves_half_of_the_cores():
@@ -33,7 +29,7 @@ def test_an_affinity_that_leaves_half_of_the_cores():
 
 def test_one_that_has_nothing_to_do_needs_no_more_cores():
     idle = observation(processes=(process(cpu=0.2, cpus=(1,)),))
-    assert registry.look(Seen(observation=idle)) == ()
+    assert looked(Seen(observation=idle)) == ()
 
 
 def test_threads_over_the_quota():
@@ -45,7 +41,7 @@ def test_threads_over_the_quota():
 
 def test_a_quota_that_is_kept_is_none_of_it():
     kept = observation(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
-    assert registry.look(Seen(observation=kept)) == ()
+    assert looked(Seen(observation=kept)) == ()
 
 
 def test_processes_that_are_in_each_others_way():
@@ -61,7 +57,7 @@ def test_a_neighbour_costs_no_more_than_the_job_waits():
     finding = found(host=busy, processes=(process(cpu=1.0, queued=0.25),))
     assert (finding.cause, finding.share) == ("neighbour", 0.2)
     assert "a neighbour (pid 77, 0.90 cores)" in finding.evidence
-    assert registry.look(Seen(observation=observation(host=busy))) == ()
+    assert looked(Seen(observation=observation(host=busy))) == ()
 
 
 def test_time_that_the_hypervisor_steals():
@@ -78,7 +74,7 @@ def test_graphs_that_are_traced_at_each_step():
 
 def test_the_first_tracing_is_no_finding():
     first = observation(python=python(tracing=0.6), graphs=graphs(traced=1))
-    assert registry.look(Seen(observation=first)) == ()
+    assert looked(Seen(observation=first)) == ()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +118,7 @@ def test_when_memory_ends():
 
 def test_memory_that_grows_for_years_is_no_finding():
     slow = observation(processes=(process(growth=300.0 * 1024),), host=host(available=1 << 45))
-    assert registry.look(Seen(observation=slow)) == ()
+    assert looked(Seen(observation=slow)) == ()
 
 
 def test_page_faults_of_an_allocator_that_gives_back():
@@ -133,7 +129,7 @@ def test_page_faults_of_an_allocator_that_gives_back():
 
 
 def test_the_most_costly_comes_first_and_what_costs_no_time_last():
-    every = registry.look(
+    every = looked(
         Seen(
             observation=observation(
                 python=python(saving=0.2, validation=0.5),

@@ -201,16 +201,13 @@ def test_the_greatest_loss(name, cause):
 def test_python_names_its_lines():
     seen = [("train.py:31", 0.3), ("train.py:12 (load)", 0.6), ("odd.py:1", 0.1)]
     (found,) = step(ops=0.05, python=0.05, lines=seen)
-    assert found.evidence == (
-        "50 ms, without it the step would be 2.00x as fast; most often seen at train.py:12 (load) "
-        "(60%) and train.py:31 (30%)"
-    )
+    assert found.evidence == "most often seen at train.py:12 (load) (60%) and train.py:31 (30%)"
     (without,) = step(ops=0.05, python=0.05)
     assert "most often" not in without.evidence
 
 
 def test_nothing_but_loss():
-    assert "all of the step" in step(python=0.1)[0].evidence
+    assert step(python=0.1)[0].share == 1.0
 
 
 def test_a_step_without_parts():

@@ -36,17 +36,14 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
     share = part(profile, "python")
     if share < LEAST:
         return
-    seconds = share * wall(profile)
-    without = f"{1 / (1 - share):.2f}x as fast" if share < 1 else "all of the step"
     lines = _lines([line for step in profile.steps for line in step.lines])
     yield Finding(
         "between-steps",
         f"Python runs between the steps in {share:.0%} of the wall time",
-        f"{seconds * 1e3:.3g} ms, without it the step would be {without}"
-        + (f"; most often seen at {lines}" if lines else ""),
+        f"most often seen at {lines}" if lines else "nothing of a step ran meanwhile",
         "where Keras' fit drives them, several steps in one execution leave most of it out; else "
         "do it in the step's tf.function, less often, or in a thread beside the steps",
-        seconds=seconds,
+        seconds=share * wall(profile),
         share=share,
         gain=Gain(0.0, share),
         sure="measured",
