@@ -47,10 +47,10 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
     threads were ready for and did not have. `busy`: threads that had or wanted a twentieth of a
-    core. `cpus`: those that its main thread may run on; `ranks`: how many of the job a launcher told
-    it that there are on this node, None without a launcher. `intra`, `inter`: TensorFlow's threads,
-    None in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
-    `growth`: bytes a second, by a robust line through what it was meanwhile.
+    core. `cpus`: those that its main thread may run on; `ranks`: how many of the job there are on
+    this node, as a launcher told it, None without one. `intra`, `inter`: TensorFlow's threads, None
+    in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
+    `growth`: bytes a second, None where it was not seen for long enough.
     """
 
     pid: int

@@ -155,7 +155,7 @@ def test_a_rank_that_its_launcher_has_bound():
 
 def test_two_ranks_of_two_cores_are_bound_as_they_should():
     bound = observation(processes=(process(cpus=(0,), ranks=2, cpu=0.99, intra=1),))
-    assert registry.look(Seen(observation=bound)) == ()
+    assert looked(Seen(observation=bound)) == ()
 
 
 def test_a_control_group_at_its_limit():
