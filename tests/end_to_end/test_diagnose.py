@@ -1,0 +1,83 @@
+"""`dltune diagnose` on real jobs: one that traces a graph at each step, and what a plan of it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import diagnosis as documents
+from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.planners import plan as plans
+
+pytestmark = pytest.mark.tensorflow
+
+RETRACES = """
+import tensorflow as tf
+
+weight = tf.Variable(tf.ones((64, 64)))
+data = tf.ones((64, 64))
+
+
+@tf.function
+def train_step(number):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.matmul(data, weight) / (1.0 + number))
+    weight.assign_sub(1e-6 * tape.gradient(loss, weight))
+    return loss
+
+
+for number in range(100_000):
+    train_step(number)
+"""
+
+FITS = """
+import keras
+import numpy as np
+
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x = np.zeros((512, 8), "f")
+model.fit(x, x[:, :1], batch_size=2, epochs=100_000, verbose=0)
+"""
+
+
+def diagnosed(script: str, folder: Path, *more: object) -> documents.Diagnosis:
+    job, kept = folder / "job.py", folder / "diagnosis.json"
+    job.write_text(script)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "dltune", "diagnose", "-o", str(kept), *map(str, more)),
+            *("--", sys.executable, str(job)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return documents.load(kept)
+
+
+def test_a_job_without_a_step_is_told_what_it_does(tmp_path):
+    found = diagnosed(RETRACES, tmp_path, "--budget", "60s")
+    assert not found.healthy
+    assert found.no_step is not None
+    assert "traces a new graph at nearly every step" in found.no_step
+    retracing = next(one for one in found.findings if one.cause == "retracing")
+    assert "job.py:18 (<module>)" in retracing.evidence
+    assert retracing.share is not None
+    assert retracing.share > 0.3
+
+
+def test_a_plan_is_the_next_step(tmp_path):
+    plan = tmp_path / "plan.json"
+    found = diagnosed(FITS, tmp_path, "--budget", "60s", "--plan", plan)
+    causes = [one.cause for one in found.findings]
+    assert "tiny-steps" in causes
+    assert found.step is not None
+    section = plans.load(plan).of(SettingsPlan)
+    assert section is not None
+    assert Choice("steps_per_execution", "32") in section.chosen
