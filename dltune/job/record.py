@@ -45,6 +45,7 @@ class Record:
     report: messages.Report | None = None
     complaints: list[str] = field(default_factory=list)
     _same: dict[int, int] = field(default_factory=dict)
+    _structures: dict[tuple[object, ...], int] = field(default_factory=dict)
     _trains: dict[int, bool] = field(default_factory=dict)
 
     def latest(self) -> Iterator[messages.Execution]:
@@ -85,13 +86,8 @@ class Record:
             del kept[0]
 
     def _first_like(self, graph: messages.Graph) -> int:
-        structure = list(map(_structure, graph.nodes))
-        for other, first in self._same.items():
-            if other != first or self.graphs[other].signature != graph.signature:
-                continue
-            if list(map(_structure, self.graphs[other].nodes)) == structure:
-                return other
-        return graph.id
+        structure = graph.signature, tuple(map(_structure, graph.nodes))
+        return self._structures.setdefault(structure, graph.id)
 
     def understands(self, execution: messages.Execution) -> bool:
         """Whether the graph and keys of `execution` are known: when more is told than dltune can
@@ -126,7 +122,7 @@ class Record:
 
 def _structure(node: messages.Node) -> tuple[object, ...]:
     """All but what it and its partners are called."""
-    return node.type, node.inputs, node.slots, node.control
+    return node.type, tuple(node.inputs), tuple(node.slots), tuple(node.control)
 
 
 def op_seconds(execution: messages.Execution) -> float:

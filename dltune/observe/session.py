@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
@@ -15,15 +16,17 @@ from dltune.job.record import Record
 from dltune.machine.placement import default_interval
 from dltune.machine.ranks import world
 from dltune.observe.watch import JobWatch
+from dltune.proc.entry import text
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
 from dltune.profile.session import Progress, Session
 
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
-# a job is watched from its third step on; one that has none, so long after its TensorFlow is there,
-# or after its start (of which most may be imports)
-UNTRAINED, WITHOUT = 10.0, 45.0
+# a job is watched from its third step on; one that has none, so long after its TensorFlow is there;
+# one without TensorFlow, so long after its start; but imports may take so long
+UNTRAINED, WITHOUT, IMPORTS = 10.0, 30.0, 300.0
+_TENSORFLOW = "libtensorflow"
 
 
 class Observing:
@@ -37,12 +40,12 @@ class Observing:
         counters: Choice | None,
         tell: Callable[[Progress], None],
     ) -> None:
-        """`budget`: seconds from the start of the job."""
+        """`budget`: seconds from when TensorFlow is there; the job's own start is not counted."""
         self._machine, self._command = machine, tuple(command)
         self._tell = tell
         self._wanted = max(LEAST, min(SHARE * budget, MOST))
         self._began = time.monotonic()
-        self._until = self._began + budget
+        self._budget = budget
         self._greeted: float | None = None
         self._job: Job | None = None
         self._watch: JobWatch | None = None
@@ -56,7 +59,7 @@ class Observing:
             tell=self._look_on,
             keep=lambda _: None,
             ready=self._watched,
-            over=lambda: time.monotonic() >= self._until,
+            over=self._over,
         )
 
     def greet(self, process: Process) -> list[str]:
@@ -81,6 +84,12 @@ class Observing:
         profile = self._session.profile
         return replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
 
+    def _over(self) -> bool:
+        began = self._greeted if self._greeted is not None else self._began + IMPORTS
+        if self._watch is not None:
+            began = min(began, self._watch.began)
+        return time.monotonic() >= began + self._budget
+
     def _watched(self) -> bool:
         """Whether the job has been watched for long enough."""
         return self._seen is not None
@@ -101,9 +110,12 @@ class Observing:
 
     def _begin(self, steps: int) -> None:
         now = time.monotonic()
-        untrained = self._greeted is not None and now - self._greeted >= UNTRAINED
-        if steps < WARM_UP and not untrained and now - self._began < WITHOUT:
-            return
+        if steps < WARM_UP:
+            if self._greeted is not None and now - self._greeted < UNTRAINED:
+                return
+            limit = IMPORTS if self._importing() else WITHOUT
+            if self._greeted is None and now - self._began < limit:
+                return
         if self._job is None or self._job.exit_code is not None:
             return
         records = self._session.sightings.records
@@ -111,6 +123,13 @@ class Observing:
         pythons = self._session.sightings.pythons
         several = any(_ranks(python.environment) > 1 for python in pythons)
         self._watch = JobWatch(self._job.pid, subject, records, several=several)
+
+    def _importing(self) -> bool:
+        """Whether a Python of the job has begun to import TensorFlow."""
+        return any(
+            _TENSORFLOW in text(Path(f"/proc/{python.pid}/maps"))
+            for python in self._session.sightings.pythons
+        )
 
 
 def _ranks(environment: Mapping[str, str]) -> int:

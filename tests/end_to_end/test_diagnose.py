@@ -1,4 +1,4 @@
-"""`dltune diagnose` on real jobs: one that traces a graph at each step, and what a plan of it does."""
+"""`dltune diagnose` on real jobs: what it finds in them, and what it plans."""
 
 from __future__ import annotations
 
