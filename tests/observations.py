@@ -30,6 +30,7 @@ def process(pid: int = 1, **more: object) -> Process:
         busy=2,
         threads=9,
         cpus=(0, 1),
+        ranks=None,
         intra=2,
         inter=2,
         faults=10.0,
@@ -42,12 +43,14 @@ def process(pid: int = 1, **more: object) -> Process:
 def host(**more: object) -> Host:
     usual = Host(
         cpus=(0, 1),
+        online=2,
         quota=None,
         throttled=None,
         others=0.01,
         neighbours=(),
         stolen=0.0,
         memory_limit=None,
+        reclaims=0.0,
         available=8192 * MIB,
     )
     return msgspec.structs.replace(usual, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from dltune.planners.duration import Duration
 if TYPE_CHECKING:
     import msgspec
 
+    from dltune.cli.interrupts import Ended
     from dltune.documents.diagnosis import Diagnosis
     from dltune.documents.plan import Plan
     from dltune.findings.seen import Seen
@@ -76,13 +78,12 @@ def command(
         results.claimed(output, overwrite=overwrite) as kept,
         results.claimed(plan_path, overwrite=overwrite) as plan,
     ):
-        code = 0
         if pid is not None:
             looked = _running(pid, min(budget, PID_SECONDS))
         elif all(argument.endswith((".json", ".json.gz")) for argument in job):
             looked = _files([Path(argument) for argument in job])
         else:
-            looked, code = _job(job, budget, keep_running=keep_running, verbose=verbose)
+            looked = _job(job, budget, keep_running=keep_running, verbose=verbose)
         if kept:
             kept.write_bytes(looked.page()) if _is_page(output) else kept.write(looked.diagnosis)
         chosen = _plan(looked.diagnosis, job)
@@ -92,16 +93,22 @@ def command(
     results.tell(looked.diagnosis, show, as_json=as_json, written=written)
     if plan_path and not chosen:
         click.echo("no plan: dltune can apply none of the cures by itself", err=True)
-    if code:
-        raise JobFailed(f"the job ended with exit code {code}; the diagnosis stands", code)
+    if looked.diagnosis.partial:
+        sys.exit(looked.code)
+    if looked.code:
+        raise JobFailed(
+            f"the job ended with exit code {looked.code}; the diagnosis stands", looked.code
+        )
 
 
 @dataclass(frozen=True)
 class Looked:
-    """A diagnosis, and the documents that it rests on."""
+    """A diagnosis, the documents that it rests on, and the exit code of a job that ended, or of
+    the signal that ended the watch."""
 
     diagnosis: Diagnosis
     documents: tuple[tuple[str, msgspec.Struct], ...] = ()
+    code: int = 0
 
     def page(self) -> bytes:
         from dltune.report.page import page
@@ -115,10 +122,8 @@ def _is_page(output: Path | None) -> bool:
     return output is not None and not output.name.endswith((".json", ".json.gz"))
 
 
-def _job(
-    job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bool
-) -> tuple[Looked, int]:
-    """What was found of a job that is started, and its exit code; 0 where dltune ended it."""
+def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bool) -> Looked:
+    """What was found of a job that is started. Raises the reason where nothing was seen of it."""
     import tempfile
     import time
 
@@ -131,7 +136,7 @@ def _job(
 
     if os.environ.get("DLTUNE_DISABLE") == "1":
         raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
-    partial, no_step = None, None
+    error = ended = None
     began = time.monotonic()
     with progress.line() as line, tempfile.NamedTemporaryFile(prefix="dltune-") as log:
         observing = Observing(topology.local(), job, budget, choice("auto"), line.tell)
@@ -145,19 +150,24 @@ def _job(
             stderr=to,
         ) as running:
             try:
-                no_step = observing.run(running)
-            except interrupts.Ended as ended:
-                partial = f"ended by {ended}"
+                error = observing.run(running)
+            except interrupts.Ended as signal:
+                ended = signal
             seen = observing.seen()
             if running.exit_code and (words := last_words(Path(log.name))):
                 line.say(words)
-            if keep_running and partial is None and running.exit_code is None:
+            if keep_running and ended is None and running.exit_code is None:
                 line.say("all is seen; the job goes on")
                 for _ in running.events(1.0):
                     pass
             code = running.exit_code or 0
-    looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, partial)
-    return looked, code
+    if ended:
+        code = ended.exit_code
+    elif error and seen.observation is None and seen.profile is None:
+        raise error
+    no_step = str(error) if error else None
+    looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, ended)
+    return replace(looked, code=code)
 
 
 def _running(pid: int, seconds: float) -> Looked:
@@ -167,18 +177,19 @@ def _running(pid: int, seconds: float) -> Looked:
     from dltune.cli import interrupts, progress
     from dltune.observe.watch import JobWatch
 
-    partial = None
+    ended = None
     with progress.line() as line:
         watch = JobWatch(pid, pid, {}, several=_several(pid))
         line.show(f"watching pid {pid} for {seconds:.0f} s", ())
         try:
             while watch.seconds < seconds and watch.watching:
                 time.sleep(0.2)
-        except interrupts.Ended as ended:
-            partial = f"ended by {ended}"
+        except interrupts.Ended as signal:
+            ended = signal
         seen = watch.end(f"pid {pid}")
     why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
-    return _looked(seen, f"pid {pid}", watch.seconds, why, partial)
+    looked = _looked(seen, f"pid {pid}", watch.seconds, why, ended)
+    return replace(looked, code=ended.exit_code) if ended else looked
 
 
 def _several(pid: int) -> bool:
@@ -222,10 +233,11 @@ def _files(paths: Sequence[Path]) -> Looked:
 
 
 def _looked(
-    seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
+    seen: Seen, subject: str, seconds: float, no_step: str | None, ended: Ended | None
 ) -> Looked:
     from dltune.findings.diagnosis import diagnose
 
+    partial = f"ended by {ended}" if ended else None
     documents: list[tuple[str, msgspec.Struct]] = []
     if seen.profile:
         documents.append(("profile", seen.profile.profile))

@@ -16,7 +16,7 @@ def show(diagnosis: Diagnosis) -> None:
         click.echo(limit(diagnosis.step))
     elif diagnosis.no_step:
         click.echo(f"no step was measured: {visible(diagnosis.no_step, LONGEST)}")
-    if diagnosis.healthy:
+    if not diagnosis.findings:
         click.echo(f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time")
     for number, finding in enumerate(diagnosis.findings, 1):
         click.echo()

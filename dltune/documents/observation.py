@@ -47,9 +47,10 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
     threads were ready for and did not have. `busy`: threads that had or wanted a twentieth of a
-    core. `cpus`: those that its main thread may run on. `intra`, `inter`: TensorFlow's threads,
-    None in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
-    `growth`: bytes a second, by a robust line through what it was meanwhile.
+    core. `cpus`: those that its main thread may run on; `ranks`: how many of the job there are on
+    this node, as a launcher told it, None without one. `intra`, `inter`: TensorFlow's threads, None
+    in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
+    `growth`: bytes a second, None where it was not seen for long enough.
     """
 
     pid: int
@@ -61,11 +62,18 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy: int
     threads: int
     cpus: tuple[int, ...]
+    ranks: int | None
     intra: int | None
     inter: int | None
     faults: float
     resident: int
     growth: float | None
+
+    @property
+    def waited(self) -> float:
+        """Of the CPU time that its threads wanted, the share that they did not have."""
+        wanted = self.cpu + (self.queued or 0.0)
+        return (self.queued or 0.0) / wanted if wanted > 0 else 0.0
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,18 +85,22 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`cpus`: those that this process may use; `quota`: the tightest limit on the job's CPU time,
-    in cores; `throttled`: share of the time that it stood still for it. `others`: cores that
-    processes which are not the job's had, `neighbours` those with the most; `stolen`: cores that
-    the hypervisor gave to other machines. `available`: bytes of memory that may still be had."""
+    """`cpus`: those that this process may use, of the machine's `online` ones; `quota`: the
+    tightest limit on the job's CPU time, in cores; `throttled`: share of the time that it stood
+    still for it. `others`: cores that processes which are not the job's had, `neighbours` those
+    with the most; `stolen`: cores that the hypervisor gave to other machines. `available`: bytes of
+    memory that may still be had; `memory_limit`: bytes that the job's control group may have, and
+    `reclaims`: how often a second it came to that limit."""
 
     cpus: tuple[int, ...]
+    online: int
     quota: float | None
     throttled: float | None
     others: float
     neighbours: tuple[Neighbour, ...]
     stolen: float
     memory_limit: int | None
+    reclaims: float
     available: int
 
 

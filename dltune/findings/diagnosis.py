@@ -32,7 +32,7 @@ def diagnose(
         seconds=seconds,
         step=step(seen.profile) if seen.profile else None,
         no_step=no_step,
-        healthy=not costly,
+        healthy=not costly and no_step is None,
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(

@@ -39,6 +39,7 @@ from dltune.findings.ops import (
     communication_wait,
     float64,
     onednn_off,
+    reference_kernel,
     small_ops,
     time_in_ops,
     too_many_threads,
@@ -139,6 +140,7 @@ RULES: tuple[Rule, ...] = (
     # ops
     batch_norm_in_pieces.find,
     onednn_off.find,
+    reference_kernel.find,
     too_many_threads.find,
     float64.find,
     communication_wait.find,

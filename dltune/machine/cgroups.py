@@ -77,6 +77,19 @@ def throttled(pid: int, root: Path = Path("/")) -> float | None:
     return None
 
 
+def reclaims(pid: int, root: Path = Path("/")) -> int:
+    """How often the group of a process wanted more memory than it may have, and pages of it were
+    taken back; 0 where that is not counted."""
+    for group in _groups(root, "memory", pid):
+        if count := text(group / "memory.failcnt"):
+            return int(count)
+        for line in text(group / "memory.events").splitlines():
+            event, _, count = line.partition(" ")
+            if event == "max":
+                return int(count)
+    return 0
+
+
 def _groups(root: Path, controller: str, pid: int | None = None) -> Iterator[Path]:
     """Folders of a process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")

@@ -28,6 +28,7 @@ class HostWatch:
         self._processes = processes()
         self._stolen = _stolen()
         self._throttled = cgroups.throttled(pid)
+        self._reclaims = cgroups.reclaims(pid)
         self._limits = cgroups.limits(pid=pid)
 
     def figures(self, job: Collection[int], own: Collection[int]) -> Host:
@@ -48,6 +49,7 @@ class HostWatch:
             throttled = min(1.0, max(0.0, share))
         return Host(
             cpus=cpus,
+            online=os.cpu_count() or len(cpus),
             quota=self._limits.quota,
             throttled=throttled,
             others=sum(cores.values()),
@@ -58,6 +60,7 @@ class HostWatch:
             ),
             stolen=max(0.0, _stolen() - self._stolen) / seconds,
             memory_limit=self._limits.memory,
+            reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
         )
 

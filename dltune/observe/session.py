@@ -65,14 +65,13 @@ class Observing:
             self._greeted = time.monotonic()
         return self._session.greet(process)
 
-    def run(self, job: Job) -> str | None:
-        """Why no step was found, in a sentence; None where one was. The job may still run
-        afterwards."""
+    def run(self, job: Job) -> DltuneError | None:
+        """Why no step was found; None where one was. The job may still run afterwards."""
         self._job = job
         try:
             self._session.run(job)
         except DltuneError as error:
-            return str(error)
+            return error
         return None
 
     def seen(self) -> Seen:

@@ -19,6 +19,7 @@ from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
 from dltune.machine import cpulist
+from dltune.machine.ranks import local_rank
 from dltune.observe import activity
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
@@ -128,6 +129,7 @@ class JobWatch:
             busy=sum(share >= BUSY for share in wanted),
             threads=len(seen.running),
             cpus=tuple(sorted(cpulist.parse(main.last.cpus))) if main else (),
+            ranks=_ranks(seen.pid),
             intra=settings.intra if settings else None,
             inter=settings.inter if settings else None,
             faults=used.minor / seconds,
@@ -148,6 +150,15 @@ class JobWatch:
             eager=last.unmarked - (first.unmarked if first else 0.0) if last else 0.0,
             compiled=last.xla - (first.xla if first else 0.0) if last else 0.0,
         )
+
+
+def _ranks(pid: int) -> int | None:
+    """Of the job on this node, as a launcher told the process."""
+    try:
+        found = local_rank(process.environment(pid))
+    except (OSError, UsageError):  # it may not be seen, or launchers disagree
+        return None
+    return found.size if found else None
 
 
 def growth(sizes: Sequence[tuple[float, int]]) -> float | None:

@@ -138,3 +138,30 @@ def test_the_most_costly_comes_first_and_what_costs_no_time_last():
         )
     )
     assert [one.cause for one in every] == ["validation", "checkpoints", "growing-memory"]
+
+
+def test_more_threads_than_a_set_of_cores_has():
+    inside = host(cpus=(0,), online=2)
+    finding = found(host=inside, processes=(process(cpus=(0,), intra=16, cpu=1.0, queued=9.0),))
+    assert (finding.cause, finding.share) == ("narrow-affinity", 0.9 * (1 - 0.01))
+    assert finding.choices == (Choice("threads", "1x1"),)
+
+
+def test_a_rank_that_its_launcher_has_bound():
+    finding = found(processes=(process(cpus=(0,), ranks=1, cpu=0.99),))
+    assert (finding.cause, finding.share) == ("ranks-on-one-core", 0.5)
+    assert "--bind-to none" in (finding.cure or "")
+
+
+def test_two_ranks_of_two_cores_are_bound_as_they_should():
+    bound = observation(processes=(process(cpus=(0,), ranks=2, cpu=0.99, intra=1),))
+    assert looked(Seen(observation=bound)) == ()
+
+
+def test_a_control_group_at_its_limit():
+    finding = found(
+        host=host(memory_limit=1000 * MIB, reclaims=200_000.0),
+        processes=(process(cpu=1.0, kernel=0.9),),
+    )
+    assert (finding.cause, finding.share) == ("memory-pressure", 0.9)
+    assert "limit of 1,000 MiB 200,000 times a second" in finding.evidence

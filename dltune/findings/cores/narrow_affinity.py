@@ -1,10 +1,12 @@
-"""A job that may run on fewer cores than there are."""
+"""A job that may run on fewer cores than there are, or that has threads for more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation, Process
+from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 from dltune.machine import cpulist
 
@@ -13,13 +15,17 @@ WORKS = 0.7
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the missing cores would do, if they did as much as those that it has."""
+    """Its cost: what the missing cores would do, if they did as much as those that it has; where it
+    cannot have more, what its threads waited for each other."""
     observation = seen.observation
     main = observation.main if observation else None
     if observation is None or main is None or not main.cpus:
         return
     have, there = len(main.cpus), len(observation.host.cpus)
-    if have >= there or main.cpu < WORKS * have:
+    if have >= there:
+        yield from _too_many(observation, main)
+        return
+    if main.cpu < WORKS * have or main.ranks is not None:
         return
     share = 1 - have / there
     yield Finding(
@@ -33,4 +39,24 @@ def find(seen: Seen) -> Iterator[Finding]:
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",
+    )
+
+
+def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
+    have, online = len(main.cpus), observation.host.online
+    if main.intra is None or not have < min(main.intra, online):
+        return
+    share = (1 - observation.disturbed) * main.waited
+    yield Finding(
+        "narrow-affinity",
+        f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",
+        f"the set of CPUs is {cpulist.show(main.cpus)}; threads were ready without a CPU for "
+        f"{main.waited:.0%} of what they wanted",
+        f"give it {have} intra-op thread{'s' * (have > 1)} (TF_NUM_INTRAOP_THREADS={have}), or the "
+        "container more CPUs",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="modelled",
+        choices=(Choice("threads", f"{have}x1"),),
+        tries=("threads",),
     )

@@ -17,8 +17,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None:
         return
     host, cores = observation.host, len(observation.host.cpus)
-    wanted = main.cpu + (main.queued or 0.0)
-    waited = (main.queued or 0.0) / wanted if wanted > 0 else 0.0
+    waited = main.waited
     share = min(host.others / cores, waited if main.queued is not None else 1.0)
     if share >= SHARE:
         names = ", ".join(

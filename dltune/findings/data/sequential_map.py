@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import input_share
 from dltune.findings.seen import Seen
 
@@ -32,5 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         share=share,
         gain=Gain(min(share, 0.5 * idle), share),
         sure="modelled",
+        choices=(Choice("input_prefetch", "auto"),),
         tries=("input_prefetch", "input_threads"),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.allowed import confined
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of the step
@@ -17,6 +18,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
+    if seen.observation and confined(seen.observation):
+        return  # a rule on cores tells
     alone = 0.0
     for figures in seen.profile.ops:
         if figures.cases:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import names
+from dltune.findings.cores.narrow_affinity import WORKS
 from dltune.findings.seen import Seen
+from dltune.machine import cpulist
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -17,6 +19,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         if rank.bound and rank.local_size > 1 and len(rank.cpus) < rank.wanting
     ]
     if not tight:
+        yield from _one_of_few(seen)
         return
     worst = min(tight, key=lambda rank: len(rank.cpus))
     cpus = len(worst.cpus)
@@ -32,6 +35,30 @@ def find(seen: Seen) -> Iterator[Finding]:
         "--bind-to none, or with a rankfile (dltune plan allreduce)"
         if worst.controller == "mpi"
         else "start the job without binding (taskset, srun --cpu-bind=none)",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="modelled",
+    )
+
+
+def _one_of_few(seen: Seen) -> Iterator[Finding]:
+    """A rank that is bound though there is room."""
+    observation = seen.observation
+    main = observation.main if observation else None
+    if observation is None or main is None or not main.ranks or not main.cpus:
+        return
+    have, there = len(main.cpus), len(observation.host.cpus)
+    fair = there / main.ranks
+    if have >= fair or main.cpu < WORKS * have:
+        return
+    share = 1 - have / fair
+    yield Finding(
+        "ranks-on-one-core",
+        f"the launcher has bound the rank to {have} of {there} CPUs",
+        f"pid {main.pid} may use CPU {cpulist.show(main.cpus)} alone; {main.ranks} rank"
+        f"{'s' * (main.ranks > 1)} of the job on this node could have {fair:g} each",
+        "mpirun binds up to two ranks to a core each unless told otherwise: start it with "
+        "--bind-to none (srun: --cpu-bind=none)",
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",

@@ -60,10 +60,10 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Markup]:
         yield tag("p", sentence(limit(diagnosis.step)))
     elif diagnosis.no_step:
         yield tag("p", sentence(f"no step was measured: {diagnosis.no_step}"))
-    if diagnosis.healthy:
-        yield tag("p", sentence(_HEALTHY))
-    else:
+    if diagnosis.findings:
         yield findings(diagnosis.findings)
+    else:
+        yield tag("p", sentence(_HEALTHY))
 
 
 def _seen(seen: Observation, at: str) -> Iterator[Markup]:

@@ -1,0 +1,134 @@
+"""`dltune diagnose`, as people call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from observations import observation, python
+from synthetic import machine, network
+
+from dltune.documents import diagnosis as documents
+from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.findings.diagnosis import diagnose
+from dltune.findings.seen import Seen
+from dltune.planners import plan as plans
+
+GROWS = "kept = []\nimport time\nwhile True: kept.append(bytearray(1 << 20)); time.sleep(0.02)"
+
+
+def dltune(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dltune", "diagnose", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def written(path: Path, document: msgspec.Struct) -> Path:
+    path.write_bytes(msgspec.json.encode(document))
+    return path
+
+
+@pytest.fixture
+def looped(tmp_path) -> Path:
+    """What was seen of a job that spends half of its time in Keras' loop."""
+    seen = Seen(observation=observation(python=python(fit=0.5)))
+    return written(tmp_path / "diagnosis.json", diagnose(seen, "a job", 20.0, None, None))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name one thing to look at"),
+        (("--pid", os.getpid(), "--", "true"), "name one thing to look at"),
+        (("--pid", 2**22 + 1), "there is no process"),
+        (("--budget", "soon", "--", "true"), "is not a length of time"),
+        (("nothing.json",), "cannot read nothing.json"),
+    ],
+)
+def test_wrong_use(arguments, words):
+    done = dltune(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_job_that_fails_has_its_own_code():
+    done = dltune("--", sys.executable, "-c", "raise SystemExit(7)")
+    assert done.returncode == 7
+    assert "the job never imported TensorFlow" in done.stderr
+
+
+def test_what_was_measured_before(tmp_path, looped):
+    page = tmp_path / "page.html"
+    done = dltune("-o", page, "--plan", tmp_path / "plan.json", looped)
+    assert done.returncode == 0, done.stderr
+    assert "1. Keras' loop takes 50% of the time" in done.stdout
+    assert "costs 50% of the time" in done.stdout
+    assert "expected: 1.33x to 2.00x as fast, measured in this job" in done.stdout
+    assert "Keras&#39; loop takes 50% of the time" in page.read_text().replace("&#x27;", "&#39;")
+    section = plans.load(tmp_path / "plan.json").of(SettingsPlan)
+    assert section is not None
+    assert section.chosen == (Choice("steps_per_execution", "32"),)
+    assert section.overrides
+
+
+def test_no_plan_where_nothing_can_be_applied(tmp_path):
+    healthy = network(machine(2))
+    plan = tmp_path / "plan.json"
+    done = dltune("--plan", plan, "--json", written(tmp_path / "profile.json", healthy))
+    assert done.returncode == 0, done.stderr
+    assert "no plan: dltune can apply none of the cures by itself" in done.stderr
+    assert not plan.exists()
+    found = json.loads(done.stdout)
+    assert found["step"]["limit"] > 0
+
+
+def test_a_process_that_runs(tmp_path):
+    kept = tmp_path / "diagnosis.json"
+    with subprocess.Popen([sys.executable, "-c", GROWS]) as job:
+        try:
+            done = dltune("--pid", job.pid, "--budget", "14s", "-o", kept)
+        finally:
+            job.kill()
+    assert done.returncode == 0, done.stderr
+    found = documents.load(kept)
+    assert not found.healthy
+    assert [one.cause for one in found.findings if one.cause == "growing-memory"]
+    assert "from outside no steps can be seen" in (found.no_step or "")
+
+
+def test_an_interrupt_leaves_what_was_seen(tmp_path):
+    kept = tmp_path / "diagnosis.json"
+    with (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as job,
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "dltune", "diagnose", "--pid", str(job.pid)),
+                *("-o", str(kept)),
+            ],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        ) as looks,
+    ):
+        try:
+            assert looks.stderr
+            assert "watching pid" in looks.stderr.readline()
+            time.sleep(1.0)
+            looks.send_signal(signal.SIGINT)
+            looks.communicate(timeout=60)
+        finally:
+            job.kill()
+    assert looks.returncode == 128 + signal.SIGINT
+    assert documents.load(kept).partial == "ended by SIGINT"
