@@ -1,17 +1,28 @@
-"""Findings as the registry's rules make them, each checked against its rule's file."""
+"""Findings as the registry's rules make them, each checked against its rule's file and the space of
+settings."""
 
 from __future__ import annotations
 
 from dltune.documents.finding import Finding, faults
 from dltune.findings.registry import RULES, look
 from dltune.findings.seen import Seen
+from dltune.machine import topology
+from dltune.planners.settings.setting import Circumstances
+from dltune.planners.settings.space import by_name
 
 
 def looked(seen: Seen) -> tuple[Finding, ...]:
-    """All findings. Each has the cause that its file is named after, and no faults."""
+    """All findings. Each has the cause that its file is named after, and no faults; what it has
+    dltune apply is there, and changes no more than rounding."""
     found = look(seen)
     for rule in RULES:
         name = rule.__module__.rpartition(".")[2].replace("_", "-")
         assert {one.cause for one in rule(seen)} <= {name}
     assert list(faults("findings", found)) == []
+    here = Circumstances(topology.local(), ("python", "train.py"), {})
+    for finding in found:
+        for choice in finding.choices:
+            assert by_name(choice.setting).kind != "lossy"
+            by_name(choice.setting).means(choice.value, here)
+        assert {by_name(name).name for name in finding.tries} == set(finding.tries)
     return found

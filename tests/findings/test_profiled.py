@@ -13,8 +13,6 @@ from dltune.analysis.figures import analyse
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Counters, Line, Part, Profile, Settings
 from dltune.findings.seen import Seen
-from dltune.planners.settings.setting import Circumstances
-from dltune.planners.settings.space import SPACE
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)
@@ -215,30 +213,19 @@ def test_a_step_without_parts():
     assert step(ops=0.0) == ()
 
 
-def test_every_setting_that_is_named_is_in_the_space(normed):
-    """And changes no more than rounding where dltune is to apply it by itself."""
+def test_what_dltune_applies_by_itself(normed):
     there = msgspec.structs.replace(machine(2), quota=1.5)
     faults = [keyed("Relu(float[1000000])", seconds={1: 4e-3, 2: 5e-3},
                     counts={"page-faults": 1000.0})]  # fmt: skip
-    convolution = plain(owned("Conv2D(float[8,8],float[8])", 0.5))
     made = [
         parts(normed.profile(), ops=0.001, executor=0.001, input=0.001, python=0.001),
         msgspec.structs.replace(plain(*faults), machine=there),
-        convolution,
+        plain(owned("Conv2D(float[8,8],float[8])", 0.5)),
     ]
-    found = [finding for one in made for finding in wrong(one)]
-    known = {setting.name: setting for setting in SPACE}
-    assert {name for finding in found for name in finding.tries} <= set(known)
-    chosen = {choice for finding in found for choice in finding.choices}
-    assert {str(one) for one in chosen} == {
+    assert {str(choice) for one in made for found in wrong(one) for choice in found.choices} == {
         "batch_norm=fused",
         "input_prefetch=auto",
         "allocator=glibc-keep",
         "threads=1x1",
         "onednn=on",
     }
-    here = Circumstances(there, ("python", "train.py"), {})
-    for choice in chosen:
-        setting = known[choice.setting]
-        assert setting.kind != "lossy"
-        setting.means(choice.value, here)

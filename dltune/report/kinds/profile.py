@@ -33,6 +33,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
     plan = plan_of(profile, context)
     analysis = analyse(profile)
     sections = [Section(f"{at}-steps", "Steps", steps(profile, at))]
+    found = look(Seen(profile=analysis))
+    if found:
+        sections.append(Section(f"{at}-findings", "What costs the step its time", findings(found)))
     if analysis.top(1):
         chosen = ops.choices(analysis, plan)
         point = (
@@ -47,9 +50,6 @@ def show(loaded: Loaded, context: Context) -> Shown:
             ),
             Section(f"{at}-ops", "Ops", ops.ops(analysis, chosen, at)),
         ]
-    found = look(Seen(profile=analysis))
-    if found:
-        sections.append(Section(f"{at}-findings", "What costs the step its time", findings(found)))
     made, simulations = executions(profile, plan)
     for number, execution in enumerate(made):
         name = short(execution.step.name or execution.step.signature)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.planners.settings.setting import Means, Setting
+from dltune.errors import UsageError
+from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 BATCH_NORM = Setting(
     name="batch_norm",
@@ -15,13 +16,21 @@ BATCH_NORM = Setting(
     changes_graph=True,
 )
 
+
+def _steps(value: str, _: Circumstances) -> Means:
+    if not (value.isdecimal() and 2 <= int(value) <= 1024):
+        raise UsageError(f"steps_per_execution={value}: not a number of steps, 2 or more")
+    return Means(hooks={"steps_per_execution": value})
+
+
 STEPS_PER_EXECUTION = Setting(
     name="steps_per_execution",
     what="Keras' fit runs several steps at a time inside TensorFlow, and its callbacks once for "
     "them",
     kind="exact",
     source="Keras' Model.compile(steps_per_execution=N)",
-    ways=lambda _: {n: Means(hooks={"steps_per_execution": n}) for n in ("4", "16")},
+    offers=lambda _: ("4", "16"),
+    reads=_steps,
     joins=("jit_compile",),
     changes_graph=True,
 )
