@@ -67,7 +67,7 @@ def decide(
         "single device": single(whole),
         "dynamic programming": dynamic.strategy(whole),
     }
-    with workers(whole, effort.processes, effort.scheduler) as there:
+    with workers(engine, effort.processes, effort.scheduler) as there:
         found = search(
             whole,
             starts,
