@@ -20,7 +20,7 @@ from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Schedule, Shown
 
 
-class Named(click.ParamType):  # type: ignore[type-arg]
+class Named(click.ParamType[Path | str]):
     """A file, else the name of something published."""
 
     name = "file or name"
@@ -32,7 +32,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]
         return path if path.exists() or path.suffix in (".json", ".gz") else str(value)
 
 
-class Mesh(click.ParamType):  # type: ignore[type-arg]
+class Mesh(click.ParamType[tuple[int, ...]]):
     """The lengths of a mesh's axes, as 2x2."""
 
     name = "mesh"
