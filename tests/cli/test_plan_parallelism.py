@@ -67,7 +67,7 @@ def test_documents(tmp_path: Path, network: Path, cluster: Path) -> None:
     assert "planned" in names
     assert any(line.startswith("No strategy of this space takes less") for line in lines)
     assert any(line.startswith("the strategy") for line in lines)
-    assert "(roofline)" in done.stderr
+    assert "(roofline)" in done.stdout
     assert "written to" in done.stderr
     section = plans.load(tmp_path / "plan.json").of(Parallelism)
     assert section is not None
