@@ -50,8 +50,8 @@ def shown(section: Parallelism) -> Shown:
 
 def decision(section: Parallelism) -> Shown:
     source = f"Ops' times are {_costs(section)}."
-    body = [_compared(section), source, *_bounded(section), _briefly(section)]
-    return Shown([Part("steps", "", body)])
+    told = [source, *_bounded(section)]
+    return Shown([Part("steps", "", [_compared(section), *told, _briefly(section)])])
 
 
 def remarks(section: Parallelism) -> Iterator[str]:
