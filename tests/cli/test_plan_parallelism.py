@@ -187,6 +187,31 @@ def test_what_cannot_be(tmp_path: Path, arguments: tuple[str, ...], told: tuple[
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
+def test_with_times_of_parts(tmp_path: Path, network: Path, cluster: Path) -> None:
+    times = write(tmp_path / "times.json", divided.times())
+    done = planned(tmp_path, network, "--topology", cluster, "--times", times)
+    assert done.returncode == 0, done.stderr
+    parts = len(divided.times().parts)
+    assert f"Ops' times are those of {parts} parts, measured by JAX 1 on 1 core each" in done.stdout
+    page = tmp_path / "page.html"
+    for documents, drawn in (((network, cluster), False), ((network, cluster, times), True)):
+        done = dltune(tmp_path, "report", "plan.json", *documents, "-o", page.name, "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert ("simulated: small on small" in page.read_text()) == drawn
+    shown = dltune(tmp_path, "show", "plan.json")
+    assert "measured by JAX 1 on 1 core each" in shown.stdout
+
+
+def test_times_that_are_not_there(tmp_path: Path, network: Path, cluster: Path) -> None:
+    few = msgspec.structs.replace(divided.times(), parts=divided.times().parts[:1])
+    times = write(tmp_path / "times.json", few)
+    refused(planned(tmp_path, network, "--topology", cluster, "--times", times), "times.json lacks")
+    refused(planned(tmp_path, network, "--topology", cluster, "--times", "no.json"), "cannot read")
+    done = planned(tmp_path, network, "--topology", cluster, "--measure", "1m")
+    refused(done, "--measure is for what --times names")
+    assert not (tmp_path / "plan.json").exists()
+
+
 def test_a_scheduler_that_does_not_answer(tmp_path: Path) -> None:
     done = planned(tmp_path, "LeNet", "--topology", "p100:4", "--scheduler", "tcp://127.0.0.1:1")
     there = importlib.util.find_spec("distributed")

@@ -8,7 +8,7 @@ from dltune.errors import UsageError
 from dltune.jax.operators import Request, require_known
 
 
-@pytest.mark.parametrize("type", ["gru", "conv 3x3/1 gelu", "relu conv"])
+@pytest.mark.parametrize("type", ["gru", "conv 3x3/1 selu", "relu conv", "dense ab,bc->ac"])
 def test_what_is_unknown_is_named(type: str) -> None:
     with pytest.raises(UsageError, match="not known here"):
         require_known(Request(type, ((1, 2),), (1, 2)))
