@@ -3,6 +3,7 @@ that are measured on this machine."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,7 @@ from dltune.planners.shown import counted
 
 TOGETHER = 8  # parts that are timed in turns in one process, and then kept
 QUIET = 15.0  # seconds between two sentences on how far it is
+BUSY = 0.8  # the part of the time in which a process that only computes has a core, at least
 
 Tell = Callable[[str], None]
 
@@ -60,6 +62,7 @@ def measured(
         file.write(found)
         lacking = _lacking(found, wanted)
         began = told = time.monotonic()
+        before = _computed()
         if lacking:
             tell(f"{counted(len(lacking), 'part')} of operators to be timed on {_cores(cores)}")
         for first in range(0, len(lacking), TOGETHER):
@@ -80,6 +83,12 @@ def measured(
             if done < len(lacking) and (now - told > QUIET or not first):
                 told, left = now, (now - began) / done * (len(lacking) - done)
                 tell(f"{done} of {len(lacking)} parts timed, about {left:.0f} s left")
+        share = (_computed() - before) / (time.monotonic() - began)
+        if lacking and share < BUSY:
+            tell(
+                f"operators had a core for {share:.0%} of the time alone: beside other work they "
+                "take longer; measure on an idle machine, in another file"
+            )
     return read(path, given, topology, ways)
 
 
@@ -97,6 +106,12 @@ def again(
     """Those that a plan was made with, among documents that may have more by now."""
     every = (of(one, wanted) for one in documents if isinstance(one, OperatorTimes))
     return next((one for one in every if one and files.digest(one) == digest), None)
+
+
+def _computed() -> float:
+    """Seconds of cores that processes had which this one has started and seen end."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def _request(one: PartTime) -> Request:
