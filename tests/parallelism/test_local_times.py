@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import divided
-import pytest
 
 from dltune.documents.operator_times import SCHEMA, OperatorTimes, PartTime, check
 from dltune.networks.operators import lenet
@@ -51,22 +50,3 @@ def test_parts_that_are_alike_are_one() -> None:
     """Steps of one layer, and devices that compute the same."""
     short, long = (requests(divided.network(steps), 4, soap) for steps in (3, 9))
     assert short == long
-
-
-@pytest.mark.parametrize(
-    ("wrong", "fault"),
-    [
-        ({"kind": ""}, "kind must not be empty"),
-        ({"cores": 0}, "cores must be at least 1"),
-        ({"update": 0.0}, "update must be finite and above 0"),
-        ({"parts": (PartTime("a", (), (2, 0), 1.0, 1.0),)}, "output must be at least 1"),
-        ({"parts": (PartTime("a", ((0,),), (2,), 1.0, 1.0),)}, "inputs[0] must be at least 1"),
-        ({"parts": (PartTime("a", (), (2,), 0.0, 1.0),)}, "forward must be finite and above 0"),
-        ({"parts": (PartTime("a", (), (2,), 1.0, 1.0),) * 2}, "each type with its shapes once"),
-    ],
-)
-def test_times_that_cannot_be(wrong: dict, fault: str) -> None:
-    import msgspec
-
-    (told,) = check(msgspec.structs.replace(times(), **wrong))
-    assert fault in told
