@@ -19,7 +19,7 @@ _BEGINS = {
     **{"Conv2D": "conv", "DepthwiseConv2dNative": "depthwise", "MatMul": "dense"},
     **{"MaxPool": "max_pool", "AvgPool": "avg_pool", "BatchMatMul": "dense", "Einsum": "einsum"},
     **{"Add": "add", "AddN": "add", "Sub": "add", "Mul": "multiply", "Mean": "mean"},
-    **{"Concat": "concat", "Gather": "embedding", "ResourceGather": "embedding"},
+    **{"Sum": "mean", "Concat": "concat", "Gather": "embedding", "ResourceGather": "embedding"},
     **dict.fromkeys(("Softmax", "LogSoftmax"), "softmax"),
     **dict.fromkeys(
         ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"), "loss"
