@@ -63,7 +63,7 @@ def plain(request: Request) -> Request:
     window = _window(words, told)
     if window is None and begin in ("conv", "depthwise", "max_pool", "avg_pool"):
         return request
-    equation = [told["equation"]] if begin == "einsum" else []
+    equation = [told.get("equation", "")] if begin == "einsum" else []
     return dataclasses.replace(request, type=" ".join([begin, *equation, *_after(follow, window)]))
 
 

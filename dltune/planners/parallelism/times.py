@@ -83,8 +83,8 @@ def measured(
             if done < len(lacking) and (now - told > QUIET or not first):
                 told, left = now, (now - began) / done * (len(lacking) - done)
                 tell(f"{done} of {len(lacking)} parts timed, about {left:.0f} s left")
-        share = (_computed() - before) / (time.monotonic() - began)
-        if lacking and share < BUSY:
+        spent = time.monotonic() - began
+        if lacking and (share := (_computed() - before) / spent) < BUSY:
             tell(
                 f"operators had a core for {share:.0%} of the time alone: beside other work they "
                 "take longer; measure on an idle machine, in another file"
