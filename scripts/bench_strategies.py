@@ -118,7 +118,12 @@ def main() -> None:
 
 
 def space(operator: Any, devices: int) -> list[Configuration]:
-    return mesh(operator, (devices,))
+    """Even divisions alone: JAX makes no others."""
+    return [
+        one
+        for one in mesh(operator, (devices,))
+        if all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
+    ]
 
 
 def posed(
