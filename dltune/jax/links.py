@@ -57,7 +57,8 @@ def timed(
         rows = {
             "sum": (summed, size * ranks // (2 * (ranks - 1)) // 4),
             "gather": (gathered, size // (ranks - 1) // 4),
-            "swap": (swapped, size // (ranks - 1) * ranks // 4),
+            # as many columns as each rank gets of the same
+            "swap": (swapped, size // (ranks - 1) // 4 * ranks),
         }
         for kind, (run, numbers) in rows.items():
             shape = (ranks, numbers)
