@@ -211,6 +211,8 @@ def main() -> None:
         int(ranks),
         int(rank),
         cluster_detection_method="deactivate",
+        # a rank with a small share of a core compiles for a while
+        heartbeat_timeout_seconds=600,
         coordinator_bind_address=address,
     )
     sys.path.insert(0, folder)
