@@ -1,14 +1,16 @@
 """Step times of parallel strategies as simulated, beside those of two real ranks of JAX.
 
-    PYTHONPATH=. python scripts/bench_strategies.py measure FILE --jax PYTHON [--networks dense]
+    PYTHONPATH=. python scripts/bench_strategies.py measure FILE --jax PYTHON
+        [--networks points] [--ranks 4 --quota 0.4]
     PYTHONPATH=. python scripts/bench_strategies.py keras FILE --jax PYTHON
     PYTHONPATH=. python scripts/bench_strategies.py tell FILE [--details]
 
 `measure` (as root) trains each network of strategies_networks.py with strategies_rank.py in two
-network namespaces, one core for each rank, with links of 100 and of 400 Mbit/s. Strategies take
-turns within one pair of processes, whose links change their rate between turns; each is in force by
-the file that `--emit jax` writes. What is measured is added to FILE, a line of JSON each; a network
-that is all in it is left out. PYTHON has JAX.
+network namespaces, one core for each rank, with links of 100 and of 400 Mbit/s; or in more of them,
+each with a share of a core (`--quota`). Strategies take turns within the same processes, whose
+links change their rate between turns; each is in force by the file that `--emit jax` writes. What
+is measured is added to FILE, a line of JSON each; a network that is all in it is left out. PYTHON
+has JAX.
 
 For calibration three random strategies of each network and the undivided one are measured first,
 and are not judged: one factor on computing for each network, and for each rate the speeds of
@@ -29,17 +31,19 @@ import json
 import math
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from core_quotas import core_quotas
 from namespaces import namespaces
 from strategies_networks import NETWORKS
 
@@ -67,12 +71,12 @@ from dltune.stats.signs import median_interval
 
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
 RATES = {"100mbit": "16kb", "400mbit": "32kb"}
-RANKS = 2
 TIMED = Kind("core", 1.0, 1.0, source="operators are timed")
 PORT = 9911
 TURNS = 6
 TURN = 0.4  # seconds of steps in each, two steps at least
-RANDOM, CALIBRATING = 7, 3
+RANDOM, CALIBRATING = 8, 3
+PERIOD = 5_000  # microseconds: a rank stands still for a part of each
 PROPOSALS = 20_000
 KERAS, KERAS_TURNS = ("6", "5"), 2  # steps and epochs
 STEPS = 5  # whose losses are compared
@@ -97,6 +101,8 @@ def main() -> None:
         one.add_argument("--networks", default=",".join(NETWORKS))
     for one in (measuring, keras):
         one.add_argument("--jax", required=True)
+    measuring.add_argument("--ranks", type=int, default=2)
+    measuring.add_argument("--quota", type=float)
     telling.add_argument("--details", action="store_true")
     asked = parser.parse_args()
     names = asked.networks.split(",")
@@ -108,21 +114,28 @@ def main() -> None:
         return
     for name in names:
         if not any("done" in one for one in _lines(asked.file) if one["network"] == name):
-            measure(name, asked.file, asked.jax)
+            measure(name, asked.file, asked.jax, asked.ranks, asked.quota)
 
 
 def space(operator: Any, devices: int) -> list[Configuration]:
-    return mesh(operator, (devices,))
+    """Even divisions alone: JAX makes no others."""
+    return [
+        one
+        for one in mesh(operator, (devices,))
+        if all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
+    ]
 
 
-def posed(graph: Operators, found: Measured, link: Speeds, factor: float = 1.0) -> Problem:
+def posed(
+    graph: Operators, found: Measured, ranks: int, link: Speeds, factor: float = 1.0
+) -> Problem:
     """`factor`: on all computing."""
 
     def scaled(*arguments: Any) -> tuple[float, float]:
         forward, backward = found(*arguments)
         return factor * forward, factor * backward
 
-    topology = links.topology(RANKS, link, TIMED)
+    topology = links.topology(ranks, link, TIMED)
     return problem(graph, topology, space, scaled, factor * found.update, *link.times)
 
 
@@ -132,6 +145,7 @@ class Calibration:
 
     graph: Operators
     found: Measured
+    ranks: int
     rows: Sequence[dict[str, Any]]
     factor: float = 1.0
 
@@ -139,7 +153,7 @@ class Calibration:
         """The sum of squares of relative errors."""
         errors = []
         for rate, link in speeds.items():
-            engine = Engine(posed(self.graph, self.found, link, factor))
+            engine = Engine(posed(self.graph, self.found, self.ranks, link, factor))
             for one in self.rows:
                 if one["rate"] == rate:
                     simulated = engine.simulate(tuple(one["choices"])) / 1e9
@@ -164,9 +178,20 @@ def calibrated(speeds: dict[str, Speeds], of: Sequence[Calibration]) -> dict[str
     return speeds
 
 
-def measure(name: str, file: Path, python: str) -> None:
+def measure(name: str, file: Path, python: str, count: int, quota: float | None) -> None:
     graph = NETWORKS[name]()
-    with open(file, "a") as out:
+    with (
+        open(file, "a") as out,
+        tempfile.TemporaryDirectory(prefix="dltune-") as temporary,
+        ExitStack() as stack,
+    ):
+        folder = Path(temporary)
+        shares: list[tuple[str, ...]] = [()] * count
+        if quota is not None:
+            shares = stack.enter_context(core_quotas(count, quota, PERIOD))
+        alone = folder / "python"  # with the first rank's share
+        alone.write_text(f'#!/bin/sh\nexec {shlex.join([*shares[0], python])} "$@"\n')
+        alone.chmod(0o755)
 
         def keep(**line: Any) -> dict[str, Any]:
             out.write(json.dumps({"network": name, **line}) + "\n")
@@ -175,31 +200,30 @@ def measure(name: str, file: Path, python: str) -> None:
 
         os.environ.update(QUIET)
         with _favoured():
+            cores = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {0})
-            found = costs(graph, RANKS, space, python)
-            os.sched_setaffinity(0, set(range(RANKS)))
-        keep(times=[[asdict(r), asdict(t)] for r, t in found.times.items()], update=found.update)
-        with (
-            tempfile.TemporaryDirectory(prefix="dltune-") as folder,
-            _Ranks(name, Path(folder), python) as ranks,
-        ):
+            found = costs(graph, count, space, str(alone))
+            os.sched_setaffinity(0, cores)
+        times = [[asdict(r), asdict(t)] for r, t in found.times.items()]
+        keep(ranks=count, times=times, update=found.update)
+        with _Ranks(name, folder, python, shares) as ranks:
             link = {}
             for rate in RATES:
                 ranks.limit(rate)
                 samples = ranks.ask({"links": True})
                 link[rate] = Speeds.of(samples)
                 keep(rate=rate, samples=samples)
-            problem = posed(graph, found, link["100mbit"])
+            problem = posed(graph, found, count, link["100mbit"])
             first = {"undivided": baselines.single(problem)}
             for n in range(CALIBRATING):
                 first[f"calibrating{n}"] = baselines.random(problem, 1000 + n)
             timed = [keep(**one) for one in ranks.turns(problem, first, keep)]
-            calibration = Calibration(graph, found, timed)
+            calibration = Calibration(graph, found, count, timed)
             near = calibrated(link, [calibration])
             judged = {"data_parallel": baselines.data_parallel(problem)}
             judged["expert"] = baselines.expert(problem)
             for rate in RATES:
-                one = posed(graph, found, near[rate], calibration.factor)
+                one = posed(graph, found, count, near[rate], calibration.factor)
                 starts = dict(judged, undivided=first["undivided"])
                 best = search(one, starts, Here(Engine(one)), seed=0, proposals=PROPOSALS)
                 judged[f"plan_{rate}"] = best.strategy
@@ -211,22 +235,27 @@ def measure(name: str, file: Path, python: str) -> None:
 
 
 class _Ranks:
-    """A pair of processes, each in a network namespace and on a core of its own."""
+    """Processes, each in a network namespace and on one core, with its share of that."""
 
-    def __init__(self, network: str, folder: Path, python: str) -> None:
+    def __init__(
+        self, network: str, folder: Path, python: str, shares: Sequence[tuple[str, ...]]
+    ) -> None:
         self._network, self._folder, self._python = network, folder, python
+        self._shares = shares
 
     def __enter__(self) -> _Ranks:
-        self._spaces = namespaces(RANKS, next(iter(RATES)))
+        count, cores = len(self._shares), os.cpu_count() or 1
+        self._spaces = namespaces(count, next(iter(RATES)))
         self._own = self._spaces.__enter__()
         address = f"{self._own[0].address}:{PORT}"
         program = Path(__file__).with_name("strategies_rank.py")
         self._processes = [
             subprocess.Popen(
                 [
-                    *one.command,
-                    *("taskset", "-c", str(rank), self._python, str(program)),
-                    *(address, str(rank), self._network, str(self._folder)),
+                    # the share first: a namespace shows no control groups
+                    *(*share, *one.command),
+                    *("taskset", "-c", str(rank % cores), self._python, str(program)),
+                    *(address, str(rank), str(count), self._network, str(self._folder)),
                 ],
                 env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.PIPE,
@@ -234,7 +263,7 @@ class _Ranks:
                 text=True,
                 start_new_session=True,
             )
-            for rank, one in enumerate(self._own)
+            for rank, (one, share) in enumerate(zip(self._own, self._shares, strict=True))
         ]
         for process in self._processes:
             _favour(process.pid)
@@ -304,7 +333,7 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
     graph = NETWORKS["convolutional"]()
     unmeasured = problem(
         graph,
-        links.topology(RANKS, Speeds(0.0, 1.0, 1.0, 1.0), TIMED),
+        links.topology(2, Speeds(0.0, 1.0, 1.0, 1.0), TIMED),
         space,
         lambda *_: (1.0, 1.0),
     )
@@ -318,7 +347,7 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
     alone = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     expected = json.loads(alone.stdout.splitlines()[-1])["losses"]
     seconds: dict[tuple[str, str], list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="dltune-") as folder, namespaces(RANKS, "1gbit") as own:
+    with tempfile.TemporaryDirectory(prefix="dltune-") as folder, namespaces(2, "1gbit") as own:
         for _, rate in itertools.product(range(KERAS_TURNS), RATES):
             for one in own:
                 one.limit(rate, RATES[rate])
@@ -356,11 +385,12 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
 
 def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelism:
     """`model`: what comes before the names of operators and weights."""
+    count = len(problem.topology.devices)
     operators = [
         msgspec.structs.replace(
             one, name=model + one.name, weights=model + one.weights if one.weights else ""
         )
-        for one in written(problem, strategy, (RANKS,))
+        for one in written(problem, strategy, (count,))
     ]
     engine = Engine(problem)
     seconds, totals = engine.simulate(strategy) / 1e9, engine.totals()
@@ -369,7 +399,7 @@ def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelis
         topology=problem.topology.name,
         digests=(digest(problem.graph), digest(problem.topology)),
         devices=tuple(one.name for one in problem.topology.devices),
-        mesh=(RANKS,),
+        mesh=(count,),
         operators=tuple(operators),
         seconds=seconds,
         compute=totals.compute,
@@ -391,7 +421,9 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
         times = {_request(r): Times(**t) for r, t in about["times"]}
         rows[name] = [one for one in own if "seconds" in one]
         found = Measured(graph, times, about["update"])
-        of[name] = Calibration(graph, found, [one for one in rows[name] if _calibrates(one)])
+        of[name] = Calibration(
+            graph, found, about["ranks"], [one for one in rows[name] if _calibrates(one)]
+        )
     timed = {one["rate"]: Speeds.of(one["samples"]) for one in lines if "samples" in one}
     near = calibrated(timed, [*of.values()])
     for name in networks:
@@ -408,7 +440,7 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
         for name in networks:
             here = [one for one in rows[name] if one["rate"] == rate]
             own = of[name]
-            simulated = posed(own.graph, own.found, near[rate], own.factor)
+            simulated = posed(own.graph, own.found, own.ranks, near[rate], own.factor)
             every += _judged(name, simulated, here, details)
         _told(f"{rate} all", every)
 

@@ -12,9 +12,10 @@ PERIOD = 100_000  # microseconds
 
 
 @contextmanager
-def core_quotas(count: int, cores: float) -> Iterator[list[tuple[str, ...]]]:
-    """So many groups, each with the CPU time of `cores`: what comes before a command that is to run
-    there. Gone when the block is left, after what ran in them."""
+def core_quotas(count: int, cores: float, period: int = PERIOD) -> Iterator[list[tuple[str, ...]]]:
+    """So many groups, each with the CPU time of `cores` in every `period` (microseconds): what
+    comes before a command that is to run there. Gone when the block is left, after what ran in
+    them."""
     first = ROOT / "cpu"  # where the first version of control groups has this controller
     parent = first if first.exists() else ROOT
     made = []
@@ -23,12 +24,12 @@ def core_quotas(count: int, cores: float) -> Iterator[list[tuple[str, ...]]]:
             group = parent / f"dl{os.getpid()}q{number}"
             group.mkdir()
             made.append(group)
-            quota = round(cores * PERIOD)
+            quota = round(cores * period)
             if parent == first:
-                (group / "cpu.cfs_period_us").write_text(str(PERIOD))
+                (group / "cpu.cfs_period_us").write_text(str(period))
                 (group / "cpu.cfs_quota_us").write_text(str(quota))
             else:
-                (group / "cpu.max").write_text(f"{quota} {PERIOD}")
+                (group / "cpu.max").write_text(f"{quota} {period}")
         enter = 'echo $$ > "$0" && exec "$@"'
         yield [("sh", "-c", enter, str(group / "cgroup.procs")) for group in made]
     finally:

@@ -1,4 +1,6 @@
-"""One rank of bench_strategies.py: `python strategies_rank.py ADDRESS RANK NETWORK FOLDER`.
+"""One rank of bench_strategies.py.
+
+    python strategies_rank.py ADDRESS RANK RANKS NETWORK FOLDER
 
 It trains a network in plain JAX with what `--emit jax` writes: FOLDER has a file of it for every
 strategy. It reads lines from stdin, {"strategy", "steps", "anew"} as JSON, or {"links"}, and
@@ -202,13 +204,15 @@ class Training:
 
 
 def main() -> None:
-    address, rank, network, folder = sys.argv[1:]
+    address, rank, ranks, network, folder = sys.argv[1:]
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(
         address,
-        2,
+        int(ranks),
         int(rank),
         cluster_detection_method="deactivate",
+        # a rank with a small share of a core compiles for a while
+        heartbeat_timeout_seconds=600,
         coordinator_bind_address=address,
     )
     sys.path.insert(0, folder)

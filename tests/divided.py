@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dltune.documents import operators, topology
+import functools
+
+from dltune.documents import operator_times, operators, topology
+from dltune.documents.operator_times import OperatorTimes, PartTime
 from dltune.documents.operators import Dimension, Input, Operator, Operators, Region, Weights
 from dltune.documents.sections.parallelism import Consumer, Parallelism
 from dltune.documents.topology import Device, Kind, Link, Topology
+from dltune.parallelism.configurations import soap
+from dltune.parallelism.local_times import requests
 from dltune.planners.parallelism.decide import Effort, decide
 from dltune.planners.parallelism.given import Given
 
@@ -38,6 +43,17 @@ def cluster(hosts: int = 2, devices: int = 2) -> Topology:
     kinds = (Kind("fast", 1e12, 1e11, 1e-6, 0.5, "a test"),)
     found = Topology(topology.SCHEMA, "small", kinds, tuple(every), tuple(links), switches)
     assert topology.check(found) == []
+    return found
+
+
+def times() -> OperatorTimes:
+    """Of every part into which the cluster's devices may divide the network."""
+    parts = tuple(
+        PartTime(one.type, one.inputs, one.output, 1e-5 * sum(one.output), 1e-4, one.data)
+        for one in requests(network(), 4, functools.partial(soap, hosts=2))
+    )
+    found = OperatorTimes(operator_times.SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
+    assert operator_times.check(found) == []
     return found
 
 

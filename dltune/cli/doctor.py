@@ -46,6 +46,8 @@ def command(
     code 1 when something is missing that neither profile nor run can do without, or when a counter
     counts wrong.
     """
+    if ranks is not None and selftest:
+        raise UsageError("--selftest is of counters, which --ranks has none of", remedy="run both")
     if ranks is not None:
         _measure(ranks, output or Path("ranks.json"), as_json=as_json, overwrite=overwrite)
         return

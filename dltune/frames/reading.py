@@ -56,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "dltune.graph": Kind("dltune.documents.graph", ("nodes",)),
     "dltune.machine": Kind("dltune.documents.machine", ("cores",)),
     "dltune.operators": Kind("dltune.documents.operators", ("operators",)),
+    "dltune.operator-times": Kind("dltune.documents.operator_times", ("parts",)),
     "dltune.topology": Kind("dltune.documents.topology", ("devices",)),
 }
 

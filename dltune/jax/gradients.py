@@ -10,8 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dltune.errors import UsageError
-from dltune.jax import ranks
-from dltune.job.last_words import last_words
+from dltune.jax import joined, ranks
 
 # of the largest gradient of an array; floats are added up in other orders
 TOLERANCE = 1e-3
@@ -120,24 +117,7 @@ def _tried(
             "result": str(result),
         }
         (folder / "orders.json").write_text(json.dumps(orders))
-        log = ranks.log(folder, 0)
-        with open(log, "wb") as said:
-            done = subprocess.run(
-                ranks.started(
-                    range(count), count, [python, str(_WORKER), str(folder / "orders.json")]
-                ),
-                env={**os.environ, ranks.FOLDER: name},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-        if done.returncode:
-            rank, _ = ranks.first_failed(folder) or (0, 0)
-            words = last_words(ranks.log(folder, rank), f"rank {rank}")
-            raise UsageError(
-                f"the gradients of the plan could not be tried with {python}; {words}",
-                remedy="pip install dltune[jax] where the job runs",
-            )
+        command = [python, str(_WORKER), str(folder / "orders.json")]
+        joined.run(folder, count, command, "the gradients of the plan could not be tried")
         found: list[dict[str, tuple[float, float]]] = json.loads(result.read_text())
         return found

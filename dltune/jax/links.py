@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,9 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dltune.errors import UsageError
-from dltune.jax import ranks
-from dltune.job.last_words import last_words
+from dltune.jax import joined, ranks
 
 if TYPE_CHECKING:
     from dltune.documents.topology import Kind, Topology
@@ -60,7 +57,8 @@ def timed(
         rows = {
             "sum": (summed, size * ranks // (2 * (ranks - 1)) // 4),
             "gather": (gathered, size // (ranks - 1) // 4),
-            "swap": (swapped, size // (ranks - 1) * ranks // 4),
+            # as many columns as each rank gets of the same
+            "swap": (swapped, size // (ranks - 1) // 4 * ranks),
         }
         for kind, (run, numbers) in rows.items():
             shape = (ranks, numbers)
@@ -110,32 +108,20 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
         folder = Path(name)
         worker = [python, "-m", "dltune.jax.links", ranks.free_address()]
         root = str(Path(__file__).resolve().parents[2])
-        with open(ranks.log(folder, 0), "w+") as said:
-            done = subprocess.run(
-                ranks.started(range(count), count, worker),
-                env={**os.environ, "PYTHONPATH": root, "DLTUNE_DISABLE": "1", ranks.FOLDER: name},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-        if done.returncode:
-            rank, _ = ranks.first_failed(folder) or (0, 0)
-            words = last_words(ranks.log(folder, rank), f"rank {rank}")
-            raise UsageError(
-                f"links between ranks could not be timed with {python}; {words}",
-                remedy="pip install dltune[jax]",
-            )
-        lines = ranks.log(folder, 0).read_text().splitlines()
-        return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))
+        said = joined.run(
+            *(folder, count, worker, "links between ranks could not be timed"),
+            {"PYTHONPATH": root, "DLTUNE_DISABLE": "1"},
+        )
+    lines = said.splitlines()
+    return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))
 
 
-def topology(ranks: int, speeds: Speeds, kind: Kind, host: str = "localhost") -> Topology:
+def topology(ranks: int, speeds: Speeds, kind: Kind) -> Topology:
     """Ranks of one `kind` on one host that reach each other alike. XLA's CPU devices compute
     nothing else while they send."""
     from dltune.documents.topology import SCHEMA, Device, Link, Topology
 
-    devices = tuple(Device(f"rank{n}", kind.name, host) for n in range(ranks))
+    devices = tuple(Device(f"rank{n}", kind.name, "localhost") for n in range(ranks))
     links = tuple(Link((one.name, "switch"), speeds.gather, speeds.latency / 2) for one in devices)
     return Topology(
         SCHEMA,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from dltune.documents.topology import Kind
+from dltune.jax import portion
 from dltune.jax.operator_times import measured
 from dltune.jax.operators import Request
 
@@ -22,7 +20,7 @@ def kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
     square = (_SIDE, _SIDE)
     product = Request("dense", (square,), square, data=True)
     total = Request("add", (square, square), square)
-    with _cores(ranks):
+    with portion.cores(ranks):
         dense, added = measured([product, total], python)
     return Kind(
         name,
@@ -31,14 +29,3 @@ def kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
         source=f"timed by JAX on one of {ranks} equal parts of the cores: a product and a sum of "
         f"two matrices of {_SIDE} x {_SIDE} numbers of 32 bits",
     )
-
-
-@contextmanager
-def _cores(ranks: int) -> Iterator[None]:
-    """Those of one rank, for what is started meanwhile."""
-    own = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, own[: max(1, len(own) // ranks)])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)

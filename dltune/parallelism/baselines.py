@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random as chance
 from collections.abc import Callable
 
@@ -64,12 +63,6 @@ def random(problem: Problem, seed: int) -> Strategy:
     """Any, as likely as any other."""
     generator = chance.Random(seed)
     return tuple(generator.randrange(len(catalog)) for catalog in problem.catalogs)
-
-
-def strategies(problem: Problem) -> float:
-    """How many there are; infinite beyond what a float holds."""
-    logarithm = sum(math.log10(len(catalog)) for catalog in problem.catalogs)
-    return 10.0**logarithm if logarithm < 308 else math.inf
 
 
 def _by_samples(operator: Operator, one: Configuration) -> float:

@@ -44,7 +44,8 @@ def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:
     """`strategy_time`: nanoseconds of the best strategy known. It takes about `seconds`, and what
     the programme and its tables take to be made."""
     begin = time.monotonic()
-    programme = linear.programme(problem)
+    engine = Engine(problem)
+    programme = linear.programme(engine)
     found: list[tuple[int, Proof]] = [(linear.quick(programme), "longest way or work")]
     failure = None
     ways = sum(len(one.work) for one in programme.ways)
@@ -58,9 +59,7 @@ def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:
     left = seconds - (time.monotonic() - begin)
     if left > 0 and max(found)[0] < strategy_time and exact.fits(problem):
         any_strategy = (0,) * len(problem.catalogs)
-        proof = Engine(problem).prove(
-            any_strategy, exact.COMBINED, left, exact.NODES, known=strategy_time
-        )
+        proof = engine.prove(any_strategy, exact.COMBINED, left, exact.NODES, known=strategy_time)
         found.append((proof.bound, "branch and bound"))
     value_ns, proven_by = max(found, key=lambda one: one[0])
     return Bound(value_ns, proven_by, failure)

@@ -27,7 +27,7 @@ class Part:
 class Costs(Protocol):
     """Seconds forwards and backwards of an operator's part on a kind of device."""
 
-    def __call__(self, operator: Operator, part: Part, kind: Kind) -> tuple[float, float]: ...
+    def __call__(self, operator: Operator, part: Part, kind: Kind, /) -> tuple[float, float]: ...
 
 
 def part(graph: Operators, operator: Operator, degrees: Sequence[int]) -> Part:

@@ -67,15 +67,13 @@ class Chain:
     """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `moves`:
     what a proposal changes, one operator (the paper's section 6.2), or several as well; "every"
     tries all configurations of each in turn and takes what shortens the step, until nothing does.
-    It ends after `proposals` or, if that is not 0, after `seconds`; where it is not `patient`, also
-    when half of these brought no gain (paper, section 6.2)."""
+    It ends after `proposals` or, if that is not 0, after `seconds`."""
 
     seed: int
     temperature: float = 0.005
     proposals: int = FOREVER
     seconds: float = 0.0
     moves: Moves = "several"
-    patient: bool = True
     method: Method = "incremental"
 
 
@@ -101,7 +99,8 @@ class Walk:
 @dataclass(frozen=True)
 class Proof:
     """`time`: nanoseconds of the best strategy found; `bound`: what no strategy is faster than.
-    `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated."""
+    `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated; `seconds`:
+    of the search, after its tables."""
 
     best: Strategy
     time: int
@@ -109,6 +108,10 @@ class Proof:
     nodes: int
     leaves: int
     seconds: float
+
+    @property
+    def proven(self) -> bool:
+        return self.time == self.bound
 
 
 class Engine:
@@ -169,7 +172,7 @@ class Engine:
         about = native.SearchAbout(
             chain.seed,
             *(chain.temperature, chain.seconds, chain.proposals),
-            *(MOVES.index(chain.moves), METHODS.index(chain.method), chain.patient),
+            *(MOVES.index(chain.moves), METHODS.index(chain.method)),
         )
         outcome, best = native.Outcome(), (c_int32 * len(start))()
         course, count = ctypes.POINTER(native.Improvement)(), c_int64()

@@ -11,9 +11,7 @@ otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from dltune.parallelism.engine import Engine
+from dltune.parallelism.engine import Engine, Proof
 from dltune.parallelism.problem import Problem, Strategy
 
 MOST_BYTES = 2**29  # of tables
@@ -22,30 +20,11 @@ COMBINED = 20_000  # configurations of operators that learn together, looked at 
 _MOVE, _ROW = 24, 24  # bytes of a piece, of a list of them
 
 
-@dataclass(frozen=True)
-class Optimum:
-    """`value`: nanoseconds of the best strategy found; `bound`: no strategy of the problem's takes
-    less. `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated;
-    `seconds`: of the search, after its tables."""
-
-    strategy: Strategy
-    value: int
-    bound: int
-    nodes: int
-    leaves: int
-    seconds: float
-
-    @property
-    def proven(self) -> bool:
-        return self.value == self.bound
-
-
-def optimum(problem: Problem, incumbent: Strategy, seconds: float) -> Optimum:
+def optimum(problem: Problem, incumbent: Strategy, seconds: float) -> Proof:
     """`incumbent`: the best strategy known. Raises ValueError for a problem that does not `fit`."""
     if not fits(problem):
         raise ValueError("too many pairs of configurations for a proof")
-    found = Engine(problem).prove(incumbent, COMBINED, seconds, NODES)
-    return Optimum(*(found.best, found.time, found.bound, found.nodes, found.leaves, found.seconds))
+    return Engine(problem).prove(incumbent, COMBINED, seconds, NODES)
 
 
 def fits(problem: Problem) -> bool:

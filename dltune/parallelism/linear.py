@@ -60,8 +60,8 @@ class Programme:
     edges: tuple[tuple[int, int, bool], ...]
 
 
-def programme(problem: Problem) -> Programme:
-    engine = Engine(problem)
+def programme(engine: Engine) -> Programme:
+    problem = engine.problem
     graph = problem.graph
     members = [operator.weights for operator in graph.operators]
     ways: list[Ways] = []

@@ -70,7 +70,7 @@ class SearchAbout(ctypes.Structure):
         ("seed", c_uint64),
         *of(c_double, "temperature", "seconds"),
         ("proposals", c_int64),
-        *of(c_int32, "moves", "method", "patient"),
+        *of(c_int32, "moves", "method"),
     )
 
 
@@ -78,8 +78,7 @@ class Outcome(ctypes.Structure):
     _fields_ = (
         *of(c_int64, "best", "current", "proposals", "simulated", "accepted"),
         *of(c_int64, "best_at", "settled"),
-        ("seed", c_uint64),
-        *of(c_double, "seconds", "best_seconds"),
+        ("seconds", c_double),
     )
 
 

@@ -25,7 +25,6 @@ class Random {
   }
   int below(int n) { return static_cast<int>(next() % static_cast<std::uint64_t>(n)); }
   double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  std::uint64_t state() const { return state_; }
 
  private:
   std::uint64_t state_;
@@ -41,20 +40,18 @@ enum Moves : std::int32_t { kOne, kSeveral, kEvery };
 enum Method : std::int32_t { kFull, kIncremental, kDelta };
 
 // `temperature`: a strategy that takes that share longer is accepted with probability 1 / e.
-// It ends after `proposals`, after `seconds`, or, where `patient` is 0, once half of its seconds brought
-// no gain.
+// It ends after `proposals` or, unless that is 0, after `seconds`.
 struct Search {
   std::uint64_t seed;
   double temperature, seconds;
   std::int64_t proposals;
-  std::int32_t moves, method, patient;
+  std::int32_t moves, method;
 };
 
 // `settled`: no other configuration of any one operator makes the best shorter.
 struct Outcome {
   std::int64_t best, current, proposals, simulated, accepted, best_at, settled;
-  std::uint64_t seed;
-  double seconds, best_seconds;
+  double seconds;
 };
 
 // After so many proposals and seconds this was the best.
@@ -100,17 +97,12 @@ class Chain {
     out.best = out.current = kNever;
     std::copy(graph_.choice.begin(), graph_.choice.end(), best);
     if (graph_.too_large()) return out;
-    remember(search.method);
     turn_ = {0, -1};
     std::int64_t current = simulation_.run(kNever, log(search.method));
     note(search.method);
     out.best = current;
     for (out.proposals = 0; out.proposals < search.proposals;) {
-      if (search.seconds > 0 && (out.proposals & 15) == 0) {
-        const double now = elapsed();
-        if (now >= search.seconds) break;
-        if (!search.patient && now >= search.seconds / 2 && now >= 2 * out.best_seconds) break;
-      }
+      if (search.seconds > 0 && (out.proposals & 15) == 0 && elapsed() >= search.seconds) break;
       if (search.moves == kEvery && out.proposals - out.best_at >= neighbours_) {
         out.settled = 1;
         break;
@@ -141,13 +133,11 @@ class Chain {
       if (current < out.best) {
         out.best = current;
         out.best_at = out.proposals;
-        out.best_seconds = elapsed();
         std::copy(graph_.choice.begin(), graph_.choice.end(), best);
-        if (course) course->push_back({out.proposals, out.best, out.best_seconds});
+        course->push_back({out.proposals, out.best, elapsed()});
       }
     }
     out.current = current;
-    out.seed = random.state();
     out.seconds = elapsed();
     return out;
   }
@@ -269,10 +259,6 @@ class Chain {
   }
 
   std::vector<Event>* log(std::int32_t method) { return method == kDelta ? &events_[0] : nullptr; }
-
-  void remember(std::int32_t method) {
-    if (method == kDelta) ends_.resize(2 * problem_.operators);
-  }
 
   void accept(std::int32_t method) {
     if (method != kDelta) return;

@@ -44,7 +44,6 @@ class Simulation {
     reset();
     if (log) log->clear();
     makespan_ = 0;
-    done_ = 0;
     from_ = kept ? (*earlier)[kept - 1] : Event{};
     replaying_ = kept > 0;
     for (int o = 0; o < problem_.operators; ++o) {
@@ -57,7 +56,6 @@ class Simulation {
       const Event& event = (*earlier)[n];
       last_[event.resource] = event.end;
       makespan_ = std::max(makespan_, event.end);
-      ++done_;
       finish(event);
       if (log) log->push_back(event);
     }
@@ -68,14 +66,11 @@ class Simulation {
       if (event.end > limit) return event.end;
       last_[event.resource] = event.end;
       makespan_ = std::max(makespan_, event.end);
-      ++done_;
       finish(event);
       if (log) log->push_back(event);
     }
     return makespan_;
   }
-
-  std::int64_t tasks() const { return done_; }
 
   std::int64_t duration(const Event& event) const {
     const int n = name::number(event.name);
@@ -275,7 +270,7 @@ class Simulation {
   std::vector<Wait> state_;
   std::vector<std::int64_t> last_;  // by resource: when it is free
   std::vector<Synchronizing> set_;
-  std::int64_t makespan_ = 0, done_ = 0;
+  std::int64_t makespan_ = 0;
   Event from_{};
   bool replaying_ = false;
 };

@@ -73,7 +73,7 @@ class TaskGraph {
     }
   }
 
-  // These operators alone; what was there is kept until `keep` or `take_back`.
+  // These operators alone; what was there is kept for `take_back`, until the next change.
   void change(const std::vector<std::pair<std::int32_t, std::int32_t>>& changes) {
     stash_.clear();
     stashed_busy_ = busy;
@@ -131,7 +131,6 @@ class TaskGraph {
   }
 
   const std::vector<std::int32_t>& members(int group) const { return members_[group]; }
-  const std::vector<std::int32_t>& changed_groups() const { return groups_; }
 
   // Whether there is no room for all that moves; then the graph is not whole, and must be set anew or
   // taken back before it is simulated.

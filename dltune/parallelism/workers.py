@@ -26,18 +26,20 @@ class Workers(Protocol):
 
 
 @contextmanager
-def workers(problem: Problem, processes: int, scheduler: str | None) -> Iterator[Workers]:
-    """`scheduler`: the address of a dask cluster's. Raises UsageError where it does not answer, or
-    dask is not installed."""
+def workers(engine: Engine, processes: int, scheduler: str | None) -> Iterator[Workers]:
+    """`engine`: of the problem; chains that walk here walk in it. `scheduler`: the address of a
+    dask cluster's. Raises UsageError where it does not answer, or dask is not installed."""
     if scheduler is not None:
         with _cluster(scheduler) as client:
-            yield _Dask(client, problem)
+            yield _Dask(client, engine.problem)
     elif processes > 1:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, context, _bring, (pickle.dumps(problem),)) as pool:
+        with ProcessPoolExecutor(
+            processes, context, _bring, (pickle.dumps(engine.problem),)
+        ) as pool:
             yield _Pool(pool, processes)
     else:
-        yield Here(Engine(problem))
+        yield Here(engine)
 
 
 class Here:

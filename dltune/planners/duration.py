@@ -10,7 +10,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
+class Duration(click.ParamType[float]):
     """Its value is in seconds."""
 
     name = "duration"

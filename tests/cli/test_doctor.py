@@ -90,6 +90,12 @@ def test_a_file_is_for_ranks(found, tmp_path):
     assert "are for --ranks" in str(result.exception)
 
 
+def test_ranks_have_no_self_test():
+    result = run("--ranks", "2", "--selftest")
+    assert isinstance(result.exception, UsageError)
+    assert "--selftest is of counters" in str(result.exception)
+
+
 def test_this_machine():
     checks = doctor_process()
     assert list(checks) == [

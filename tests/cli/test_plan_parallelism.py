@@ -67,7 +67,7 @@ def test_documents(tmp_path: Path, network: Path, cluster: Path) -> None:
     assert "planned" in names
     assert any(line.startswith("No strategy of this space takes less") for line in lines)
     assert any(line.startswith("the strategy") for line in lines)
-    assert "(roofline)" in done.stderr
+    assert "(roofline)" in done.stdout
     assert "written to" in done.stderr
     section = plans.load(tmp_path / "plan.json").of(Parallelism)
     assert section is not None
@@ -185,6 +185,31 @@ def test_shown_again_and_on_a_page_and_for_perfetto(
 def test_what_cannot_be(tmp_path: Path, arguments: tuple[str, ...], told: tuple[str, ...]) -> None:
     refused(planned(tmp_path, *arguments), *told)
     assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_with_times_of_parts(tmp_path: Path, network: Path, cluster: Path) -> None:
+    times = write(tmp_path / "times.json", divided.times())
+    done = planned(tmp_path, network, "--topology", cluster, "--times", times)
+    assert done.returncode == 0, done.stderr
+    parts = len(divided.times().parts)
+    assert f"Ops' times are those of {parts} parts, measured by JAX 1 on 1 core each" in done.stdout
+    page = tmp_path / "page.html"
+    for documents, drawn in (((network, cluster), False), ((network, cluster, times), True)):
+        done = dltune(tmp_path, "report", "plan.json", *documents, "-o", page.name, "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert ("simulated: small on small" in page.read_text()) == drawn
+    shown = dltune(tmp_path, "show", "plan.json")
+    assert "measured by JAX 1 on 1 core each" in shown.stdout
+
+
+def test_times_that_are_not_there(tmp_path: Path, network: Path, cluster: Path) -> None:
+    few = msgspec.structs.replace(divided.times(), parts=divided.times().parts[:1])
+    times = write(tmp_path / "times.json", few)
+    refused(planned(tmp_path, network, "--topology", cluster, "--times", times), "times.json lacks")
+    refused(planned(tmp_path, network, "--topology", cluster, "--times", "no.json"), "cannot read")
+    done = planned(tmp_path, network, "--topology", cluster, "--measure", "1m")
+    refused(done, "--measure is for what --times names")
+    assert not (tmp_path / "plan.json").exists()
 
 
 def test_a_scheduler_that_does_not_answer(tmp_path: Path) -> None:

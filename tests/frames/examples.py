@@ -46,6 +46,7 @@ def written(folder: Path) -> dict[str, Path]:
         ),
         "dltune.graph": documented.of_step(profile.steps[0], profile.ops),
         "dltune.machine": synthetic.machine(4),
+        "dltune.operator-times": divided.times(),
         "dltune.operators": divided.network(),
         "dltune.topology": divided.cluster(),
     }  # fmt: skip

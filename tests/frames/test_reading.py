@@ -101,6 +101,7 @@ def test_the_main_table_of_a_kind(written):
         "dltune.gate-history": "gates.points",
         "dltune.graph": "nodes",
         "dltune.machine": "cores",
+        "dltune.operator-times": "parts",
         "dltune.operators": "operators",
         "dltune.topology": "devices",
     }

@@ -24,6 +24,15 @@ KINDS = [
     Request("add relu", ((2, 4, 4, 3), (2, 4, 4, 3)), (2, 4, 4, 3)),
     Request("concat", ((2, 4, 4, 3), (2, 4, 4, 1)), (2, 4, 4, 4)),
     Request("mean", ((2, 4, 4, 3),), (2, 3)),
+    Request("concat", ((2, 4, 4, 3), (2, 4, 4, 3)), (2, 4, 4, 3)),
+    Request("dense bias gelu", ((2, 5, 2, 3),), (2, 5, 8)),
+    Request("dense", ((2, 3), (2, 8)), (2, 8)),
+    Request("conv 3x3/1 bias batch_norm", ((2, 6),), (2, 8)),
+    Request("einsum bnts,bsnh->btnh", ((2, 5, 12), (2, 3, 5, 5)), (2, 5, 3, 4)),
+    Request("layer_norm", ((2, 5, 6),), (2, 5, 6)),
+    Request("loss", ((2,), (2, 10)), (2,)),
+    Request("loss", ((2, 10), (2, 10)), (2,)),
+    Request("multiply tanh", ((2, 6), (2, 6)), (2, 6)),
     Request("input", (), (2, 4, 4, 3)),
     Request("tokens", (), (2, 7)),
 ]
@@ -38,7 +47,16 @@ def test_every_kind_takes_time() -> None:
         assert one.backward >= 0
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
-    wrong = Request("add", ((1, 2),), (1, 3))
-    with pytest.raises(UsageError, match=r"'add' gives out \(1, 2\)"):
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (Request("add", ((1, 2),), (1, 3)), r"'add' gives out \(1, 2\)"),
+        (Request("dense", ((3, 5),), (2, 4)), "rows of no whole length"),
+        (Request("conv 3x3/1", ((2, 48),), (2, 4, 4, 3)), "height and width are not known"),
+        (Request("einsum ab,bc->ac", ((2, 3), (4, 5)), (2, 5)), "do not fit its letters"),
+        (Request("loss", ((3,),), (2,)), "no rows for each number"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(wrong: Request, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
         measured([wrong], jaxes.PYTHON)

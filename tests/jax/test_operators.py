@@ -6,9 +6,12 @@ import pytest
 
 from dltune.errors import UsageError
 from dltune.jax.operators import Request, require_known
+from dltune.networks.operators import NETWORKS
+from dltune.parallelism.configurations import soap
+from dltune.parallelism.local_times import requests
 
 
-@pytest.mark.parametrize("type", ["gru", "conv 3x3/1 gelu", "relu conv"])
+@pytest.mark.parametrize("type", ["gru", "conv 3x3/1 selu", "relu conv", "dense ab,bc->ac"])
 def test_what_is_unknown_is_named(type: str) -> None:
     with pytest.raises(UsageError, match="not known here"):
         require_known(Request(type, ((1, 2),), (1, 2)))
@@ -17,3 +20,9 @@ def test_what_is_unknown_is_named(type: str) -> None:
 def test_what_reads_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="reads nothing"):
         require_known(Request("dense", (), (1, 2)))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_published_networks_can_be_timed(name: str) -> None:
+    for one in requests(NETWORKS[name](4), 2, soap):
+        require_known(one)

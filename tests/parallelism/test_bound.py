@@ -29,7 +29,7 @@ def test_no_strategy_is_faster(some: Problem) -> None:
 
 def test_no_strategy_is_faster_than_the_programme_says() -> None:
     some = [random_problem(Random(seed)) for seed in range(200)]
-    programmes = [linear.programme(one) for one in some]
+    programmes = [linear.programme(Engine(one)) for one in some]
     solved = map(linear.solve, programmes, repeat(5.0))
     values = solver.run(list, solved, limit=100.0)
     for problem, programme, value in zip(some, programmes, values, strict=True):

@@ -24,8 +24,8 @@ def test_best_of_all(some: Problem) -> None:
     for _, start in (times[0], times[-1]):
         found = optimum(some, start, 60.0)
         assert found.proven
-        assert found.value == least
-        assert Engine(some).simulate(found.strategy) == least
+        assert found.time == least
+        assert Engine(some).simulate(found.best) == least
 
 
 @settings(max_examples=50, deadline=None)
@@ -55,16 +55,16 @@ def test_the_papers_small_cases(network) -> None:
     from_samples = optimum(given, baselines.data_parallel(given), 60.0)
     assert from_sum.proven
     assert from_samples.proven
-    assert from_sum.value == from_samples.value
-    assert Engine(given).simulate(from_sum.strategy) == from_sum.value
+    assert from_sum.time == from_samples.time
+    assert Engine(given).simulate(from_sum.best) == from_sum.time
 
 
 def test_a_search_that_is_ended_tells_what_is_open_still() -> None:
     given = problem(rnnlm(steps=2), p100(4), soap, roofline)
     start = baselines.data_parallel(given)
-    best = optimum(given, start, 60.0).value
+    best = optimum(given, start, 60.0).time
     at_once = optimum(given, start, 0.0)
     assert not at_once.proven
-    assert 0 < at_once.bound <= best < at_once.value
+    assert 0 < at_once.bound <= best < at_once.time
     few = Engine(given).prove(start, COMBINED, 60.0, 1000)
     assert at_once.bound <= few.bound <= best

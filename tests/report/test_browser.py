@@ -67,6 +67,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("plan", bare(synthetic.machine(2), sections={"parallelism": divided.section()})),
         ("operators", divided.network()),
         ("topology", divided.cluster()),
+        ("operator-times", divided.times()),
     ]
     pages = {"good": tuned(profile), "evil": tuned(evil), "others": others}
     return {name: written(folder, name, documents) for name, documents in pages.items()}

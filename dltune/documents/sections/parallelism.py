@@ -15,7 +15,7 @@ Consumer = Literal["keras", "jax"]
 # what there is to tell of a plan in numbers
 FIGURES = (
     *("network", "topology", "batch", "seconds", "compute", "bytes"),
-    *("bound", "proof", "baselines", "proposals", "searched", "measured"),
+    *("bound", "proof", "baselines", "proposals", "searched", "measured", "times"),
 )
 
 
@@ -26,6 +26,16 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     compute: float
     bytes: int
+
+
+class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of operators' parts, each measured once: those that the plan was made with, by SHA-256, and
+    how many `parts` they are of; by which `framework`, on how many `cores` a device has."""
+
+    digest: str
+    parts: int
+    framework: str
+    cores: int
 
 
 class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +74,8 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
     sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
     same space takes less, by this `proof` (None: not known). `proposals`: changes that the search
-    looked at, in `searched` seconds. `measured`: whether ops' times are measured, not modelled.
+    looked at, in `searched` seconds. `measured`: whether ops' times are measured, not modelled;
+    `times`: those of their parts (None: a profile's, or modelled).
     """
 
     network: str
@@ -85,6 +96,7 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proof: str = ""
     consumer: Consumer | None = None
     hosts: tuple[str, ...] = ()
+    times: Times | None = None
 
 
 def faults(section: Parallelism) -> Iterator[str]:
@@ -94,6 +106,7 @@ def faults(section: Parallelism) -> Iterator[str]:
         here, section, "seconds", "compute", "bytes", "bound", "proposals", "searched"
     )
     yield from at_least(1).of(here, section, "batch")
+    yield from at_least(1).of(f"{here}.times", section.times, "parts", "cores")
     yield from repeated(f"{here}.baselines", "name", (one.name for one in section.baselines))
     for at, baseline in each(f"{here}.baselines", section.baselines, "name"):
         yield from AMOUNT.of(at, baseline, "seconds", "compute", "bytes")

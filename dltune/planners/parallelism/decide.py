@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dltune.documents.files import digest
+from dltune.documents.operator_times import OperatorTimes
 from dltune.documents.operators import Operator
-from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelism
+from dltune.documents.sections.parallelism import Baseline, Consumer, Parallelism, Times
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism import bound, dynamic
@@ -67,7 +69,7 @@ def decide(
         "single device": single(whole),
         "dynamic programming": dynamic.strategy(whole),
     }
-    with workers(whole, effort.processes, effort.scheduler) as there:
+    with workers(engine, effort.processes, effort.scheduler) as there:
         found = search(
             whole,
             starts,
@@ -100,6 +102,7 @@ def decide(
         proof=least.proven_by,
         consumer=consumer,
         hosts=_hosts(topology) if consumer else (),
+        times=_told(given.times),
     )
     return Decided(section, least.failure)
 
@@ -110,10 +113,11 @@ def posed(
     """A consumer's ranks add up gradients of what several parts read by all-reduces."""
     ways = space(topology, shape, consumer)
     costs = given.costs(topology)
+    update = given.times.update if given.times else 0.0
     if not consumer:
-        return problem(given.graph, topology, ways, costs)
+        return problem(given.graph, topology, ways, costs, update)
     return problem(
-        *(given.graph, topology, ways, costs),
+        *(given.graph, topology, ways, costs, update),
         all_reduce=topology.all_reduce,
         all_to_all=topology.all_to_all,
     )
@@ -158,6 +162,12 @@ def _hosts(topology: Topology) -> tuple[str, ...]:
     """Of the devices, where a job is started on several."""
     hosts = tuple(device.host for device in topology.devices)
     return hosts if len(set(hosts)) > 1 else ()
+
+
+def _told(times: OperatorTimes | None) -> Times | None:
+    if times is None:
+        return None
+    return Times(digest(times), len(times.parts), times.framework, times.cores)
 
 
 def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:

@@ -12,11 +12,13 @@ import msgspec
 from dltune.documents import files, operators, topology
 from dltune.documents import profile as profiles
 from dltune.documents.machine import Machine
+from dltune.documents.operator_times import OperatorTimes
 from dltune.documents.operators import Operators
 from dltune.documents.profile import Profile
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
+from dltune.parallelism import local_times
 from dltune.parallelism.costs import Costs, roofline
 from dltune.parallelism.profiled import Measured, measured
 from dltune.parallelism.timed import Timed
@@ -25,16 +27,19 @@ from dltune.parallelism.timed import Timed
 @dataclass(frozen=True)
 class Given:
     """A network. `name`: of a published one, with its `batch`. `profile`: the one that it is from,
-    with times `measured` there."""
+    with times `measured` there. `times`: of all parts into which its operators may be divided."""
 
     graph: Operators
     name: str = ""
     batch: int | None = None
     profile: Profile | None = None
     measured: Measured | None = None
+    times: OperatorTimes | None = None
 
     def costs(self, topology: Topology) -> Costs:
         """Of its operators on these devices."""
+        if self.times is not None:
+            return local_times.measured(self.graph, self.times)
         if self.profile is None or self.measured is None:
             return roofline
         return Timed(self.measured, self.profile.machine, topology)
@@ -42,6 +47,8 @@ class Given:
     def timed(self, topology: Topology) -> bool:
         """Whether these are measured for all kinds of the devices."""
         kinds = {device.kind for device in topology.devices}
+        if self.times is not None:
+            return True
         return self.profile is not None and kinds == {self.profile.machine.name}
 
 
@@ -87,7 +94,7 @@ def devices(named: Path | str) -> Topology:
 
 def remarks(given: Given, topology: Topology) -> Iterator[str]:
     """What to be wary of."""
-    if given.profile is None or given.measured is None:
+    if given.profile is None or given.measured is None or given.times is not None:
         return
     if given.profile.partial is not None:
         yield f"this profile is partial: {given.profile.partial}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
@@ -19,8 +20,13 @@ from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Schedule, Shown
 
+if TYPE_CHECKING:
+    from dltune.documents.topology import Topology
+    from dltune.parallelism.problem import Space
+    from dltune.planners.parallelism.given import Given
 
-class Named(click.ParamType):  # type: ignore[type-arg]
+
+class Named(click.ParamType[Path | str]):
     """A file, else the name of something published."""
 
     name = "file or name"
@@ -32,7 +38,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]
         return path if path.exists() or path.suffix in (".json", ".gz") else str(value)
 
 
-class Mesh(click.ParamType):  # type: ignore[type-arg]
+class Mesh(click.ParamType[tuple[int, ...]]):
     """The lengths of a mesh's axes, as 2x2."""
 
     name = "mesh"
@@ -73,6 +79,18 @@ class ParallelismPlanner(Planner[Parallelism]):
                 ["--batch"],
                 type=click.IntRange(1, 2**31 - 1),
                 help="Samples a step, of a network by name.  [the published one's]",
+            ),
+            click.Option(
+                ["--times"],
+                type=click.Path(path_type=Path, dir_okay=False),
+                metavar="FILE",
+                help="How long operators take on a device, measured: a document of --measure.",
+            ),
+            click.Option(
+                ["--measure"],
+                type=Duration(),
+                metavar="TIME",
+                help="First have JAX measure here what --times lacks, for so long at most.",
             ),
             click.Option(
                 ["--for", "consumer"],
@@ -144,6 +162,8 @@ def _decide(
     network: Path | str,
     topology: Path | str,
     batch: int | None,
+    times: Path | None,
+    measure: float | None,
     consumer: Consumer | None,
     mesh: tuple[int, ...] | None,
     budget: float | None,
@@ -162,6 +182,8 @@ def _decide(
             "own",
             remedy="such as --for keras",
         )
+    if measure is not None and times is None:
+        raise UsageError("--measure is for what --times names", remedy="such as --times times.json")
     from dltune.planners.parallelism import decide, emit, given, show
 
     found = given.network(network, batch)
@@ -172,6 +194,8 @@ def _decide(
         shape = mesh or (count,)
     if mesh is not None:
         decide.require_mesh(mesh, cluster)
+    if times is not None:
+        found = _timed(found, cluster, decide.space(cluster, shape, consumer), times, measure)
     decided = decide.decide(
         found,
         cluster,
@@ -194,3 +218,17 @@ def _decide(
             "jax": lambda: emit.jax_file(section),
         },
     )
+
+
+def _timed(
+    found: Given, cluster: Topology, ways: Space, path: Path, seconds: float | None
+) -> Given:
+    from dltune.planners.parallelism import times
+
+    if seconds is None:
+        return replace(found, times=times.read(path, found, cluster, ways))
+
+    def tell(text: str) -> None:
+        click.echo(f"dltune: {text}", err=True)
+
+    return replace(found, times=times.measured(path, found, cluster, ways, seconds, tell))

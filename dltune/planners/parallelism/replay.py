@@ -6,17 +6,22 @@ the devices that it was made from are found by their digests.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
 
+from dltune.documents.operator_times import OperatorTimes
 from dltune.documents.sections.parallelism import Parallelism
+from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism.engine import Engine, Event
+from dltune.parallelism.local_times import requests
 from dltune.parallelism.problem import Problem
-from dltune.planners.parallelism.decide import posed
-from dltune.planners.parallelism.given import again
+from dltune.planners.parallelism import times
+from dltune.planners.parallelism.decide import posed, space
+from dltune.planners.parallelism.given import Given, again
 from dltune.planners.parallelism.written import read
 from dltune.planners.shown import Lane, Schedule, Work
 
@@ -24,9 +29,9 @@ MOST = 2_000_000  # tasks, of which a picture has a use
 
 
 def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Schedule:
-    """`documents`: those at hand. Raises UsageError when the network or the devices are not among
-    them, nor published ones, when the plan does not fit them, or when a step has too many tasks;
-    DltuneError when the simulator cannot be built."""
+    """`documents`: those at hand. Raises UsageError when the network, the devices or the operators'
+    times are not among them, nor published ones, when the plan does not fit them, or when a step
+    has too many tasks; DltuneError when the simulator cannot be built."""
     found = again(section, documents)
     if found is None:
         raise UsageError(
@@ -35,6 +40,8 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
             remedy="name their documents beside the plan",
         )
     given, topology = found
+    if section.times:
+        given = dataclasses.replace(given, times=_times(section, given, topology, documents))
     whole = posed(given, topology, section.mesh, section.consumer)
     strategy = read(section, whole)
     engine = Engine(whole)
@@ -43,6 +50,20 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
     if tasks > MOST:
         raise UsageError(f"a step has {tasks:,} tasks, too many to draw")
     return _schedule(section, whole, engine.events())
+
+
+def _times(
+    section: Parallelism, given: Given, topology: Topology, documents: Sequence[msgspec.Struct]
+) -> OperatorTimes:
+    ways = space(topology, section.mesh, section.consumer)
+    wanted = requests(given.graph, len(topology.devices), ways)
+    found = times.again(section.times.digest, wanted, documents) if section.times else None
+    if found is None:
+        raise UsageError(
+            "the operators' times are not at hand that the plan was made with",
+            remedy="name their document beside the plan",
+        )
+    return found
 
 
 def _schedule(section: Parallelism, whole: Problem, events: Sequence[Event]) -> Schedule:

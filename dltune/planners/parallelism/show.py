@@ -49,17 +49,21 @@ def shown(section: Parallelism) -> Shown:
 
 
 def decision(section: Parallelism) -> Shown:
-    return Shown([Part("steps", "", [_compared(section), *_bounded(section), _briefly(section)])])
+    source = f"Ops' times are {_costs(section)}."
+    told = [source, *_bounded(section)]
+    return Shown([Part("steps", "", [_compared(section), *told, _briefly(section)])])
 
 
 def remarks(section: Parallelism) -> Iterator[str]:
-    yield (
-        f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s; ops' "
-        f"times are {_costs(section)}"
-    )
+    yield f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s"
 
 
 def _costs(section: Parallelism) -> str:
+    if times := section.times:
+        return (
+            f"those of {times.parts:,} parts, measured by {times.framework} on "
+            f"{counted(times.cores, 'core')} each, once for each type and local shapes"
+        )
     return _MEASURED if section.measured else _MODELLED
 
 

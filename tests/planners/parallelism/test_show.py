@@ -7,7 +7,7 @@ import itertools
 import divided
 import msgspec
 
-from dltune.documents.sections.parallelism import Divided, Parallelism
+from dltune.documents.sections.parallelism import Divided, Parallelism, Times
 from dltune.planners.parallelism import pictures, show
 from dltune.planners.parallelism.planner import PLANNER
 from dltune.tables import Key, Table, Tiles
@@ -77,12 +77,17 @@ def test_operators_of_a_block_that_are_alike_stand_together() -> None:
 
 
 def test_what_the_times_rest_on_is_told() -> None:
-    for measured, told in ((True, "those of the profile"), (False, "roofline")):
-        section = msgspec.structs.replace(SECTION, measured=measured)
+    parts = Times("0" * 64, 7, "JAX 1", 2)
+    for measured, times, told in (
+        (True, None, "those of the profile"),
+        (False, None, "roofline"),
+        (True, parts, "those of 7 parts, measured by JAX 1 on 2 cores each"),
+    ):
+        section = msgspec.structs.replace(SECTION, measured=measured, times=times)
         sentences = show.shown(section).parts[-1].body
         assert [str(one)[:2] for one in sentences] == ["A1", "A2", "A3", "A4"]
         assert told in str(sentences[0])
-        assert any(told in remark for remark in show.remarks(section))
+        assert any(told in str(one) for one in show.decision(section).parts[0].body)
 
 
 def test_each_device_has_its_part_of_the_picture() -> None:

@@ -1,0 +1,42 @@
+"""Times of operators' parts: what they may be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import divided
+import msgspec
+import pytest
+
+from dltune.documents import files, operator_times
+from dltune.documents.operator_times import OperatorTimes, PartTime, check
+
+FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+
+
+def test_the_example_of_the_docs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```json\n(.*?)```", FORMATS.read_text(), re.S)
+    (text,) = (block for block in blocks if operator_times.SCHEMA in block)
+    found = files.decode(text.encode(), OperatorTimes, operator_times.SCHEMA, check, "docs")
+    assert [one.output for one in found.parts] == [(32, 100), (64, 50)]
+    path = tmp_path / "times.json"
+    path.write_bytes(msgspec.json.encode(divided.times()))
+    assert operator_times.load(path) == divided.times()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ({"kind": ""}, "kind must not be empty"),
+        ({"cores": 0}, "cores must be at least 1"),
+        ({"update": 0.0}, "update must be finite and above 0"),
+        ({"parts": (PartTime("a", (), (2, 0), 1.0, 1.0),)}, "output must be at least 1"),
+        ({"parts": (PartTime("a", ((0,),), (2,), 1.0, 1.0),)}, "inputs[0] must be at least 1"),
+        ({"parts": (PartTime("a", (), (2,), 0.0, 1.0),)}, "forward must be finite and above 0"),
+        ({"parts": (PartTime("a", (), (2,), 1.0, 1.0),) * 2}, "each type with its shapes once"),
+    ],
+)
+def test_times_that_cannot_be(wrong: dict[str, object], fault: str) -> None:
+    (told,) = check(msgspec.structs.replace(divided.times(), **wrong))
+    assert fault in told
