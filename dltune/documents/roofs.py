@@ -60,7 +60,8 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`fingerprint`: of the machine, its limits and the kernels, for which this holds. `cpu`: its
     name; `cores`: how many "all" are. `frequency` of one core at work, in Hz. `caches`: the nearest
-    first. `notes`: what could not be measured, and why."""
+    first. `unsettled`: of so many rates no other turn came near the best one, as on a machine that is
+    never quiet: the true ones may be higher. `notes`: what could not be measured, and why."""
 
     schema: str
     created: str
@@ -71,6 +72,7 @@ class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peaks: tuple[Peak, ...]
     bandwidths: tuple[Bandwidth, ...]
     caches: tuple[Cache, ...]
+    unsettled: int = 0
     notes: tuple[str, ...] = ()
 
     def peak(
@@ -100,7 +102,8 @@ class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def check(roofs: Roofs) -> list[str]:
     """All that cannot be true of roofs, one sentence each, the field's path first."""
-    faults = at_least(1).of("", roofs, "cores") + POSITIVE.of("", roofs, "frequency")
+    faults = at_least(1).of("", roofs, "cores") + at_least(0).of("", roofs, "unsettled")
+    faults += POSITIVE.of("", roofs, "frequency")
     for here, peak in each("peaks", roofs.peaks):
         faults += at_least(1).of(here, peak, "width")
     for here, bandwidth in each("bandwidths", roofs.bandwidths):

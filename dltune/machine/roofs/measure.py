@@ -26,9 +26,9 @@ SECONDS = 3.0
 # of a turn, about: long enough for threads that begin some microseconds apart, short enough to lie
 # between two visits of other work
 TURN = 0.5e-3
-LEAST_TURNS, TRIALS = 7, 3
-# it ends early when so many rounds have raised nothing by more than this part
-QUIET_ROUNDS, RISE = 12, 0.005
+LEAST_TURNS, TRIALS = 10, 3
+# a case is settled when its best turn is no accident: so many turns came so near to it
+SETTLING, NEAR = 3, 0.02
 _TRIAL = 1 << 12  # rounds of a kernel, to learn how long they take
 # of the memory that the job may use; more is left to whoever has it
 MOST_MEMORY = 0.25
@@ -50,12 +50,14 @@ class Case:
         seconds = min(self.turn(trial)[0] for _ in range(TRIALS))
         self.times = max(1, round(trial * TURN / seconds))
 
-    def run(self) -> bool:
-        """One turn; whether it is the best by more than RISE."""
+    def run(self) -> None:
         seconds, work = self.turn(self.times)
-        before = max(self.rates, default=0.0)
         self.rates.append(work / seconds)
-        return self.rates[-1] > before * (1 + RISE)
+
+    @property
+    def settled(self) -> bool:
+        best = sorted(self.rates)[-SETTLING:]
+        return len(self.rates) >= LEAST_TURNS and best[0] >= best[-1] * (1 - NEAR)
 
 
 def measure(
@@ -111,7 +113,7 @@ def measure(
                         lambda n, m=memory, w=name, s=sizes: m.stream(w, s, n)  # type: ignore[misc]
                     )
                     tried((level, way, count), case, 1)
-        _rounds(list(cases.values()), seconds, clock)
+        left = _rounds(list(cases.values()), seconds, clock)
     return Roofs(
         schema=SCHEMA,
         created=files.now(),
@@ -136,16 +138,21 @@ def measure(
             if isinstance(key, Level)
         ),
         caches=tuple(Cache(level.name, level.bytes) for level in there if level.bytes is not None),
+        unsettled=left,
         notes=tuple(notes),
     )
 
 
-def _rounds(cases: list[Case], seconds: float, clock: Callable[[], float]) -> None:
-    began, quiet, rounds = clock(), 0, 0
-    while rounds < LEAST_TURNS or (quiet < QUIET_ROUNDS and clock() - began < seconds):
-        risen = [case.run() for case in cases]
-        quiet = 0 if any(risen) else quiet + 1
+def _rounds(cases: list[Case], seconds: float, clock: Callable[[], float]) -> int:
+    """How many cases are not settled when the time is over, or no more can."""
+    began, rounds = clock(), 0
+    left = cases
+    while left and (rounds < LEAST_TURNS or clock() - began < seconds):
+        for case in left:
+            case.run()
+        left = [case for case in left if not case.settled]
         rounds += 1
+    return len(left)
 
 
 def _figures(case: Case) -> tuple[float, float, int]:

@@ -18,54 +18,50 @@ struct Peak {
   bool tiles = false;  // of AMX, which the system gives on request
 };
 
-// Twelve chains: two units that answer after four to six cycles are kept busy, and sixteen
-// registers hold them and what they work with. Even and odd chains differ where there is no
-// multiplication with addition: one of each is what a product's sum takes.
-#define DLTUNE_PEAK(NAME, TARGET, VECTOR, SET, EVEN, ODD)                                       \
-  __attribute__((target(TARGET), noinline)) inline void NAME(int64_t rounds) {                         \
+// Twelve chains of sums: two units that answer after four to six cycles are kept busy, and sixteen
+// registers hold them, the factors and a product. That a factor may have changed has a product
+// computed each time.
+#define DLTUNE_PEAK(NAME, TARGET, VECTOR, SET, STEP)                                            \
+  __attribute__((target(TARGET), noinline)) inline void NAME(int64_t rounds) {                  \
     VECTOR x = SET, y = x;                                                                      \
     asm volatile("" : "+v"(x), "+v"(y));                                                        \
     VECTOR a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;  \
     for (; rounds > 0; --rounds) {                                                              \
-      a = EVEN(a), b = ODD(b), c = EVEN(c), d = ODD(d), e = EVEN(e), f = ODD(f);                \
-      g = EVEN(g), h = ODD(h), i = EVEN(i), j = ODD(j), k = EVEN(k), l = ODD(l);                \
+      STEP(a); STEP(b); STEP(c); STEP(d); STEP(e); STEP(f);                                     \
+      STEP(g); STEP(h); STEP(i); STEP(j); STEP(k); STEP(l);                                     \
       asm volatile("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f));                  \
       asm volatile("" : "+v"(g), "+v"(h), "+v"(i), "+v"(j), "+v"(k), "+v"(l));                  \
     }                                                                                           \
   }
 
-// with ones in all registers nothing overflows in the floating-point chains before 2^24 rounds,
-// and then it only stops to grow
-#define SSE_MUL(v) _mm_mul_ps(v, x)
-#define SSE_ADD(v) _mm_add_ps(v, y)
-DLTUNE_PEAK(sse2_float, "sse2", __m128, _mm_set1_ps(1), SSE_MUL, SSE_ADD)
-#define SSE_MUL_D(v) _mm_mul_pd(v, x)
-#define SSE_ADD_D(v) _mm_add_pd(v, y)
-DLTUNE_PEAK(sse2_double, "sse2", __m128d, _mm_set1_pd(1), SSE_MUL_D, SSE_ADD_D)
-#define AVX_MUL(v) _mm256_mul_ps(v, x)
-#define AVX_ADD(v) _mm256_add_ps(v, y)
-DLTUNE_PEAK(avx_float, "avx", __m256, _mm256_set1_ps(1), AVX_MUL, AVX_ADD)
-#define AVX_MUL_D(v) _mm256_mul_pd(v, x)
-#define AVX_ADD_D(v) _mm256_add_pd(v, y)
-DLTUNE_PEAK(avx_double, "avx", __m256d, _mm256_set1_pd(1), AVX_MUL_D, AVX_ADD_D)
-#define FMA_256(v) _mm256_fmadd_ps(v, x, y)
-DLTUNE_PEAK(fma_float, "avx2,fma", __m256, _mm256_set1_ps(1), FMA_256, FMA_256)
-#define FMA_256_D(v) _mm256_fmadd_pd(v, x, y)
-DLTUNE_PEAK(fma_double, "avx2,fma", __m256d, _mm256_set1_pd(1), FMA_256_D, FMA_256_D)
-#define FMA_512(v) _mm512_fmadd_ps(v, x, y)
-DLTUNE_PEAK(avx512_float, "avx512f", __m512, _mm512_set1_ps(1), FMA_512, FMA_512)
-#define FMA_512_D(v) _mm512_fmadd_pd(v, x, y)
-DLTUNE_PEAK(avx512_double, "avx512f", __m512d, _mm512_set1_pd(1), FMA_512_D, FMA_512_D)
-#define VNNI(v) _mm512_dpbusd_epi32(v, x, y)
-DLTUNE_PEAK(avx512_vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi8(1), VNNI, VNNI)
+// with ones in all registers a chain that grows stops at 2^24: there is no overflow
+#define ANEW(v) asm volatile("" : "+v"(v))
+#define SSE(v) ANEW(x); v = _mm_add_ps(v, _mm_mul_ps(x, y))
+#define SSE_D(v) ANEW(x); v = _mm_add_pd(v, _mm_mul_pd(x, y))
+#define AVX(v) ANEW(x); v = _mm256_add_ps(v, _mm256_mul_ps(x, y))
+#define AVX_D(v) ANEW(x); v = _mm256_add_pd(v, _mm256_mul_pd(x, y))
+#define FMA(v) v = _mm256_fmadd_ps(x, y, v)
+#define FMA_D(v) v = _mm256_fmadd_pd(x, y, v)
+#define FMA_512(v) v = _mm512_fmadd_ps(x, y, v)
+#define FMA_512_D(v) v = _mm512_fmadd_pd(x, y, v)
+DLTUNE_PEAK(sse2_float, "sse2", __m128, _mm_set1_ps(1), SSE)
+DLTUNE_PEAK(sse2_double, "sse2", __m128d, _mm_set1_pd(1), SSE_D)
+DLTUNE_PEAK(avx_float, "avx", __m256, _mm256_set1_ps(1), AVX)
+DLTUNE_PEAK(avx_double, "avx", __m256d, _mm256_set1_pd(1), AVX_D)
+DLTUNE_PEAK(fma_float, "avx2,fma", __m256, _mm256_set1_ps(1), FMA)
+DLTUNE_PEAK(fma_double, "avx2,fma", __m256d, _mm256_set1_pd(1), FMA_D)
+DLTUNE_PEAK(avx512_float, "avx512f", __m512, _mm512_set1_ps(1), FMA_512)
+DLTUNE_PEAK(avx512_double, "avx512f", __m512d, _mm512_set1_pd(1), FMA_512_D)
+#define VNNI(v) v = _mm512_dpbusd_epi32(v, x, y)
+DLTUNE_PEAK(avx512_vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi8(1), VNNI)
 
 // compilers that know the younger ones
 #if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)
 #define DLTUNE_YOUNGER 1
-#define BF16(v) _mm512_dpbf16_ps(v, (__m512bh)x, (__m512bh)y)
-DLTUNE_PEAK(avx512_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(1), BF16, BF16)
-#define VNNI_256(v) _mm256_dpbusd_avx_epi32(v, x, y)
-DLTUNE_PEAK(avx_vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi8(1), VNNI_256, VNNI_256)
+#define BF16(v) v = _mm512_dpbf16_ps(v, (__m512bh)x, (__m512bh)y)
+DLTUNE_PEAK(avx512_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(1), BF16)
+#define VNNI_256(v) v = _mm256_dpbusd_avx_epi32(v, x, y)
+DLTUNE_PEAK(avx_vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi8(1), VNNI_256)
 
 // Six tiles of sums, of 16 rows of 64 bytes, and two of factors. An instruction takes 16 cycles
 // and is answered after some fifty.
@@ -108,10 +104,10 @@ constexpr int64_t kChains = 12;
 inline const Peak* peaks(int* count) {
   static const Peak all[] = {
       {"cycles", clock_cycles, 8 * 3},
-      {"sse2_float", sse2_float, kChains * 4},
-      {"sse2_double", sse2_double, kChains * 2},
-      {"avx_float", avx_float, kChains * 8},
-      {"avx_double", avx_double, kChains * 4},
+      {"sse2_float", sse2_float, kChains * 4 * 2},
+      {"sse2_double", sse2_double, kChains * 2 * 2},
+      {"avx_float", avx_float, kChains * 8 * 2},
+      {"avx_double", avx_double, kChains * 4 * 2},
       {"fma_float", fma_float, kChains * 8 * 2},
       {"fma_double", fma_double, kChains * 4 * 2},
       {"avx512_float", avx512_float, kChains * 16 * 2},
