@@ -60,8 +60,8 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`fingerprint`: of the machine, its limits and the kernels, for which this holds. `cpu`: its
     name; `cores`: how many "all" are. `frequency` of one core at work, in Hz. `caches`: the nearest
-    first. `unsettled`: of so many rates no other turn came near the best one, as on a machine that is
-    never quiet: the true ones may be higher. `notes`: what could not be measured, and why."""
+    first. `unsettled`: of so many rates no other turn came near the best one, as on a machine that
+    is never quiet: the true ones may be higher. `notes`: what could not be measured, and why."""
 
     schema: str
     created: str
@@ -100,20 +100,20 @@ class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(found, key=lambda one: one.rate, default=None)
 
 
+_SIZE = {Peak: "width", Bandwidth: "bytes"}
+
+
 def check(roofs: Roofs) -> list[str]:
     """All that cannot be true of roofs, one sentence each, the field's path first."""
     faults = at_least(1).of("", roofs, "cores") + at_least(0).of("", roofs, "unsettled")
     faults += POSITIVE.of("", roofs, "frequency")
-    for here, peak in each("peaks", roofs.peaks):
-        faults += at_least(1).of(here, peak, "width")
-    for here, bandwidth in each("bandwidths", roofs.bandwidths):
-        faults += at_least(1).of(here, bandwidth, "bytes")
-    for name, found in (("peaks", roofs.peaks), ("bandwidths", roofs.bandwidths)):
-        for here, one in each(name, found):
-            faults += at_least(1).of(here, one, "cores", "turns")
-            faults += at_most(roofs.cores, "the cores there are").of(here, one, "cores")
-            faults += POSITIVE.of(here, one, "rate", "median")
-            faults += at_most(one.rate, "the rate").of(here, one, "median")
+    rated: list[tuple[str, Peak | Bandwidth]] = [*each("peaks", roofs.peaks)]
+    rated += each("bandwidths", roofs.bandwidths)
+    for here, one in rated:
+        faults += at_least(1).of(here, one, "cores", "turns", _SIZE[type(one)])
+        faults += at_most(roofs.cores, "the cores there are").of(here, one, "cores")
+        faults += POSITIVE.of(here, one, "rate", "median")
+        faults += at_most(one.rate, "the rate").of(here, one, "median")
     cases = (f"{p.dtype} {p.instructions} on {p.cores} cores" for p in roofs.peaks)
     faults += repeated("peaks", "case", cases)
     streams = (f"{b.level} {b.way} on {b.cores} cores" for b in roofs.bandwidths)

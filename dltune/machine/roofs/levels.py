@@ -57,9 +57,7 @@ def levels(machine: Machine, root: Path = Path("/")) -> list[Level]:
     whole = found[-1].bytes if found else None
     alone = (caches[0][depth - 1].size or 0) if found else _UNKNOWN
     each = (whole or _UNKNOWN) // len(firsts)
-    memory = Level(
-        MEMORY, None, BEYOND_CACHES * alone, (BEYOND_CACHES * each,) * len(firsts)
-    )
+    memory = Level(MEMORY, None, BEYOND_CACHES * alone, (BEYOND_CACHES * each,) * len(firsts))
     return [*found, memory]
 
 

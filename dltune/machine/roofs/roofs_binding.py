@@ -42,9 +42,7 @@ def peak(name: str, cpus: Sequence[int], rounds: int) -> tuple[float, int]:
     """
     operations = c_int64()
     numbers = (c_int32 * len(cpus))(*cpus)
-    took = _load().dltune_roofs_peak(
-        name.encode(), numbers, len(cpus), rounds, byref(operations)
-    )
+    took = _load().dltune_roofs_peak(name.encode(), numbers, len(cpus), rounds, byref(operations))
     return _answered(took), operations.value
 
 
