@@ -60,8 +60,8 @@ class BelowRoof:
 
 
 def below_roof(figures: Figures, analysis: Analysis) -> tuple[BelowRoof, ...]:
-    """The causes, the lowest ceiling first; none for an op that is not far below its roof, and where
-    the machine's were not measured."""
+    """The causes, the lowest ceiling first; none for an op that is not far below its roof, and none
+    where the machine's were not measured."""
     best, roofs = figures.best, analysis.profile.roofs
     key = parse(figures.op)
     if best is None or roofs is None or key is None or key.family not in _ONEDNN:
