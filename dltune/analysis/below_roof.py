@@ -83,12 +83,14 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
         yield BelowRoof(
             "no oneDNN",
             None,
-            f"it runs in {profile.framework.name}'s own kernel, where oneDNN has one for {dtype}",
+            f"it runs in the framework's own kernel, where oneDNN has one for {dtype}: oneDNN is off, "
+            "or was not chosen",
         )
         return
     lacks = profile.framework.lacks
     if lacks is None:
         return
+    wider = sorted(set(lacks) & frozenset().union(*_NEEDS.values()))
     built = [name for name, needs in _NEEDS.items() if needs.isdisjoint(lacks)]
     peak = profile.roofs.peak(roof.dtype, among=built)
     if peak is None or peak.instructions == roof.instructions:
@@ -96,9 +98,9 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
     yield BelowRoof(
         "instructions",
         peak.rate,
-        f"oneDNN has no kernel for {roof.dtype}, and {profile.framework.name}'s own are compiled "
-        f"without {', '.join(lacks)}: with {peak.instructions} {_giga(peak.rate)} GFLOP/s are the "
-        f"most here, with {roof.instructions} {_giga(roof.rate)}",
+        f"oneDNN has no kernel for {roof.dtype}, and the framework's own are compiled without "
+        f"{', '.join(wider)}: {_giga(peak.rate)} GFLOP/s are the most here with "
+        f"{peak.instructions}, {_giga(roof.rate)} with {roof.instructions}",
     )
 
 

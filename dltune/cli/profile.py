@@ -232,11 +232,13 @@ def _roofs(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, 
     """Those of the machine, measured now where they are not known yet, before the job starts; and
     a note where they cannot be."""
     from dltune.machine.roofs import kept
+    from dltune.machine.roofs.tables import unsettled
 
     try:
-        return kept.roofs_of(machine, lambda: say("measuring the machine's roofs, once")), []
+        roofs = kept.roofs_of(machine, lambda: say("measuring the machine's roofs, once"))
     except DltuneError as error:
         return None, [f"the machine's roofs are not known: {error}"]
+    return roofs, [sentence] if (sentence := unsettled(roofs)) else []
 
 
 def _standalone(

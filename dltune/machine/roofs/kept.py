@@ -14,6 +14,9 @@ from dltune.machine.roofs.fingerprint import fingerprint
 from dltune.machine.roofs.measure import measure
 from dltune.native.build import cache_folder
 
+# to measure in, about; on a quiet machine all is settled sooner
+SECONDS = 3.0
+
 
 def path(machine: Machine) -> Path:
     """Where the roofs of this machine, as it is now, are kept."""
@@ -35,7 +38,7 @@ def kept(machine: Machine) -> Roofs | None:
 def measured_anew(machine: Machine) -> Roofs:
     """Measured now, and kept. Raises as `measure`, and UsageError when the cache folder cannot be
     written."""
-    roofs = measure(machine)
+    roofs = measure(machine, SECONDS)
     file = path(machine)
     file.parent.mkdir(parents=True, exist_ok=True)
     with files.claim(file, overwrite=True) as output:

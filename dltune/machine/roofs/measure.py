@@ -22,7 +22,6 @@ from dltune.machine.roofs.kernels import Kernel
 from dltune.machine.roofs.levels import Level, levels, room
 from dltune.machine.roofs.roofs_binding import Memory, Refused, peak
 
-SECONDS = 3.0
 # of a turn, about: long enough for threads that begin some microseconds apart, short enough to lie
 # between two visits of other work
 TURN = 0.5e-3
@@ -60,9 +59,7 @@ class Case:
         return len(self.rates) >= LEAST_TURNS and best[0] >= best[-1] * (1 - NEAR)
 
 
-def measure(
-    machine: Machine, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-) -> Roofs:
+def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.monotonic) -> Roofs:
     """The roofs of the cores that this process may use, in about so many seconds.
 
     Raises UsageError on a CPU that there are no kernels for, and DltuneError when the kernels

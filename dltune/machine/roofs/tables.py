@@ -55,13 +55,20 @@ def remarks(roofs: Roofs) -> Iterator[str]:
         f"frequency at work: {roofs.frequency / 1e9:.2f} GHz, by a chain of integer products, 3 "
         "cycles each; ports: instructions a cycle, measured, and the whole number next to it"
     )
-    if roofs.unsettled:
-        yield (
-            f"{roofs.unsettled} of {len(roofs.peaks) + len(roofs.bandwidths) + 1} rates came only "
-            "once: other work was in the way, and they may be higher; measure again when it is "
-            "quiet"
-        )
+    if sentence := unsettled(roofs):
+        yield sentence
     yield from roofs.notes
+
+
+def unsettled(roofs: Roofs) -> str | None:
+    """That other work was in the way; None when every rate was reached again and again."""
+    if not roofs.unsettled:
+        return None
+    count = len(roofs.peaks) + len(roofs.bandwidths) + 1
+    return (
+        f"of the machine's roofs {roofs.unsettled} of {count} were reached only once, as other "
+        "work was in the way: they may be higher; dltune doctor --roofs measures them again"
+    )
 
 
 def arithmetic(peak: Peak, frequency: float) -> str:
