@@ -83,8 +83,8 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
         yield BelowRoof(
             "no oneDNN",
             None,
-            f"it runs in the framework's own kernel, where oneDNN has one for {dtype}: oneDNN is off, "
-            "or was not chosen",
+            f"it runs in the framework's own kernel, where oneDNN has one for {dtype}: oneDNN is "
+            "off, or was not chosen",
         )
         return
     lacks = profile.framework.lacks
