@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 from roofed import roofs
 
-from dltune.documents.roofs import Bandwidth, Peak, check, load
+from dltune.documents.roofs import Bandwidth, Peak, Roofs, check, load
 from dltune.errors import UsageError
 
 
@@ -68,3 +71,9 @@ def test_a_file_is_read_whole_or_refused(tmp_path):
     path.write_bytes(msgspec.json.encode(roofs(frequency=-1.0)))
     with pytest.raises(UsageError, match="frequency must be finite and above 0"):
         load(path)
+
+
+def test_the_documentation_s_example_is_one():
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    (example,) = re.findall(r'```json\n(\{\s*"schema": "dltune.roofs/.*?)```', text, re.DOTALL)
+    assert check(msgspec.json.decode(example, type=Roofs)) == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dltune.documents import files
@@ -36,20 +39,44 @@ def kept(machine: Machine) -> Roofs | None:
 
 
 def measured_anew(machine: Machine) -> Roofs:
-    """Measured now, and kept. Raises as `measure`, and UsageError when the cache folder cannot be
-    written."""
-    roofs = measure(machine, SECONDS)
-    file = path(machine)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with files.claim(file, overwrite=True) as output:
-        output.write(roofs)
-    return roofs
+    """Measured now, and kept; one process after the other. Raises as `measure`, and UsageError when
+    the cache folder cannot be written."""
+    with _alone(machine):
+        return _measured(machine)
 
 
 def roofs_of(machine: Machine, on_measure: Callable[[], None]) -> Roofs:
-    """Those kept, else measured now, which `on_measure` is told of. Raises as `measured_anew`."""
-    found = kept(machine)
-    if found is not None:
+    """Those kept, else measured now, which `on_measure` is told of. Processes that ask at the same
+    time measure once. Raises as `measured_anew`."""
+    if found := kept(machine):
         return found
-    on_measure()
-    return measured_anew(machine)
+    with _alone(machine):
+        if found := kept(machine):
+            return found
+        on_measure()
+        return _measured(machine)
+
+
+def _measured(machine: Machine) -> Roofs:
+    roofs = measure(machine, SECONDS)
+    files.Output(path(machine), overwrite=True).write(roofs)
+    return roofs
+
+
+@contextlib.contextmanager
+def _alone(machine: Machine) -> Iterator[None]:
+    """The only one that measures here; who comes later waits."""
+    file = path(machine).with_suffix(".lock")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the cache folder {file.parent}: {error.strerror}",
+            remedy="set DLTUNE_CACHE to a folder of your own",
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

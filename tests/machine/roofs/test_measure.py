@@ -79,6 +79,12 @@ def test_another_kind_of_cpu_is_told_in_a_sentence(monkeypatch):
         measure.measure(topology.local(), 0.0)
 
 
+def test_a_cache_that_cannot_be_written_is_told(monkeypatch):
+    monkeypatch.setenv("DLTUNE_CACHE", "/proc/dltune")
+    with pytest.raises(UsageError, match="cannot write to the cache folder /proc/dltune"):
+        kept.roofs_of(topology.local(), lambda: None)
+
+
 def test_this_machine_is_measured_once_and_kept(tmp_path, monkeypatch):
     roofs_binding._load()  # what is built is left where it is
     monkeypatch.setenv("DLTUNE_CACHE", str(tmp_path / "cache"))
