@@ -6,10 +6,13 @@ does, and what a hypervisor does beside it, can spoil many turns of each case an
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dltune.documents import files
 from dltune.documents.machine import Machine
@@ -33,6 +36,8 @@ _TRIAL = 1 << 12  # rounds of a kernel, to learn how long they take
 MOST_MEMORY = 0.25
 
 _WAYS = ("read", "triad")
+# of so many times the work: seconds, and what was done in them
+Turn: TypeAlias = Callable[[int], tuple[float, int]]
 
 
 @dataclass
@@ -40,7 +45,7 @@ class Case:
     """`turn(n)` works n times and returns seconds and what was done in them. `times`: so that a
     turn takes about TURN. `rates`: of its turns so far, a second's work each."""
 
-    turn: Callable[[int], tuple[float, int]]
+    turn: Turn
     times: int = 1
     rates: list[float] = field(default_factory=list)
 
@@ -59,85 +64,110 @@ class Case:
         return len(self.rates) >= LEAST_TURNS and best[0] >= best[-1] * (1 - NEAR)
 
 
+@dataclass
+class Cases:
+    """Those that can be measured, by what they are of and on how many cores; and why others cannot,
+    a sentence each."""
+
+    found: dict[tuple[Kernel | Level | None, str, int], Case] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, of: Kernel | Level | None, name: str, cores: int, turn: Turn, trial: int) -> None:
+        case = Case(turn)
+        try:
+            case.calibrate(trial)
+        except Refused as error:
+            what = (
+                of.instructions if isinstance(of, Kernel) else f"{of.name}, {name}" if of else name
+            )
+            if (sentence := f"{what}: {error}") not in self.notes:
+                self.notes.append(sentence)
+        else:
+            self.found[of, name, cores] = case
+
+
 def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.monotonic) -> Roofs:
     """The roofs of the cores that this process may use, in about so many seconds.
 
-    Raises UsageError on a CPU that there are no kernels for, and DltuneError when the kernels
-    cannot be built.
+    Raises UsageError on a CPU that there are no kernels for and where no thread may be pinned, and
+    DltuneError when the kernels cannot be built.
     """
     if sentence := unknown():
         raise UsageError(sentence, remedy="the best that ops reach stands for the roofs there")
     cpus = [core.cpus[0] for core in machine.cores]
-    counts = sorted({1, len(cpus)})
-    notes: list[str] = []
-    cases: dict[tuple[Kernel | Level | None, str, int], Case] = {}
-
-    def tried(key: tuple[Kernel | Level | None, str, int], case: Case, trial: int) -> None:
+    cases = Cases()
+    cases.add(None, "cycles", 1, lambda n: peak("cycles", cpus[:1], n), _TRIAL)
+    if not cases.found:
+        raise UsageError(f"the machine's roofs cannot be measured: {'; '.join(cases.notes)}")
+    for kernel in kernels.usable(cpuinfo.flags()):
+        for count in sorted({1, len(cpus)}):
+            turn = functools.partial(peak, kernel.name, cpus[:count])
+            cases.add(kernel, kernel.name, count, turn, _TRIAL)
+    there = _levels(machine, cases.notes)
+    with contextlib.ExitStack() as stack:
         try:
-            case.calibrate(trial)
-            cases[key] = case
+            memory = stack.enter_context(Memory(cpus, room(there))) if there else None
         except Refused as error:
-            what = key[0].instructions if isinstance(key[0], Kernel) else key[1]
-            sentence = f"{what}: {error}"
-            if sentence not in notes:
-                notes.append(sentence)
-
-    tried((None, "cycles", 1), Case(lambda n: peak("cycles", cpus[:1], n)), _TRIAL)
-    flags = cpuinfo.flags()
-    for kernel in kernels.usable(flags):
-        for count in counts:
-            case = Case(lambda n, k=kernel, c=count: peak(k.name, cpus[:c], n))  # type: ignore[misc]
-            tried((kernel, kernel.name, count), case, _TRIAL)
-    there = levels(machine)
-    if machine.memory is not None and sum(room(there)) > MOST_MEMORY * machine.memory:
-        notes.append(
-            f"memory: to measure beyond the caches takes {sum(room(there)) / 2**20:.0f} MiB, more "
-            f"than {MOST_MEMORY:.0%} of what there is"
-        )
-        there = there[:-1]
+            memory, there = None, []
+            cases.notes.append(f"bandwidths: {error}")
+        if memory:
+            _streams(cases, memory, there)
+        left = _rounds(list(cases.found.values()), seconds, clock)
     if machine.quota is not None and machine.quota < len(cpus):
-        notes.append(
+        cases.notes.append(
             f"the quota is {machine.quota:g} CPUs: what all {len(cpus)} cores reach, they reach "
             "for a part of each period"
         )
-    with Memory(cpus, room(there) if there else [1] * len(cpus)) as memory:
-        for level in there:
-            for way in _WAYS:
-                name = f"{kernels.streams(flags)}_{way}"
-                for count in counts:
-                    sizes = [level.one] if count == 1 else list(level.each)
-                    case = Case(
-                        lambda n, m=memory, w=name, s=sizes: m.stream(w, s, n)  # type: ignore[misc]
-                    )
-                    tried((level, way, count), case, 1)
-        left = _rounds(list(cases.values()), seconds, clock)
     return Roofs(
         schema=SCHEMA,
         created=files.now(),
         fingerprint=fingerprint(machine),
         cpu=machine.name,
         cores=len(cpus),
-        frequency=max(cases[None, "cycles", 1].rates),
+        frequency=max(cases.found[None, "cycles", 1].rates),
         peaks=tuple(
-            Peak(key.dtype, key.instructions, key.width, count, *_figures(case))
-            for (key, _, count), case in cases.items()
-            if isinstance(key, Kernel)
+            Peak(of.dtype, of.instructions, of.width, count, *_figures(case))
+            for (of, _, count), case in cases.found.items()
+            if isinstance(of, Kernel)
         ),
         bandwidths=tuple(
             Bandwidth(
-                key.name,
+                of.name,
                 "read" if way == "read" else "triad",
-                key.one if count == 1 else sum(key.each),
+                of.one if count == 1 else sum(of.each),
                 count,
                 *_figures(case),
             )
-            for (key, way, count), case in cases.items()
-            if isinstance(key, Level)
+            for (of, way, count), case in cases.found.items()
+            if isinstance(of, Level)
         ),
         caches=tuple(Cache(level.name, level.bytes) for level in there if level.bytes is not None),
         unsettled=left,
-        notes=tuple(notes),
+        notes=tuple(cases.notes),
     )
+
+
+def _levels(machine: Machine, notes: list[str]) -> list[Level]:
+    """Those that there is memory enough for; a note where that leaves one out."""
+    there = levels(machine)
+    needed = sum(room(there))
+    if machine.memory is None or needed <= MOST_MEMORY * machine.memory:
+        return there
+    notes.append(
+        f"memory: to measure beyond the caches takes {needed / 2**20:.0f} MiB, more than "
+        f"{MOST_MEMORY:.0%} of what there is"
+    )
+    return there[:-1]
+
+
+def _streams(cases: Cases, memory: Memory, there: list[Level]) -> None:
+    widest = kernels.streams(cpuinfo.flags())
+    for level in there:
+        for way in _WAYS:
+            for count in sorted({1, len(level.each)}):
+                sizes = [level.one] if count == 1 else list(level.each)
+                turn = functools.partial(memory.stream, f"{widest}_{way}", sizes)
+                cases.add(level, way, count, turn, 1)
 
 
 def _rounds(cases: list[Case], seconds: float, clock: Callable[[], float]) -> int:

@@ -9,6 +9,7 @@ from dltune.documents.roofs import check
 from dltune.errors import UsageError
 from dltune.machine import topology
 from dltune.machine.roofs import kept, measure, roofs_binding
+from dltune.machine.roofs.kernels import KERNELS
 from dltune.machine.roofs.measure import LEAST_TURNS, Case
 from dltune.machine.roofs.roofs_binding import Memory, Refused, peak
 
@@ -101,3 +102,23 @@ def test_this_machine_is_measured_once_and_kept(tmp_path, monkeypatch):
     assert kept.kept(msgspec.structs.replace(machine, quota=1.0)) is None
     kept.path(machine).write_text("{}")
     assert kept.kept(machine) is None, "a damaged file is measured anew"
+
+
+def test_too_little_memory_leaves_out_what_lies_beyond_the_caches():
+    notes: list[str] = []
+    small = msgspec.structs.replace(topology.local(), memory=2**20)
+    assert "memory" not in [level.name for level in measure._levels(small, notes)]
+    assert "more than 25% of what there is" in notes[0]
+    assert measure._levels(msgspec.structs.replace(small, memory=2**40), notes)[-1].name == "memory"
+
+
+def test_what_cannot_be_measured_is_told_once():
+    cases = measure.Cases()
+
+    def refused(_):
+        raise Refused("no such registers")
+
+    for cores in (1, 2):
+        cases.add(KERNELS[-1], "amx_int8", cores, refused, 1)
+    assert cases.found == {}
+    assert cases.notes == ["AMX: no such registers"]
