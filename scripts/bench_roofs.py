@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dltune.analysis.below_roof import allowed
 from dltune.machine import topology
 from dltune.machine.roofs import kept
 from dltune.machine.roofs.levels import Level, levels, room
@@ -59,20 +60,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("likwid", "shapes"))
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--cases", default="", help="A regular expression: of `likwid`, these.")
     arguments = parser.parse_args()
     _favour()
     if arguments.what == "likwid":
-        beside(arguments.turns)
+        beside(arguments.turns, arguments.cases)
     else:
         shapes()
 
 
-def beside(turns: int) -> None:
+def beside(turns: int, wanted: str) -> None:
     machine = topology.local()
     cpus = [core.cpus[0] for core in machine.cores]
     there = levels(machine)
     with Memory(cpus, room(there)) as memory:
-        pairs = list(_pairs(cpus, memory, there))
+        pairs = [p for p in _pairs(cpus, memory, there) if re.search(wanted, p.name)]
         rates: dict[str, tuple[list[float], list[float]]] = {p.name: ([], []) for p in pairs}
         for turn in range(turns):
             for pair in pairs:
@@ -157,13 +159,9 @@ def shapes() -> None:
             roof = roofs.peak(dtype)
             assert roof
             rate = 2 * m * n * k / _best(tf, m, n, k, dtype)
-            moved = size * (m * k + k * n + m * n)
-            level = next((c.level for c in roofs.caches if c.bytes >= moved), "memory")
-            bandwidth = roofs.bandwidth(level)
-            assert bandwidth
-            needed = size * roof.rate / bandwidth.rate
-            said = 1 / (1 + sum(needed / uses for uses in (m, n, k)))
-            cells.append(f"{rate / 1e9:.0f}, {rate / roof.rate:.0%} of the roof ({said:.0%})")
+            said = allowed(roofs, roof, size, (1, m, n, k))
+            assert said
+            cells.append(f"{rate / 1e9:.0f}, {rate / roof.rate:.0%} of the roof ({said.share:.0%})")
         print(f"| {m}, {n}, {k} | {' | '.join(cells)} |", flush=True)
 
 

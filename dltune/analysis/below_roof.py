@@ -26,7 +26,7 @@ from dltune.analysis.flops import factors
 from dltune.analysis.keys import Key, parse
 from dltune.analysis.roofline import PEAKS
 from dltune.documents.opkey import SIZES
-from dltune.documents.roofs import MEMORY, Peak, Roofs
+from dltune.documents.roofs import MEMORY, Bandwidth, Peak, Roofs
 
 Reason = Literal["instructions", "no oneDNN", "thin"]
 
@@ -104,29 +104,47 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
     )
 
 
-def _thin(key: Key, dtype: str, roof: Peak, roofs: Roofs) -> Iterator[BelowRoof]:
-    found = factors(key)
-    if found is None or 0 in found:
-        return
-    batch, m, n, k = found
-    size = SIZES[dtype]
+@dataclass(frozen=True)
+class Allowed:
+    """What its shape allows a product: a `share` of the peak, when to read and write a number once,
+    out of this level, takes as long as `needed` uses of it."""
+
+    share: float
+    needed: float
+    bandwidth: Bandwidth
+
+
+def allowed(
+    roofs: Roofs, roof: Peak, size: int, shape: tuple[int, int, int, int]
+) -> Allowed | None:
+    """Of products (how many, m, n, k) of numbers of `size` bytes; None where no bandwidth is known,
+    or nothing is multiplied."""
+    batch, m, n, k = shape
     moved = batch * size * (m * k + k * n + m * n)
     level = next((cache.level for cache in roofs.caches if cache.bytes >= moved), MEMORY)
     bandwidth = roofs.bandwidth(level)
-    if bandwidth is None:
-        return
+    if bandwidth is None or 0 in shape:
+        return None
     needed = size * roof.rate / bandwidth.rate
-    share = 1 / (1 + sum(needed / uses for uses in (m, n, k)))
-    if share >= FAR:
+    return Allowed(1 / (1 + sum(needed / uses for uses in (m, n, k))), needed, bandwidth)
+
+
+def _thin(key: Key, dtype: str, roof: Peak, roofs: Roofs) -> Iterator[BelowRoof]:
+    shape = factors(key)
+    found = allowed(roofs, roof, SIZES[dtype], shape) if shape else None
+    if shape is None or found is None or found.share >= FAR:
         return
-    name, least = min((("m", m), ("n", n), ("k", k)), key=lambda of: of[1])
+    _, m, n, k = shape
+    sides = ((n, "n", "the first matrix"), (m, "m", "the second matrix"), (k, "k", "the result"))
+    uses, name, matrix = min(sides)
     yield BelowRoof(
         "thin",
-        share * roof.rate,
-        f"too thin a shape: {m} x {k} times {k} x {n}; of {name} = {least} each number is used "
-        f"{least} times, and to read and write it once, at the {_giga(bandwidth.rate)} GB/s of "
-        f"{level}, takes as long as {needed:.0f} uses: at most {share:.0%} of the machine's "
-        f"{_giga(roof.rate)} GFLOP/s",
+        found.share * roof.rate,
+        f"too thin a shape, {m} x {k} times {k} x {n}: {name} = {uses}, so that each number of "
+        f"{matrix} is used {uses} times, and to read and write it once, at the "
+        f"{_giga(found.bandwidth.rate)} GB/s of {found.bandwidth.level}, takes as long as "
+        f"{found.needed:.0f} uses: at most {found.share:.0%} of the machine's {_giga(roof.rate)} "
+        "GFLOP/s",
     )
 
 

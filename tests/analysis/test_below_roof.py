@@ -56,9 +56,13 @@ def test_onednn_makes_its_code_for_the_cpu_that_is_there():
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 4000, 4000), (4000, 8, 4000), (4000, 4000, 8)])
 def test_too_thin_a_shape_is_told_by_its_dimension(m, n, k):
     thin = causes(matmul(m, n, k, 20))["thin"]
-    name = {m: "m", n: "n", k: "k"}[8]
+    name, matrix = {
+        m: ("m", "the second matrix"),
+        n: ("n", "the first matrix"),
+        k: ("k", "the result"),
+    }[8]
     # 256 MB at the least, so out of memory: 8 bytes at 64 GB/s are 32 operations at 256 GFLOP/s
-    assert f"{name} = 8 each number is used 8 times" in thin.sentence
+    assert f"{name} = 8, so that each number of {matrix} is used 8 times" in thin.sentence
     assert "takes as long as 32 uses" in thin.sentence
     assert thin.ceiling == pytest.approx(256e9 / (1 + 32 / 8 + 2 * 32 / 4000))
 
