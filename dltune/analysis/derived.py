@@ -109,7 +109,9 @@ def ceilings(roof: Roofline) -> Iterator[str]:
     for name, ceiling, unit in found:
         if ceiling:
             source = "the best here: " if ceiling.measured else "from "
-            yield f"roof, {name}: {ceiling.rate / 1e9:.3g} {unit} ({source}{ceiling.source})"
+            rate = ceiling.rate / 1e9
+            written = f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
+            yield f"roof, {name}: {written} {unit} ({source}{ceiling.source})"
 
 
 def parts(step: Step) -> str:

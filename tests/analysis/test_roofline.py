@@ -166,7 +166,7 @@ def test_ceilings_are_told_by_type_and_level():
         "roof, compute float: 512 GFLOP/s (from the machine's measured roofs, float32 with "
         "AVX-512)",
         "roof, memory: 64 GB/s (from the machine's measured roofs, out of memory)",
-        "roof, L1: 1e+03 GB/s (from the machine's measured roofs, out of L1)",
+        "roof, L1: 1,000 GB/s (from the machine's measured roofs, out of L1)",
         "roof, L2: 500 GB/s (from the machine's measured roofs, out of L2)",
         "roof, L3: 200 GB/s (from the machine's measured roofs, out of L3)",
     ]
