@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
-from dltune.analysis.roofline import Roofline
+from dltune.analysis.roofline import Ceiling, Roofline
 from dltune.documents.profile import Link, Op, Ratio, Step, Total, is_clock
 from dltune.tables import Cell, Key, Table, columns
 
@@ -90,17 +91,27 @@ def scaled(ops: Sequence[Figures]) -> str | None:
     return f"counts are scaled up: the least counted one ran for {min(running):.0%} of the time"
 
 
+# name, ceiling, unit
+_Roof: TypeAlias = tuple[str, Ceiling | None, str]
+
+
 def ceilings(roof: Roofline) -> Iterator[str]:
     """What `of roof` is measured against, a line each."""
+    computing: list[_Roof] = [
+        (f"compute {dtype}", of, "GFLOP/s") for dtype, of in roof.dtypes.items()
+    ]
+    levels: list[_Roof] = [(level.name, level.ceiling, "GB/s") for level in roof.levels]
     found = (
-        ("compute", roof.compute, "GFLOP/s"),
+        *(computing or [("compute", roof.compute, "GFLOP/s")]),
         ("memory", roof.memory, "GB/s"),
-        ("cache", roof.cache, "GB/s"),
+        *(levels or [("cache", roof.cache, "GB/s")]),
     )
     for name, ceiling, unit in found:
         if ceiling:
             source = "the best here: " if ceiling.measured else "from "
-            yield f"roof, {name}: {ceiling.rate / 1e9:.3g} {unit} ({source}{ceiling.source})"
+            rate = ceiling.rate / 1e9
+            written = f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
+            yield f"roof, {name}: {written} {unit} ({source}{ceiling.source})"
 
 
 def parts(step: Step) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dltune.analysis.convolution import filters
-from dltune.analysis.flops import moved, operations
+from dltune.analysis.flops import dtype, moved, operations
 from dltune.analysis.rates import rates
 from dltune.analysis.roofline import Measured, Position, Roofline, roofline
 from dltune.documents.profile import Op, Profile
@@ -51,10 +51,13 @@ def analyse(profile: Profile) -> Analysis:
     known = filters(profile.ops)
     work = [(op, operations(op, known), moved(op)) for op in profile.ops]
     cases = [
-        tuple(Measured(op, time, bytes_, rates(time, count, bytes_)) for time in op.times)
+        tuple(
+            Measured(op, time, bytes_, rates(time, count, bytes_), dtype(op)) for time in op.times
+        )
         for op, count, bytes_ in work
     ]
-    roof = roofline(profile.machine, (case for found in cases for case in found))
+    every = (case for found in cases for case in found)
+    roof = roofline(profile.machine, every, profile.roofs)
     serial = [(_one(op) or 0.0) * op.count for op in profile.ops]
     whole = sum(serial) or 1.0
     found = []

@@ -156,22 +156,35 @@ def _reduces_nothing(op: Op, key: Key) -> bool:
     return key.family in REDUCTIONS and key.inputs[0].bytes == op.output_bytes
 
 
-def _product(key: Key) -> int | None:
-    """MatMul, BatchMatMul and Einsum: a multiplication and an addition for each combination."""
+def dtype(op: Op) -> str | None:
+    """Of the numbers that it computes with, as its key calls it; None where it has none, or its
+    inputs are not known."""
+    key = parse(op)
+    return next((t.dtype for t in key.inputs if real(t)), None) if key else None
+
+
+def factors(key: Key) -> tuple[int, int, int, int] | None:
+    """Of a product of matrices m x k and k x n, so many of them: (how many, m, n, k). None for
+    other ops, and where the shapes are not known."""
+    if key.family not in ("MatMul", "BatchMatMul"):
+        return None
     if len(key.inputs) < 2 or not all(map(real, key.inputs[:2])):
         return None
     a, b = key.inputs[0].shape, key.inputs[1].shape
-    if key.family in ("MatMul", "BatchMatMul"):
-        if len(a) < 2 or len(b) < 2:
-            return None
-        rows, inner = _turned(a[-2:], key.true("transpose_a", "adj_x"))
-        other, columns = _turned(b[-2:], key.true("transpose_b", "adj_y"))
-        batch = _broadcast(a[:-2], b[:-2])
-        if inner != other or batch is None:
-            return None
-        return 2 * math.prod(batch) * rows * inner * columns
-    if key.family == "Einsum":
-        return _einsum(key.attributes.get("equation", ""), a, b)
+    if len(a) < 2 or len(b) < 2:
+        return None
+    rows, inner = _turned(a[-2:], key.true("transpose_a", "adj_x"))
+    other, columns = _turned(b[-2:], key.true("transpose_b", "adj_y"))
+    batch = _broadcast(a[:-2], b[:-2])
+    return None if inner != other or batch is None else (math.prod(batch), rows, columns, inner)
+
+
+def _product(key: Key) -> int | None:
+    """MatMul, BatchMatMul and Einsum: a multiplication and an addition for each combination."""
+    if found := factors(key):
+        return 2 * math.prod(found)
+    if key.family == "Einsum" and len(key.inputs) > 1 and all(map(real, key.inputs[:2])):
+        return _einsum(key.attributes.get("equation", ""), key.inputs[0].shape, key.inputs[1].shape)
     return None
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from dltune.analysis.below_roof import below_roof
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.roofline import Ceiling
 
-Cause = Literal["faults", "switched out", "memory", "compute", "waits", "scaling", "unknown"]
+Cause = Literal[
+    "faults", "switched out", "memory", "compute", "waits", "kernel", "scaling", "unknown"
+]
 
 # A kernel near a ceiling gains little from anything but less work; tuned kernels reach 60 % and
 # more of what a roofline allows, untuned ones seldom half.
@@ -68,9 +71,10 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
         )
     key = figures.op.key
     near: list[tuple[float, Cause, str]] = []
-    if rates.flop_rate and roof.compute:
-        of = f"{rates.flop_rate / 1e9:.3g} GFLOP/s, {_of(rates.flop_rate, roof.compute, key)}"
-        near.append((rates.flop_rate / roof.compute.rate, "compute", f"compute bound: {of}"))
+    computing = roof.computing(best)
+    if rates.flop_rate and computing:
+        of = f"{rates.flop_rate / 1e9:.3g} GFLOP/s, {_of(rates.flop_rate, computing, key)}"
+        near.append((rates.flop_rate / computing.rate, "compute", f"compute bound: {of}"))
     if found := roof.bandwidth(best):
         rate, ceiling, where = found
         of = f"{rate / 1e9:.3g} GB/s, {_of(rate, ceiling, key)}"
@@ -86,6 +90,9 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
             f"waits: its {threads} had a CPU for {rates.cpu_share:.0%} of its time"
             + _switched(rates.switches),
         )
+    if rates.flop_rate and computing and (below := below_roof(figures, analysis)):
+        of = f"{rates.flop_rate / 1e9:.3g} GFLOP/s, {_of(rates.flop_rate, computing, key)}"
+        yield "kernel", f"below the roof: {of}; " + "; ".join(one.sentence for one in below)
     if scaling := _scaling(figures):
         yield "scaling", scaling
     yield "unknown", f"nothing measured explains its time: {_known(figures, analysis)}"
@@ -116,8 +123,8 @@ def _known(figures: Figures, analysis: Analysis) -> str:
     best, roof = figures.best, analysis.roofline
     assert best is not None
     found = []
-    if best.rates.flop_rate and roof.compute:
-        share = best.rates.flop_rate / roof.compute.rate
+    if best.rates.flop_rate and (computing := roof.computing(best)):
+        share = best.rates.flop_rate / computing.rate
         found.append(f"{best.rates.flop_rate / 1e9:.3g} GFLOP/s are {share:.1%} of the ceiling")
     if under := roof.bandwidth(best):
         rate, ceiling, _ = under

@@ -13,6 +13,7 @@ from dltune.errors import UsageError
 from dltune.machine.checks import Check
 
 if TYPE_CHECKING:
+    from dltune.documents.roofs import Roofs
     from dltune.documents.topology import Topology
     from dltune.machine.checks.tensorflow import Installed
 
@@ -23,6 +24,12 @@ COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--selftest", is_flag=True, help="Check counters against work that is known, too.")
+@click.option(
+    "--roofs",
+    is_flag=True,
+    help="Instead: measure what this machine's cores reach at most, in arithmetic and in moving "
+    "bytes.",
+)
 @click.option(
     "--ranks",
     type=click.IntRange(2, 1024),
@@ -38,7 +45,12 @@ COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 )
 @click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
 def command(
-    as_json: bool, selftest: bool, ranks: int | None, output: Path | None, overwrite: bool
+    as_json: bool,
+    selftest: bool,
+    roofs: bool,
+    ranks: int | None,
+    output: Path | None,
+    overwrite: bool,
 ) -> None:
     """What can be measured and enforced on this machine.
 
@@ -48,6 +60,11 @@ def command(
     """
     if ranks is not None and selftest:
         raise UsageError("--selftest is of counters, which --ranks has none of", remedy="run both")
+    if roofs and (selftest or ranks is not None or output is not None or overwrite):
+        raise UsageError("--roofs stands alone, or with --json")
+    if roofs:
+        _roofs(as_json=as_json)
+        return
     if ranks is not None:
         _measure(ranks, output or Path("ranks.json"), as_json=as_json, overwrite=overwrite)
         return
@@ -81,6 +98,28 @@ def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> Non
         if file:
             file.write(document)
     tell(document, _speeds, as_json=as_json, written=[output])
+
+
+def _roofs(*, as_json: bool) -> None:
+    from dltune.cli.results import tell
+    from dltune.machine import topology
+    from dltune.machine.roofs import kept
+
+    machine = topology.local()
+    roofs = kept.measured_anew(machine)
+    tell(roofs, _ceilings, as_json=as_json, written=[])
+
+
+def _ceilings(roofs: Roofs) -> None:
+    from dltune.cli.tables import show
+    from dltune.machine.roofs.tables import remarks, tables
+
+    click.echo(f"{roofs.cores} cores: {roofs.cpu}")
+    for table in tables(roofs):
+        show(table)
+    click.echo("")
+    for sentence in remarks(roofs):
+        click.echo(sentence)
 
 
 def _speeds(document: Topology) -> None:

@@ -12,11 +12,14 @@ import click
 
 from dltune.cli.comma_list import parts
 from dltune.cli.results import print_json
-from dltune.errors import JobFailed, UsageError
+from dltune.errors import DltuneError, JobFailed, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dltune.documents.machine import Machine
     from dltune.documents.profile import Profile
+    from dltune.documents.roofs import Roofs
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.profile.counting import Choice
     from dltune.profile.standalone.job import StandaloneJob
@@ -104,6 +107,7 @@ def command(
     from dltune.planners.settings.applied import applied
     from dltune.planners.settings.enforce import Settings
     from dltune.profile.session import Session
+    from dltune.tensorflow.instructions import lacking_in
 
     if ops_of and (job or keep_running):
         raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
@@ -133,6 +137,7 @@ def command(
         tempfile.NamedTemporaryFile(prefix="dltune-profile-") as log,
     ):
         job = standalone.command if standalone else job
+        roofs, unmeasured = _roofs(machine, line.say)
         session = Session(
             machine,
             job,
@@ -142,7 +147,10 @@ def command(
             tell=line.tell,
             keep=file.write,
             under=section,
+            roofs=roofs,
+            lacks=lacking_in,
         )
+        session.notes += unmeasured
         settings = Settings(around, machine, line.say)
         for sentence in around.left:
             line.say(f"setting not applied: {sentence}")
@@ -218,6 +226,19 @@ def choice(asked: str) -> Choice | None:
 
     events, why = presets.choose(asked)
     return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
+
+
+def _roofs(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, list[str]]:
+    """Those of the machine, measured now where they are not known yet, before the job starts; and
+    a note where they cannot be."""
+    from dltune.machine.roofs import kept
+    from dltune.machine.roofs.tables import unsettled
+
+    try:
+        roofs = kept.roofs_of(machine, lambda: say("measuring the machine's roofs, once"))
+    except DltuneError as error:
+        return None, [f"the machine's roofs are not known: {error}"]
+    return roofs, [sentence] if (sentence := unsettled(roofs)) else []
 
 
 def _standalone(

@@ -14,6 +14,7 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents import machine as machine_document
+from dltune.documents import roofs as roofs_document
 from dltune.documents.faults import (
     AMOUNT,
     POSITIVE,
@@ -26,6 +27,7 @@ from dltune.documents.faults import (
     repeated,
 )
 from dltune.documents.machine import Machine
+from dltune.documents.roofs import Roofs
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
 
@@ -230,12 +232,14 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ran the job's ops, such as "tensorflow"; `git`: its build, `python`: the version of the
-    interpreter that it ran in."""
+    interpreter that it ran in. `lacks`: instructions that the machine has and that it was compiled
+    without, as it tells itself ("AVX2", "FMA"); None: not told."""
 
     name: str
     version: str
     git: str
     python: str
+    lacks: tuple[str, ...] | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -293,6 +297,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     Where the job has several tasks, `steps` are those of one, the measured. `peers`: those of the
     others that exchange tensors with it, as far as they ran under the same dltune; their ops were
     not measured on their own. `links`: by which the measured task's tensors came.
+
+    `roofs`: what the machine itself reaches at most; None: not measured.
     """
 
     schema: str
@@ -312,6 +318,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     under: SettingsPlan | None = None
     peers: tuple[Step, ...] = ()
     links: tuple[Link, ...] = ()
+    roofs: Roofs | None = None
 
 
 def task(device: str) -> str:
@@ -376,6 +383,8 @@ def check(profile: Profile) -> list[str]:
         faults += at_least(0).of(here, link, "transfers")
         faults += SHARE.of(here, link, "fit")
     faults += at_least(0).of("memory", profile.memory, "live", "peak")
+    if profile.roofs is not None:
+        faults += [f"roofs.{fault}" for fault in roofs_document.check(profile.roofs)]
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults

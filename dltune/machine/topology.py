@@ -41,7 +41,9 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class _Cache:
+class Cache:
+    """Of data, one piece of it: behind `cpus`. `size` in bytes."""
+
     level: int
     cpus: _Cpus
     size: int | None
@@ -75,7 +77,7 @@ def survey(root: Path = Path("/")) -> Survey:
         gaps["numa"] = "the NUMA nodes are not told: one is assumed"
     groups = [group for core in host_cores if (group := core & allowed)]
     socket_of = {group: sockets[min(group)] for group in groups}
-    caches = {group: _caches(root, min(group)) for group in groups}
+    caches = {group: caches_of(root, min(group)) for group in groups}
     if not all(caches.values()):
         gaps["tiles"] = "which cores share a cache is not told: a socket is taken as a tile"
     level = _tile_level(caches, host_cores)
@@ -108,7 +110,7 @@ def survey(root: Path = Path("/")) -> Survey:
     return Survey(machine, mask & online, limits.cpus, host_cores, gaps)
 
 
-def _tile_level(caches: Mapping[_Cpus, list[_Cache]], host_cores: Iterable[_Cpus]) -> int | None:
+def _tile_level(caches: Mapping[_Cpus, list[Cache]], host_cores: Iterable[_Cpus]) -> int | None:
     """The cache level that makes the tiles; None when a tile is a socket.
 
     Whether a level is private is a matter of the host's cores: one core allowed in each of two
@@ -124,13 +126,13 @@ def _tile_level(caches: Mapping[_Cpus, list[_Cache]], host_cores: Iterable[_Cpus
     return None
 
 
-def _behind(found: list[_Cache], level: int, core: _Cpus) -> _Cpus:
+def _behind(found: list[Cache], level: int, core: _Cpus) -> _Cpus:
     """CPUs behind a core's cache of a level; the core's own where it has none."""
     return next((cache.cpus for cache in found if cache.level == level), core)
 
 
 def _shared_cache(
-    tile_of: Mapping[_Cpus, Hashable], caches: Mapping[_Cpus, list[_Cache]], level: int | None
+    tile_of: Mapping[_Cpus, Hashable], caches: Mapping[_Cpus, list[Cache]], level: int | None
 ) -> int | None:
     """Bytes of the cache of that level (else of the last) that serves a whole tile, the smallest
     where tiles differ; None when no cache does."""
@@ -189,7 +191,7 @@ def _numa_nodes(root: Path) -> dict[int, int]:
     }
 
 
-def _caches(root: Path, cpu: int) -> list[_Cache]:
+def caches_of(root: Path, cpu: int) -> list[Cache]:
     """Data and unified caches of a CPU."""
     caches = []
     for folder in sorted((_cpu(root, cpu) / "cache").glob("index[0-9]*")):
@@ -197,7 +199,7 @@ def _caches(root: Path, cpu: int) -> list[_Cache]:
         if level.isdigit() and cpus and text(folder / "type") != "Instruction":
             size = re.fullmatch(r"(\d+)([KMG]?)", text(folder / "size"))
             caches.append(
-                _Cache(int(level), cpus, int(size[1]) * UNITS.get(size[2], 1) if size else None)
+                Cache(int(level), cpus, int(size[1]) * UNITS.get(size[2], 1) if size else None)
             )
     return caches
 

@@ -13,6 +13,7 @@ from dltune import __version__
 from dltune.documents import files
 from dltune.documents import profile as doc
 from dltune.documents.machine import Machine
+from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, pauses, span
@@ -83,11 +84,14 @@ def assemble(
     partial: str | None,
     notes: Sequence[str],
     under: SettingsPlan | None = None,
+    roofs: Roofs | None = None,
+    lacks: tuple[str, ...] | None = None,
     peers: Sequence[tuple[Record, Own]] = (),
     answers: Collection[Meeting] = (),
 ) -> doc.Profile:
     """The profile document. `peers`: other processes, each with the one graph that it runs in a
-    step. `answers`: what tasks send each other only when something has come to them."""
+    step. `answers`: what tasks send each other only when something has come to them. `lacks`:
+    instructions that the framework was compiled without."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -147,6 +151,7 @@ def assemble(
             version=record.process.version,
             git=record.process.git,
             python=record.process.python,
+            lacks=lacks,
         ),
         settings=doc.Settings(
             intra=settings.intra if settings else len(machine.cores),
@@ -163,6 +168,7 @@ def assemble(
         notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,
         under=under,
+        roofs=roofs,
         peers=tuple(others),
         links=links(zip(steps, map(own.executions.__getitem__, own.targets), strict=True)),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile, tasks
+from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, none_found, why_no_step
@@ -86,12 +87,16 @@ class Session:
         look: Callable[[int, float], PythonLines] = PythonLines,
         ready: Callable[[], bool] = lambda: True,
         over: Callable[[], bool] = lambda: False,
+        roofs: Roofs | None = None,
+        lacks: Callable[[int], tuple[str, ...] | None] = lambda _: None,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
         the ops that the job has been given. `look` looks at the Python of a process, with so many
         seconds from one look to the next. Until it is `ready` the job is left under its own
-        settings; when it is `over` the profile stays partial."""
+        settings; when it is `over` the profile stays partial. `roofs`: the machine's. `lacks`:
+        which instructions the framework in a process was compiled without; asked when all is
+        measured."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -115,6 +120,9 @@ class Session:
         self._look = look
         self._ready, self._over = ready, over
         self._trained: float | None = None  # when a graph that trains was first seen
+        self._roofs = roofs
+        self._asked_lacks = lacks
+        self._lacks: tuple[str, ...] | None = None
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
@@ -413,6 +421,8 @@ class Session:
     def _whole(self) -> Profile:
         if self._cost is not None and self._counting is not None:
             self._counting.overhead = self._cost.ratio()
+        if self._climbing:
+            self._lacks = self._asked_lacks(self._climbing.steps.pid)
         self._save()
         assert self.profile is not None
         return self.profile
@@ -437,6 +447,8 @@ class Session:
             partial=None if self._measured else reason,
             notes=self.notes,
             under=self._under,
+            roofs=self._roofs,
+            lacks=self._lacks,
             peers=climbing.peers if climbing else (),
             answers=answers(
                 graph for one in self.sightings.records.values() for graph in one.graphs.values()

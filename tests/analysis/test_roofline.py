@@ -3,8 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from keyed import keyed
+from roofed import roofs
 from synthetic import machine, profile
 
+from dltune.analysis import derived
 from dltune.analysis.figures import analyse
 
 MILLION = 1_000_000
@@ -112,3 +114,59 @@ def test_shares_are_of_the_time_on_one_thread():
     assert [op.op.type for op in found.ops] == ["MatMul", "Relu", "IteratorGetNext"]
     assert [op.share for op in found.ops] == pytest.approx([0.75, 0.25, 0.0])
     assert len(found.top(9)) == 2, "the iterator has no times"
+
+
+def roofed(*ops):
+    whole = profile(machine(2), ops, {})
+    return analyse(msgspec.structs.replace(whole, roofs=roofs()))
+
+
+def test_the_machine_s_own_roofs_by_type_of_number():
+    double = keyed("MatMul(double[1000,1000],double[1000,1000])", 8 * MILLION, seconds={1: 20e-3})
+    half = keyed("MatMul(half[1000,1000],half[1000,1000])", 2 * MILLION, seconds={1: 20e-3})
+    found = roofed(matmul({1: 20e-3}), double, half)
+    roof = found.roofline
+    assert {dtype: of.rate for dtype, of in roof.dtypes.items()} == {
+        "double": 256e9,
+        "float": 512e9,
+        "half": 512e9,
+    }
+    assert roof.compute == roof.dtypes["float"]
+    shares = {op.op.key.split("(")[1][:4]: op.position.share for op in found.ops}
+    assert shares == pytest.approx({"floa": 100 / 512, "doub": 100 / 256, "half": 100 / 512})
+    assert roof.memory.rate == 64e9
+    assert roof.caches == 32 * MILLION
+
+
+@pytest.mark.parametrize(
+    ("elements", "rate", "under"),
+    [(10_000, 1000e9, "cache"), (200_000, 500e9, "cache"), (3 * MILLION, 200e9, "cache")],
+)
+def test_what_a_cache_holds_is_held_against_it(elements, rate, under):
+    (op,) = roofed(relu(elements, {1: 1e-3})).ops
+    assert op.position.under == under
+    assert op.position.attainable == pytest.approx(rate / 8)
+
+
+def test_beyond_the_caches_memory_bounds():
+    (op,) = roofed(relu(100 * MILLION, {1: 50e-3})).ops
+    assert op.position.under == "memory"
+    assert op.position.attainable == pytest.approx(64e9 / 8)
+
+
+def test_no_roof_is_lower_than_what_an_op_reached():
+    found = roofed(matmul({1: 2e-3}))
+    assert found.roofline.compute.rate == pytest.approx(1e12)
+    assert found.roofline.compute.measured
+
+
+def test_ceilings_are_told_by_type_and_level():
+    found = list(derived.ceilings(roofed(matmul({1: 20e-3})).roofline))
+    assert found == [
+        "roof, compute float: 512 GFLOP/s (from the machine's measured roofs, float32 with "
+        "AVX-512)",
+        "roof, memory: 64 GB/s (from the machine's measured roofs, out of memory)",
+        "roof, L1: 1,000 GB/s (from the machine's measured roofs, out of L1)",
+        "roof, L2: 500 GB/s (from the machine's measured roofs, out of L2)",
+        "roof, L3: 200 GB/s (from the machine's measured roofs, out of L3)",
+    ]

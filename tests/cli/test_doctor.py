@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from dltune.cli import doctor
+from dltune.documents import roofs
 from dltune.errors import UsageError
 from dltune.machine.checks import Check
+from dltune.machine.roofs import kept
 
 CHECKS = [
     Check("cores", "ok", "2 cores"),
@@ -157,3 +161,22 @@ def test_selftest_counts_known_work_and_says_what_it_cannot():
         assert loop["state"] == "ok", loop
     else:
         assert loop["found"] == f"not tested: {checks['hardware events']['found']}"
+
+
+def test_roofs_stand_alone():
+    for other in (["--selftest"], ["--ranks", "2"], ["--overwrite"]):
+        result = run("--roofs", *other)
+        assert isinstance(result.exception, UsageError)
+        assert "--roofs stands alone" in str(result.exception)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there are no kernels")
+def test_roofs_of_this_machine(monkeypatch):
+    monkeypatch.setattr(kept, "SECONDS", 0.0)
+    result = run("--roofs")
+    assert result.exit_code == 0, result.output
+    assert "arithmetic, billions of operations a second" in result.stdout
+    assert "out of" in result.stdout
+    assert "frequency at work" in result.stdout
+    found = msgspec.json.decode(run("--roofs", "--json").stdout, type=roofs.Roofs)
+    assert roofs.check(found) == []

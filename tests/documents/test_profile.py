@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import synthetic
+from roofed import roofs
 
 from dltune.documents import files
 from dltune.documents.profile import Link, Partner, Settings, Tensor, check, load, task
@@ -23,6 +24,21 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     path.write_bytes(msgspec.json.encode(profile))
     assert load(path) == profile
+
+
+def test_the_machine_s_roofs_are_a_part_that_may_be_missing(tmp_path: Path) -> None:
+    profile = synthetic.network(synthetic.machine(2), layers=2)
+    build = msgspec.structs.replace(profile.framework, lacks=("AVX2",))
+    whole = msgspec.structs.replace(profile, roofs=roofs(), framework=build)
+    path = tmp_path / "profile.json"
+    path.write_bytes(msgspec.json.encode(whole))
+    assert load(path) == whole
+    older = msgspec.json.decode(msgspec.json.encode(profile))
+    del older["roofs"], older["framework"]["lacks"]
+    path.write_bytes(msgspec.json.encode(older))
+    assert load(path) == profile
+    broken = msgspec.structs.replace(whole, roofs=roofs(frequency=0.0))
+    assert check(broken) == ["roofs.frequency must be finite and above 0, got 0.0"]
 
 
 def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:

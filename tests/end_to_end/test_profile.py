@@ -81,6 +81,8 @@ def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
     assert sum(step.share for step in found.steps) == pytest.approx(1)
     assert found.memory is not None
     assert 0 < found.memory.live < found.memory.peak
+    assert found.framework.lacks is not None
+    assert found.roofs or any("roofs are measured on x86-64 alone" in note for note in found.notes)
     assert f"written to {done.output}" in done.stdout
     told = done.stderr.splitlines()
     assert all(line.startswith("dltune: ") for line in told), "the job's output is out of sight"

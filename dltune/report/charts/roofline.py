@@ -21,18 +21,21 @@ def roofline(ops: Sequence[Figures], roof: Roofline) -> Markup | None:
         for of in ops
         if of.best and (rates := of.best.rates) and rates.intensity and rates.flop_rate
     ]
-    if not placed or roof.compute is None:
+    computing = [of.rate for of in roof.dtypes.values()] or (
+        [roof.compute.rate] if roof.compute else []
+    )
+    if not placed or not computing:
         return None
     x = _around([intensity for _, intensity, _ in placed])
-    y = _around([*(rate / 1e9 for _, _, rate in placed), roof.compute.rate / 1e9])
+    y = _around([*(rate / 1e9 for rate in computing), *(rate / 1e9 for _, _, rate in placed)])
     plot = Plot(x, y, 300, f"Roofline of {len(placed)} ops, flop/s over flop per byte", y_ticks=6)
-    marks = [plot.level(roof.compute.rate / 1e9, "roof", "compute")]
+    marks = [plot.level(rate / 1e9, "roof", "compute") for rate in computing]
     for name, ceiling in (("memory", roof.memory), ("cache", roof.cache)):
         if ceiling:
             slope = ceiling.rate / 1e9
             # over its part below the compute roof and inside the plot; straight in both logarithms
             left = max(x.low, y.low / slope)
-            right = min(x.high, roof.compute.rate / ceiling.rate)
+            right = min(x.high, max(computing) / ceiling.rate)
             if left < right:
                 points = [(left, left * slope), (right, right * slope)]
                 marks.append(plot.line(points, f"roof {name}"))

@@ -1,0 +1,1 @@
+"""What this machine's cores reach at most: arithmetic and bandwidths, measured once and kept."""
