@@ -128,18 +128,21 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
     import time
 
     from dltune.cli import interrupts, progress
-    from dltune.cli.profile import choice
+    from dltune.cli.profile import choice, roofs_of
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job
     from dltune.machine import topology
     from dltune.observe.session import Observing
+    from dltune.tensorflow.instructions import lacking_in
 
     if os.environ.get("DLTUNE_DISABLE") == "1":
         raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
     error = ended = None
     began = time.monotonic()
     with progress.line() as line, tempfile.NamedTemporaryFile(prefix="dltune-") as log:
-        observing = Observing(topology.local(), job, budget, choice("auto"), line.tell)
+        machine = topology.local()
+        roofs, _ = roofs_of(machine, line.say)
+        observing = Observing(machine, job, budget, choice("auto"), line.tell, roofs, lacking_in)
         # results have stdout for themselves
         to = 2 if verbose or keep_running else log.fileno()
         with Job(

@@ -137,7 +137,7 @@ def command(
         tempfile.NamedTemporaryFile(prefix="dltune-profile-") as log,
     ):
         job = standalone.command if standalone else job
-        roofs, unmeasured = _roofs(machine, line.say)
+        roofs, unmeasured = roofs_of(machine, line.say)
         session = Session(
             machine,
             job,
@@ -228,7 +228,7 @@ def choice(asked: str) -> Choice | None:
     return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
 
 
-def _roofs(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, list[str]]:
+def roofs_of(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, list[str]]:
     """Those of the machine, measured now where they are not known yet, before the job starts; and
     a note where they cannot be."""
     from dltune.machine.roofs import kept

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
+from dltune.documents.roofs import Roofs
 from dltune.errors import DltuneError, UsageError
 from dltune.findings.seen import Seen
 from dltune.job.launch import Job, Process
@@ -39,6 +40,8 @@ class Observing:
         budget: float,
         counters: Choice | None,
         tell: Callable[[Progress], None],
+        roofs: Roofs | None = None,
+        lacks: Callable[[int], tuple[str, ...] | None] = lambda _: None,
     ) -> None:
         """`budget`: seconds from when TensorFlow is there; the job's own start is not counted."""
         self._machine, self._command = machine, tuple(command)
@@ -60,6 +63,8 @@ class Observing:
             keep=lambda _: None,
             ready=self._watched,
             over=self._over,
+            roofs=roofs,
+            lacks=lacks,
         )
 
     def greet(self, process: Process) -> list[str]:

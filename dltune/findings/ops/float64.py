@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.below_roof import below_roof
+from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import parse
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
@@ -30,14 +32,23 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = doubles / total * (1 - 1 / SLOWER)
     heaviest = max(types, key=lambda name: types[name])
+    below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
     yield Finding(
         "float64",
         f"{doubles / total:.0%} of the op time is in double precision",
         f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
-        "tf.constant keeps that",
+        f"tf.constant keeps that{next(below, '')}",
         "where float32 is enough, cast data where they enter (astype('float32')), and keep Keras' "
         "floatx at float32; dltune changes no precision by itself",
         share=share,
         gain=Gain(0.0, share),
         sure="rule",
     )
+
+
+def _why(figures: Figures, analysis: Analysis) -> Iterator[str]:
+    """What else holds back an op in double precision, ready to follow a sentence."""
+    key = parse(figures.op)
+    if key and any(tensor.dtype == "double" for tensor in key.inputs):
+        for found in below_roof(figures, analysis):
+            yield f"; {figures.op.type}: {found.sentence}"
