@@ -9,8 +9,8 @@ from model import batches, convolutional, step_function
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 
 keras.utils.set_random_seed(0)
-train_step = step_function(convolutional(filters=64))
+train_step = step_function(convolutional(size=24, filters=32))
 clock = Clock()
-for inputs, labels in batches(32, 32, 32, 3).take(STEPS):
+for inputs, labels in batches(16, 24, 24, 3).take(STEPS):
     clock.step(train_step(inputs, labels))
 clock.end()

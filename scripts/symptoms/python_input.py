@@ -9,7 +9,7 @@ from clock import Clock
 from model import dense, step_function
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-WORDS, LENGTH, BATCH = 512, 200, 64
+WORDS, LENGTH, BATCH = 512, 400, 64
 vocabulary = [f"word{i}" for i in range(WORDS)]
 random = np.random.default_rng(0)
 text = [vocabulary[i] for i in random.integers(0, WORDS, 100_000)]
@@ -31,7 +31,7 @@ def bags():
 shapes = tf.TensorSpec((BATCH, WORDS), tf.float32), tf.TensorSpec((BATCH,), tf.int64)
 dataset = tf.data.Dataset.from_generator(bags, output_signature=shapes)
 keras.utils.set_random_seed(0)
-train_step = step_function(dense(inputs=WORDS, depth=2))
+train_step = step_function(dense(units=128, inputs=WORDS, depth=2))
 clock = Clock()
 for inputs, targets in dataset.take(STEPS):
     clock.step(train_step(inputs, targets))
