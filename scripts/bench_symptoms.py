@@ -8,10 +8,11 @@
 As root. `compare` runs each job as complained of and with the accepted fix, in turns, and prints
 both speeds by the job's own clock, without its start.
 
-`diagnose` asks `dltune diagnose` about the job as complained of, notes which cause its first finding
-names, and then runs the job as complained of, under the plan that came of it (if one did) and with
-the accepted fix. `healthy` asks about jobs in which nothing is to be found. Both add a line of JSON to
-FILE for each time, and leave out what is all in it. `tell` prints the tables of docs/benchmarks.md.
+`diagnose` asks `dltune diagnose` about the job as complained of, notes which cause its first
+finding names, and then runs the job as complained of, under the plan that came of it (if one did)
+and with the accepted fix. `healthy` asks about jobs in which nothing is to be found. Both add a
+line of JSON to FILE for each time, and leave out what is all in it. `tell` prints the tables of
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main() -> None:
     if unknown := [name for name in getattr(options, "names", ()) if name not in known]:
         parser.error(f"no symptom {unknown[0]!r}; there are {', '.join(known)}")
     if options.verb == "tell":
-        tell(_lines(options.file), known)
+        tell(read(options.file), known)
     elif options.verb == "healthy":
         look_at_healthy(options.file, options.times)
     else:
@@ -97,7 +98,7 @@ def timed(setting: Setting, seconds: float, under: Sequence[str] = ()) -> Speed:
 
 
 def diagnose(symptom: Symptom, options: argparse.Namespace) -> None:
-    there = [one for one in _lines(options.file) if one.get("symptom") == symptom.name]
+    there = [one for one in read(options.file) if one.get("symptom") == symptom.name]
     for _ in range(options.times - len(there)):
         with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
             plan = Path(folder) / "plan.json"
@@ -153,7 +154,7 @@ def asked(
 def look_at_healthy(file: Path, times: int) -> None:
     for job in healthy():
         name = " ".join(str(Path(word).name) for word in job[1:])
-        there = [one for one in _lines(file) if one.get("healthy") == name]
+        there = [one for one in read(file) if one.get("healthy") == name]
         for _ in range(times - len(there)):
             with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
                 answer = asked((), Path(folder) / "plan.json", job, None)
@@ -210,7 +211,7 @@ def _environment(setting: Setting | None) -> dict[str, str]:
     return {**os.environ, **own, **(setting.environment if setting else {})}
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def read(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 

@@ -1,4 +1,4 @@
-"""What a complaint was made in, arranged on this machine: containers, neighbours, data. For root."""
+"""What a complaint was made in, arranged here: containers, neighbours, data. For root."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from core_quotas import ROOT, core_quotas
 from slow_store import mounted
-from symptoms import Setting
 
 from dltune.native.build import cache_folder
+from symptoms import Setting
 
 RECORD, RECORDS = 128 * 128 * 3, 20_000
 ROWS, COLUMNS = 131_072, 4096  # of float32: 2 GB

@@ -1,4 +1,4 @@
-"""The jobs' own clock: how many steps have been done after how many seconds, about twice a second."""
+"""The jobs' own clock: how many steps are done after how many seconds, twice a second."""
 
 import time
 

@@ -1,5 +1,6 @@
 """Layers written by hand: their weights are what NumPy draws, and NumPy draws float64."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ labels = tf.constant(random.integers(0, 10, 128))
 sizes = [512, 512, 512, 512, 10]
 weights = [
     tf.Variable(random.standard_normal(shape) / shape[0] ** 0.5)
-    for shape in zip(sizes[:-1], sizes[1:], strict=True)
+    for shape in itertools.pairwise(sizes)
 ]
 
 

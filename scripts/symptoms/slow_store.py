@@ -22,12 +22,13 @@ def batch():
     with environment.begin() as transaction:
         records = [transaction.get(b"%06d" % i) for i in random.integers(0, count, BATCH)]
     pixels = [np.frombuffer(one, np.uint8).reshape(SIZE, SIZE, 3) for one in records]
-    return tf.constant(np.stack(pixels) / np.float32(255)), tf.constant(random.integers(0, 10, BATCH))
+    return tf.constant(np.stack(pixels) / np.float32(255)), random.integers(0, 10, BATCH)
 
 
 keras.utils.set_random_seed(0)
 train_step = step_function(convolutional(size=SIZE, filters=4))
 clock = Clock()
 for _ in range(STEPS):
-    clock.step(train_step(*batch()))
+    images, labels = batch()
+    clock.step(train_step(images, tf.constant(labels)))
 clock.end()

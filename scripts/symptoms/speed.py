@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
+
 from symptoms.circumstances import favour
 
 WARM = 0.3  # of what the clock told is left out: what TensorFlow builds, caches that fill

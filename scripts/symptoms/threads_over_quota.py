@@ -1,4 +1,4 @@
-"""A dense network whose threads are set by the environment, as for the node that its pod runs on."""
+"""A dense network; its threads are set by the environment, for a larger machine than this."""
 
 import sys
 

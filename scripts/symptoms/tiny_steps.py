@@ -22,7 +22,7 @@ dataset = tf.data.Dataset.from_tensor_slices(examples(PER_EPOCH * 32, 16)).batch
 dataset = dataset.prefetch(2)
 clock = Clock()
 told = keras.callbacks.LambdaCallback(
-    on_epoch_end=lambda epoch, logs: clock.step(logs["loss"], PER_EPOCH)
+    on_epoch_end=lambda _, logs: clock.step(logs["loss"], PER_EPOCH)
 )
 model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[told])
 clock.end()

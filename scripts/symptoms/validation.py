@@ -1,4 +1,4 @@
-"""Keras `fit` whose epochs are short and are each followed by a look at all of the other examples."""
+"""Keras `fit`: short epochs, each followed by a look at five times as many examples."""
 
 import sys
 
@@ -20,7 +20,7 @@ images, labels = examples(BATCH * (PER_EPOCH + VALIDATED), 32, 32, 3)
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH).prefetch(2)
 clock = Clock()
 told = keras.callbacks.LambdaCallback(
-    on_epoch_end=lambda epoch, logs: clock.step(logs["loss"], PER_EPOCH)
+    on_epoch_end=lambda _, logs: clock.step(logs["loss"], PER_EPOCH)
 )
 model.fit(
     dataset.take(PER_EPOCH),
