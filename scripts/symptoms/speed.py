@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -49,6 +50,9 @@ def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float
         for line in process.stdout:
             words.append(line)
             if match := LINE.match(line):
+                if not told:  # a launcher may have given its processes sessions of their own
+                    for one in _family(process.pid):
+                        favour(one.pid)
                 told.append((int(match[1]), float(match[2]), _resident(process.pid)))
                 if told[-1][1] - told[0][1] > seconds:
                     break
@@ -68,10 +72,7 @@ def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float
 
 def ended(process: subprocess.Popen[str]) -> None:
     """The process and all that it has started, by SIGTERM and then by SIGKILL."""
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
+    family = _family(process.pid)[1:]
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=5)
@@ -86,11 +87,17 @@ def ended(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    """The process and all that it has started, as far as they are still there."""
+    try:
+        return [process := psutil.Process(pid), *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def _resident(pid: int) -> int:
     total = 0
-    try:
-        for one in (process := psutil.Process(pid), *process.children(recursive=True)):
+    for one in _family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
             total += one.memory_info().rss
-    except psutil.NoSuchProcess:
-        pass
     return total

@@ -1,4 +1,4 @@
-"""A policy network of 4-120-84-2 units, updated from the steps of 32 environments."""
+"""A policy network of 4-120-84-2 units and a critic, updated from 32 environments."""
 
 import sys
 
@@ -10,14 +10,12 @@ STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
 
 keras.utils.set_random_seed(0)
 layers = keras.layers
-model = keras.Sequential(
-    [
-        layers.Input((4,)),
-        layers.Dense(120, activation="tanh"),
-        layers.Dense(84, activation="tanh"),
-        layers.Dense(10),
-    ]
-)
+state = layers.Input((4,))
+towers = []
+for outputs in (2, 1):
+    hidden = layers.Dense(120, activation="tanh")(state)
+    towers.append(layers.Dense(outputs)(layers.Dense(84, activation="tanh")(hidden)))
+model = keras.Model(state, layers.Dense(10)(layers.Concatenate()(towers)))
 train_step = step_function(model, keras.optimizers.Adam(1e-3))
 clock = Clock()
 for inputs, labels in batches(32, 4).take(STEPS):
