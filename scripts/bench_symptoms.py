@@ -102,6 +102,7 @@ def diagnose(symptom: Symptom, options: argparse.Namespace) -> None:
     for _ in range(options.times - len(there)):
         with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
             plan = Path(folder) / "plan.json"
+            load = os.getloadavg()[0]  # of others: on a busy machine they are a finding, too
             with _started(symptom.complaint) as (place, job):
                 place.cold()
                 answer = asked([*place.enter], plan, job, symptom.complaint)
@@ -109,6 +110,7 @@ def diagnose(symptom: Symptom, options: argparse.Namespace) -> None:
             told = {
                 "symptom": symptom.name,
                 "expected": symptom.cause,
+                "load": load,
                 "causes": [one["cause"] for one in findings],
                 "first": findings[0] if findings else None,
                 "error": answer.get("error"),

@@ -45,6 +45,7 @@ def arranged(setting: Setting) -> Iterator[Place]:
         enter: list[str] = []
         if setting.quota:
             [into] = stack.enter_context(core_quotas(1, setting.quota))
+            _favour_group(Path(into[-1]).parent)
             enter += into
         if setting.cores:
             limits = {"cpuset.cpus": setting.cores, "cpuset.mems": "0"}
@@ -101,6 +102,15 @@ def favour(pid: int) -> None:
     group = Path(f"/proc/{pid}/autogroup")
     if group.exists():
         group.write_text("-15")
+
+
+def _favour_group(group: Path) -> None:
+    """A group has its own weight, whatever its processes have: as much as `favour` gives one."""
+    first = group / "cpu.shares"  # 1024 is what an ordinary process has, cpu.weight's is 100
+    if first.exists():
+        first.write_text("29154")
+    else:
+        (group / "cpu.weight").write_text("2847")
 
 
 def _database() -> Path:
