@@ -1,0 +1,226 @@
+"""Public complaints rebuilt (scripts/symptoms): are they real here, and does diagnose name them?
+
+    PYTHONPATH=. python scripts/bench_symptoms.py compare [NAME...] [--turns 3] [--seconds 20]
+    PYTHONPATH=. python scripts/bench_symptoms.py diagnose FILE [NAME...] [--times 3]
+    PYTHONPATH=. python scripts/bench_symptoms.py healthy FILE [--times 5]
+    PYTHONPATH=. python scripts/bench_symptoms.py tell FILE
+
+As root. `compare` runs each job as complained of and with the accepted fix, in turns, and prints
+both speeds by the job's own clock, without its start.
+
+`diagnose` asks `dltune diagnose` about the job as complained of, notes which cause its first
+finding names, and then runs the job as complained of, under the plan that came of it (if one did)
+and with the accepted fix. `healthy` asks about jobs in which nothing is to be found. Both add a
+line of JSON to FILE for each time, and leave out what is all in it. `tell` prints the tables of
+docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from symptoms import Setting, Symptom, healthy, symptoms
+from symptoms.circumstances import Place, arranged, favour
+from symptoms.speed import Speed, ended, speed
+
+ROOT = Path(__file__).parent.parent
+DLTUNE = (sys.executable, "-m", "dltune")
+BUDGET = 90.0  # seconds that diagnose may look
+PATIENCE = 150.0  # seconds after which it has been looking for ever
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("compare", "diagnose", "healthy", "tell"):
+        one = verbs.add_parser(verb)
+        if verb != "compare":
+            one.add_argument("file", type=Path)
+        if verb in ("compare", "diagnose"):
+            one.add_argument("names", nargs="*", metavar="NAME", help="of all: none")
+            one.add_argument("--turns", type=int, default=3)
+            one.add_argument("--seconds", type=float, default=20.0, help="of a job's turn")
+        if verb in ("diagnose", "healthy"):
+            one.add_argument("--times", type=int, default=3 if verb == "diagnose" else 5)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is started is ended then too
+    known = symptoms()
+    if unknown := [name for name in getattr(options, "names", ()) if name not in known]:
+        parser.error(f"no symptom {unknown[0]!r}; there are {', '.join(known)}")
+    if options.verb == "tell":
+        tell(read(options.file), known)
+    elif options.verb == "healthy":
+        look_at_healthy(options.file, options.times)
+    else:
+        favour(os.getpid())  # and so what is started
+        for name in options.names or known:
+            if options.verb == "compare":
+                compare(known[name], options.turns, options.seconds)
+            else:
+                diagnose(known[name], options)
+
+
+def compare(symptom: Symptom, turns: int, seconds: float) -> None:
+    before: list[Speed] = []
+    after: list[Speed] = []
+    for _ in range(turns):
+        before.append(timed(symptom.complaint, seconds))
+        after.append(timed(symptom.fixed, seconds))
+    rates = [statistics.median(one.rate for one in side) for side in (before, after)]
+    grown = [statistics.median(one.growth for one in side) / 1e6 for side in (before, after)]
+    print(
+        f"{symptom.name:20} {rates[0]:9.2f} {rates[1]:9.2f} steps/s  {rates[1] / rates[0]:6.2f}x  "
+        f"memory {grown[0]:+7.1f} {grown[1]:+7.1f} MB/s  "
+        f"[{', '.join(f'{one.rate:.1f}' for one in before)}; "
+        f"{', '.join(f'{one.rate:.1f}' for one in after)}]",
+        flush=True,
+    )
+
+
+def timed(setting: Setting, seconds: float, under: Sequence[str] = ()) -> Speed:
+    """The job's speed; `under`: what comes before its command."""
+    with _started(setting) as (place, job):
+        place.cold()
+        return speed([*place.enter, *under, *job], _environment(setting), seconds)
+
+
+def diagnose(symptom: Symptom, options: argparse.Namespace) -> None:
+    there = [one for one in read(options.file) if one.get("symptom") == symptom.name]
+    for _ in range(options.times - len(there)):
+        with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
+            plan = Path(folder) / "plan.json"
+            load = os.getloadavg()[0]  # of others: on a busy machine they are a finding, too
+            with _started(symptom.complaint) as (place, job):
+                place.cold()
+                answer = asked([*place.enter], plan, job, symptom.complaint)
+            findings = answer.get("findings", [])
+            told = {
+                "symptom": symptom.name,
+                "expected": symptom.cause,
+                "load": load,
+                "causes": [one["cause"] for one in findings],
+                "first": findings[0] if findings else None,
+                "error": answer.get("error"),
+                "before": timed(symptom.complaint, options.seconds).rate,
+                "fixed": timed(symptom.fixed, options.seconds).rate,
+                "planned": None,
+            }
+            if plan.exists():
+                under = (*DLTUNE, "run", "--plan", str(plan), "--")
+                told["planned"] = timed(symptom.complaint, options.seconds, under).rate
+        _add(options.file, told)
+        print(f"{symptom.name}: {told['causes']}, expected {symptom.cause}", flush=True)
+
+
+def asked(
+    enter: Sequence[str], plan: Path, job: Sequence[str], setting: Setting | None
+) -> dict[str, Any]:
+    """What diagnose says; {"error": ...} where it fails or does not end."""
+    command = [*enter, *DLTUNE, "diagnose", "--json", "--budget", f"{BUDGET:.0f}s"]
+    command += ["--plan", str(plan), "--", *job]
+    process = subprocess.Popen(
+        command,
+        env=_environment(setting),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    favour(process.pid)
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {PATIENCE:.0f} s"}
+    finally:
+        ended(process)
+    try:
+        answer = json.loads(out)
+    except ValueError:
+        return {"error": f"exit code {process.returncode}: {err[-500:]}"}
+    return answer if process.returncode == 0 else {**answer, "error": err[-500:]}
+
+
+def look_at_healthy(file: Path, times: int) -> None:
+    for job in healthy():
+        name = " ".join(str(Path(word).name) for word in job[1:])
+        there = [one for one in read(file) if one.get("healthy") == name]
+        for _ in range(times - len(there)):
+            with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
+                answer = asked((), Path(folder) / "plan.json", job, None)
+            causes = [one["cause"] for one in answer.get("findings", [])]
+            _add(file, {"healthy": name, "causes": causes, "error": answer.get("error")})
+            print(f"{name}: {causes or answer.get('error') or 'nothing'}", flush=True)
+
+
+def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
+    print("| symptom | source | first finding | before | with the plan | with the fix |")
+    print("|---|---|---|---|---|---|")
+    right = asked_times = 0
+    for name, symptom in known.items():
+        own = [one for one in lines if one.get("symptom") == name]
+        if not own:
+            continue
+        firsts = [one["causes"][0] if one["causes"] else "none" for one in own]
+        hits = sum(first == symptom.cause for first in firsts)
+        right, asked_times = right + hits, asked_times + len(own)
+        before, fixed = (statistics.median(one[key] for one in own) for key in ("before", "fixed"))
+        planned = [one["planned"] for one in own if one["planned"]]
+        under = f"{statistics.median(planned):.1f}" if planned else f"({symptom.by})"
+        other = sorted({first for first in firsts if first != symptom.cause})
+        said = f"{symptom.cause} {hits}/{len(own)}" + (f", {', '.join(other)}" if other else "")
+        print(
+            f"| {name} | [{symptom.source.removeprefix('https://')}]({symptom.source}) | {said} "
+            f"| {before:.1f} steps/s | {under} | {fixed:.1f} ({fixed / before:.2f}x) |"
+        )
+    if asked_times:
+        print(f"\nThe first finding names the cause {right} times of {asked_times}.")
+    runs = [one for one in lines if "healthy" in one]
+    if runs:
+        jobs = {one["healthy"] for one in runs}
+        false = [one for one in runs if one["causes"]]
+        print(f"{len(jobs)} healthy jobs, {len(runs)} runs: {len(false)} with a false finding")
+        for one in false:
+            print(f"  {one['healthy']}: {', '.join(one['causes'])}")
+    for one in lines:
+        if one["error"]:
+            print(f"  {one.get('symptom') or one['healthy']}: {one['error']}")
+
+
+@contextmanager
+def _started(setting: Setting) -> Iterator[tuple[Place, list[str]]]:
+    """Where the job is started, and its command."""
+    with arranged(setting) as place, tempfile.TemporaryDirectory(prefix="dltune-") as folder:
+        script = setting.written(Path(folder))
+        yield place, [*setting.launcher, sys.executable, str(script), *place.arguments]
+
+
+def _environment(setting: Setting | None) -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    own = {"PATH": path, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return {**os.environ, **own, **(setting.environment if setting else {})}
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _add(file: Path, told: dict[str, Any]) -> None:
+    with file.open("a") as lines:
+        print(json.dumps(told), file=lines)
+
+
+if __name__ == "__main__":
+    main()

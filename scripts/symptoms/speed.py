@@ -1,0 +1,103 @@
+"""A job's speed by its own clock (clock.py), and how its memory grows."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from symptoms.circumstances import favour
+
+WARM = 0.3  # of what the clock told is left out: what TensorFlow builds, caches that fill
+STARTED = 90.0  # seconds within which the first step must be told
+LINE = re.compile(r"step (\d+) ([\d.]+) s loss")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Steps per second, and bytes per second by which the job's processes grow."""
+
+    rate: float
+    growth: float
+
+
+def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Speed:
+    """Of a job that is ended after so many seconds of steps. Raises RuntimeError with its last
+    words where it tells no steps."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    favour(process.pid)
+    began = time.monotonic()
+    guard = threading.Timer(STARTED + seconds, ended, (process,))
+    guard.start()
+    told: list[tuple[int, float, int]] = []
+    words: list[str] = []
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            words.append(line)
+            if match := LINE.match(line):
+                if not told:  # a launcher may have given its processes sessions of their own
+                    for one in _family(process.pid):
+                        favour(one.pid)
+                told.append((int(match[1]), float(match[2]), _resident(process.pid)))
+                if told[-1][1] - told[0][1] > seconds:
+                    break
+    finally:
+        guard.cancel()
+        ended(process)
+        process.stdout.close()
+    if len(told) < 3:
+        raise RuntimeError(
+            f"{' '.join(command)}: {len(told)} times told in {time.monotonic() - began:.0f} s:\n"
+            + "".join(words[-20:])
+        )
+    first, last = told[int(WARM * len(told))], told[-1]
+    passed = last[1] - first[1]
+    return Speed((last[0] - first[0]) / passed, (last[2] - first[2]) / passed)
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    """The process and all that it has started, by SIGTERM and then by SIGKILL."""
+    family = _family(process.pid)[1:]
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    _, left = psutil.wait_procs(family, timeout=5)
+    for one in left:
+        one.kill()
+    if left:
+        psutil.wait_procs(left, timeout=5)
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """The process and all that it has started, as far as they are still there."""
+    try:
+        return [process := psutil.Process(pid), *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _resident(pid: int) -> int:
+    total = 0
+    for one in _family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += one.memory_info().rss
+    return total
