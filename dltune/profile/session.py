@@ -123,6 +123,7 @@ class Session:
         self._roofs = roofs
         self._asked_lacks = lacks
         self._lacks: tuple[str, ...] | None = None
+        self._resting = False  # steps are known, and the job is left alone for a while
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
@@ -207,8 +208,7 @@ class Session:
             record.add(message)
             if self._trained is None and record.trains(message.graph):
                 self._trained = time.monotonic()
-            if self._ready() and (steps := self._discovery.find()):
-                self._start_climb(steps)
+            self._look_for_steps()
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
                 if self._cost and record.same(message.graph) == climbing.steps.targets[0]:
@@ -220,11 +220,25 @@ class Session:
                 if climbing.training > 1:
                     self._start_again()
 
+    def _look_for_steps(self) -> None:
+        """Begins the climb once there are steps and it may; until then they run unrecorded."""
+        steps = None if self._resting else self._discovery.find()
+        if steps is None:
+            return
+        if self._ready():
+            self._start_climb(steps)
+        else:
+            self._resting = True
+            self._order_all(discover=False)
+
     def _look_after(self, job: Job) -> None:
         """Every few seconds: make sure that the job can still come to a step."""
         if time.monotonic() - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
         self._looked = time.monotonic()
+        if self._resting and self._ready():
+            self._resting = False
+            self._look_for_steps()
         require_all_reported(job.pid, {python.pid for python in self.sightings.pythons})
         for process in self._processes.values():
             process.order([REPORT])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import shares, where
+from dltune.findings.python.looked import runs_graphs, shares, where
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
@@ -15,7 +15,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: what Python takes between such ops."""
     observation = seen.observation
     graphs = observation.graphs if observation else None
-    if observation is None or graphs is None or graphs.executions:
+    if observation is None or graphs is None or runs_graphs(seen):
         return
     eager = min(1.0, graphs.eager / observation.seconds)
     at = [shares(seen)[name] for name in ("eager", "python", "fit") if name in shares(seen)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import LEAST, shares, where
+from dltune.findings.python.looked import LEAST, runs_graphs, shares, where
 from dltune.findings.seen import Seen
 
 
@@ -13,7 +13,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it."""
     found = [shares(seen)[name] for name in ("reading", "eager") if name in shares(seen)]
     share = sum(one.share for one in found)
-    if share < LEAST or share < _run_eagerly(seen):
+    if share < LEAST or not runs_graphs(seen):
         return
     most = max(found, key=lambda one: one.share)
     yield Finding(
@@ -25,9 +25,3 @@ def find(seen: Seen) -> Iterator[Finding]:
         gain=Gain(0.0, share),
         sure="measured",
     )
-
-
-def _run_eagerly(seen: Seen) -> float:
-    """2 for a job whose steps are no graphs, which is another finding; else 0."""
-    graphs = seen.observation.graphs if seen.observation else None
-    return 2.0 if graphs is None or graphs.executions == 0 else 0.0

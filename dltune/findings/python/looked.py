@@ -25,6 +25,12 @@ def at(seen: Seen, activity: Activity) -> Share | None:
     return found if found and found.share >= LEAST else None
 
 
+def runs_graphs(seen: Seen) -> bool:
+    """Whether the main thread was seen in graphs of steps, and not only in single ops."""
+    step = shares(seen).get("step")
+    return step is not None and step.share >= LEAST
+
+
 def where(share: Share) -> str:
     """The line of the job's own at which it was seen most."""
     return f" at {share.lines[0].where}" if share.lines else ""
