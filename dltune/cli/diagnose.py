@@ -179,10 +179,13 @@ def _running(pid: int, seconds: float) -> Looked:
 
     from dltune.cli import interrupts, progress
     from dltune.observe.watch import JobWatch
+    from dltune.proc import process, tree
 
     ended = None
     with progress.line() as line:
-        watch = JobWatch(pid, pid, {}, several=_several(pid))
+        # a launcher, or a shell, is not what works
+        works = max(tree.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
+        watch = JobWatch(pid, works, {}, several=_several(works))
         line.show(f"watching pid {pid} for {seconds:.0f} s", ())
         try:
             while watch.seconds < seconds and watch.watching:

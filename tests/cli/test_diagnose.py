@@ -96,11 +96,13 @@ def test_no_plan_where_nothing_can_be_applied(tmp_path):
 
 def test_a_process_that_runs(tmp_path):
     kept = tmp_path / "diagnosis.json"
-    with subprocess.Popen([sys.executable, "-c", GROWS]) as job:
+    # a shell that waits for what works
+    started = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, GROWS]
+    with subprocess.Popen(started, start_new_session=True) as job:
         try:
             done = dltune("--pid", job.pid, "--budget", "14s", "-o", kept)
         finally:
-            job.kill()
+            os.killpg(job.pid, signal.SIGKILL)
     assert done.returncode == 0, done.stderr
     found = documents.load(kept)
     assert not found.healthy
