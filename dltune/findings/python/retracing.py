@@ -13,15 +13,16 @@ MANY = 3  # new graphs during the watch
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread tracing."""
-    graphs = seen.observation.graphs if seen.observation else None
+    observation = seen.observation
+    graphs = observation.graphs if observation else None
     tracing = at(seen, "tracing")
-    if graphs is None or tracing is None or graphs.traced < MANY:
+    if observation is None or graphs is None or tracing is None or graphs.traced < MANY:
         return
     yield Finding(
         "retracing",
-        f"tf.function traces new graphs all the time: {graphs.traced} while {graphs.executions} "
-        "ran",
-        f"{graphs.once} of the new graphs ran once or never; Python was at tracing in "
+        f"tf.function traces new graphs all the time: {graphs.traced} in "
+        f"{observation.seconds:.0f} s",
+        f"{graphs.once} of them ran once at most; Python was at tracing in "
         f"{tracing.share:.0%} of looks{where(tracing)}",
         "pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
         "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
