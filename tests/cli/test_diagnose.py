@@ -76,7 +76,10 @@ def test_what_was_measured_before(tmp_path, looped):
     assert "1. Keras' loop takes 50% of the time" in done.stdout
     assert "costs 50% of the time" in done.stdout
     assert "expected: 1.33x to 2.00x as fast, measured in this job" in done.stdout
-    assert "Keras&#39; loop takes 50% of the time" in page.read_text().replace("&#x27;", "&#39;")
+    shown = page.read_text()
+    assert "compile(steps_per_execution=32)" in shown
+    assert "is in Keras&#39; loop: 50%" in shown.replace("&#x27;", "&#39;")
+    assert "generator object" not in shown
     section = plans.load(tmp_path / "plan.json").of(SettingsPlan)
     assert section is not None
     assert section.chosen == (Choice("steps_per_execution", "32"),)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import synthetic
+from observations import observation, process, python
 
 from dltune.documents import gate, io
+from dltune.documents.diagnosis import Diagnosis
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import (
     SCHEMA,
@@ -16,6 +18,8 @@ from dltune.documents.horovod import (
     ThreadUse,
     Timeline,
 )
+from dltune.findings.diagnosis import diagnose
+from dltune.findings.seen import Seen
 
 EVIL = "<script>window.caught=1</script>\u202e"
 SOME = Distribution(10, 1e-3, 1e-3, 2e-3, 2e-3, 3e-3)
@@ -206,3 +210,11 @@ def ranks() -> Horovod:
         timeline,
         (finding,),
     )
+
+
+def diagnosed() -> Diagnosis:
+    """Of a job that spends its time on validation and in Keras' loop."""
+    of = observation(
+        python=python(validation=0.4, fit=0.1), processes=(process(command=EVIL),), unseen=(EVIL,)
+    )
+    return diagnose(Seen(observation=of), EVIL, 90.0, EVIL, EVIL)

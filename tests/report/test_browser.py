@@ -68,6 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("operators", divided.network()),
         ("topology", divided.cluster()),
         ("operator-times", divided.times()),
+        ("diagnosis", results.diagnosed()),
     ]
     pages = {"good": tuned(profile), "evil": tuned(evil), "others": others}
     return {name: written(folder, name, documents) for name, documents in pages.items()}

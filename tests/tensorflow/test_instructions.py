@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,5 +33,9 @@ def test_what_is_no_tensorflow_is_not_known(tmp_path):
 
 
 def test_a_process_without_tensorflow_and_one_that_is_gone():
-    assert lacking_in(os.getpid()) is None
-    assert lacking_in(2**22 + 1) is None
+    with subprocess.Popen(["sleep", "60"]) as without:
+        try:
+            assert lacking_in(without.pid) is None
+        finally:
+            without.kill()
+    assert lacking_in(without.pid) is None

@@ -36,9 +36,9 @@ def show(loaded: Loaded, _: Context) -> Shown:
     diagnosis = loaded.document
     assert isinstance(diagnosis, Diagnosis)
     at = loaded.prefix
-    sections = [Section(f"{at}-findings", "Diagnosis", joined(_findings(diagnosis)))]
+    sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
     if seen := diagnosis.observation:
-        sections.append(Section(f"{at}-seen", "The job as it ran", joined(_seen(seen, at))))
+        sections.append(Section(f"{at}-seen", "The job as it ran", joined([*_seen(seen, at)])))
     first = diagnosis.findings[0].claim if diagnosis.findings else _HEALTHY
     return Shown(
         title=f"Diagnosis {loaded.path.name}",

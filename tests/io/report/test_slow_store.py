@@ -51,7 +51,7 @@ def store(tmp_path):
     behind, folder = tmp_path / "behind", tmp_path / "store"
     behind.write_bytes(os.urandom(1 << 20) * 16)
     folder.mkdir()
-    script = Path(__file__).with_name("slow_store.py")
+    script = Path(__file__).with_name("delayed_store.py")
     arguments = [sys.executable, str(script), str(folder), str(behind), "0.005"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as serving:
         assert serving.stdout is not None

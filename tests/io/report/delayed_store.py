@@ -2,7 +2,7 @@
 network store looks like to the kernel. Speaks the kernel's FUSE protocol (version 7.31) over
 /dev/fuse; needs root.
 
-    python slow_store.py FOLDER FILE SECONDS        the file appears as FOLDER/data.mdb
+    python delayed_store.py FOLDER FILE SECONDS        the file appears as FOLDER/data.mdb
 """
 
 from __future__ import annotations
