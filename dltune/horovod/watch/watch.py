@@ -69,7 +69,8 @@ class Watch:
         self._recording = False
         self._alive = True
         self.stuck: dict[int, str] = {}
-        self._clock = stat.now()
+        # in whole ticks, as the kernel tells when a thread started
+        self._clock = int(stat.now())
         self._cpu = time.process_time()
         self.cpu = 0.0
 
