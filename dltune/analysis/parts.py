@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
+
+from dltune.analysis.keys import Key, parse
 from dltune.documents.profile import Op, PartName, Profile, Step
 
 
@@ -30,6 +34,20 @@ def taken(step: Step, index: int, ops: tuple[Op, ...]) -> float:
     if node.start is not None and node.end is not None:
         return node.end - node.start
     return (ops[node.op].own or 0.0) * node.repeats if node.op is not None else 0.0
+
+
+def portion(profile: Profile, which: Callable[[Key], bool]) -> tuple[float, str]:
+    """The share of the op time, under the job's own settings, that is in ops of such keys, and the
+    type of those that takes most of it (empty where there are none)."""
+    total = 0.0
+    types: dict[str, float] = defaultdict(float)
+    for op in profile.ops:
+        own = (op.own or 0.0) * op.count
+        total += own
+        if (key := parse(op)) and which(key):
+            types[op.type] += own
+    share = sum(types.values()) / total if total > 0 else 0.0
+    return share, max(types, key=types.__getitem__, default="")
 
 
 def op_seconds(profile: Profile) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dltune.analysis.below_roof import below_roof
 from dltune.analysis.figures import Analysis, Figures
-from dltune.analysis.keys import parse
+from dltune.analysis.keys import Key, parse
+from dltune.analysis.parts import portion
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
 
@@ -19,23 +20,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: half of what ops of double precision take."""
     if seen.profile is None:
         return
-    total = doubles = 0.0
-    types: dict[str, float] = {}
-    for figures in seen.profile.ops:
-        own = (figures.op.own or 0.0) * figures.op.count
-        total += own
-        key = parse(figures.op)
-        if key and any(tensor.dtype == "double" for tensor in key.inputs):
-            doubles += own
-            types[figures.op.type] = types.get(figures.op.type, 0.0) + own
-    if total <= 0 or doubles / total < SHARE:
+    doubles, heaviest = portion(seen.profile.profile, _double)
+    if doubles < SHARE:
         return
-    share = doubles / total * (1 - 1 / SLOWER)
-    heaviest = max(types, key=lambda name: types[name])
+    share = doubles * (1 - 1 / SLOWER)
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
     yield Finding(
         "float64",
-        f"{doubles / total:.0%} of the op time is in double precision",
+        f"{doubles:.0%} of the op time is in double precision",
         f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
         f"tf.constant keeps that{next(below, '')}",
         "where float32 is enough, cast data where they enter (astype('float32')), and keep Keras' "
@@ -46,9 +38,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
 
 
+def _double(key: Key) -> bool:
+    return any(tensor.dtype == "double" for tensor in key.inputs)
+
+
 def _why(figures: Figures, analysis: Analysis) -> Iterator[str]:
     """What else holds back an op in double precision, ready to follow a sentence."""
     key = parse(figures.op)
-    if key and any(tensor.dtype == "double" for tensor in key.inputs):
+    if key and _double(key):
         for found in below_roof(figures, analysis):
             yield f"; {figures.op.type}: {found.sentence}"

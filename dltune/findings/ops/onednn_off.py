@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.keys import parse
-from dltune.analysis.parts import wall, working
+from dltune.analysis.keys import Key
+from dltune.analysis.parts import portion, wall, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
@@ -30,20 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     profile = seen.profile.profile
     if any(op.type.startswith("_Mkl") for op in profile.ops):
         return
-    plain = total = 0.0
-    for op in profile.ops:
-        own = (op.own or 0.0) * op.count
-        total += own
-        key = parse(op)
-        if key and key.family in REWRITTEN and any(t.dtype == "float" for t in key.inputs):
-            plain += own
-    if total <= 0 or plain / total < SHARE:
+    plain, _ = portion(profile, _rewritten)
+    if plain < SHARE:
         return
-    share = plain / total * working(profile)
+    share = plain * working(profile)
     cost = share * (1 - 1 / USUAL)
     yield Finding(
         "onednn-off",
-        f"oneDNN's kernels are off, and {plain / total:.0%} of the op time is in convolutions and "
+        f"oneDNN's kernels are off, and {plain:.0%} of the op time is in convolutions and "
         "matrix products, for which it has some",
         f"elsewhere such ops were {USUAL}x to {BEST:.0f}x as fast with it, and now and then slower",
         "try the job with TF_ENABLE_ONEDNN_OPTS=1",
@@ -54,3 +48,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         choices=(Choice("onednn", "on"),),
         tries=("onednn",),
     )
+
+
+def _rewritten(key: Key) -> bool:
+    return key.family in REWRITTEN and any(tensor.dtype == "float" for tensor in key.inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
@@ -20,15 +21,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     profile = seen.profile.profile
     if seen.observation and confined(seen.observation):
         return  # a rule on cores tells
-    alone = 0.0
-    for figures in seen.profile.ops:
-        if figures.cases:
-            if figures.one is None:
-                return
-            alone += figures.one * figures.op.count
-    parts = [part for step in profile.steps for part in step.parts]
-    whole = sum(part.seconds for part in parts)
-    took = sum(part.seconds for part in parts if part.name in ("ops", "executor"))
+    if any(figures.cases and figures.one is None for figures in seen.profile.ops):
+        return
+    alone = sum(figures.serial for figures in seen.profile.ops)
+    whole = wall(profile)
+    took = (part(profile, "ops") + part(profile, "executor")) * whole
     took *= 1 - (seen.observation.disturbed if seen.observation else 0.0)
     share = (took - alone) / whole if whole > 0 and alone > 0 else 0.0
     if share < SHARE:
