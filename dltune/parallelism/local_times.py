@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dltune.documents.operator_times import OperatorTimes
+from dltune.documents.operator_times import OperatorTimes, PartTime
 from dltune.documents.operators import Operator, Operators
 from dltune.documents.topology import Kind
 from dltune.parallelism.costs import Part, part
@@ -40,8 +40,11 @@ class Measured:
 
 def measured(graph: Operators, found: OperatorTimes) -> Measured:
     """Costs of a document."""
-    times = {Request(one.type, one.inputs, one.output, one.data): one for one in found.parts}
-    return Measured(graph, times, found.update)
+    return Measured(graph, by_request(found), found.update)
+
+
+def by_request(found: OperatorTimes) -> dict[Request, PartTime]:
+    return {Request(one.type, one.inputs, one.output, one.data): one for one in found.parts}
 
 
 def requests(graph: Operators, devices: int, space: Space) -> list[Request]:

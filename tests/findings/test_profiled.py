@@ -229,3 +229,20 @@ def test_what_dltune_applies_by_itself(normed):
         "threads=1x1",
         "onednn=on",
     }
+
+
+def test_half_precision_without_kernels_for_it():
+    convolution = owned("Conv2D(half[16,32,32,32],half[3,3,32,32]){padding=SAME}", 9e-3)
+    finding = only(plain(convolution, owned("Relu(float[8,8])", 1e-3)))
+    assert finding.cause == "reference-kernel"
+    assert finding.claim.startswith("90% of the op time is in float16")
+    assert "most of it in Conv2D" in finding.evidence
+    assert finding.share == pytest.approx(0.9 * (1 - 1 / 3))
+
+
+def test_ops_that_are_faster_on_one_thread():
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1e-4, 2: 2e-4}, count=10)
+    made = parts(plain(add), ops=2e-3, executor=2e-3, python=1e-3)
+    found = [one for one in wrong(made) if one.cause == "too-many-threads"]
+    assert [one.share for one in found] == [pytest.approx((4e-3 - 1e-3) / 5e-3)]
+    assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence

@@ -15,7 +15,7 @@ from dltune.documents import files
 from dltune.documents.operator_times import SCHEMA, OperatorTimes, PartTime, load
 from dltune.documents.topology import Topology
 from dltune.errors import DltuneError, UsageError
-from dltune.parallelism.local_times import requests
+from dltune.parallelism.local_times import by_request, requests
 from dltune.parallelism.problem import Space
 from dltune.parallelism.request import Request
 from dltune.planners.parallelism.given import Given
@@ -89,12 +89,14 @@ def measured(
                 f"operators had a core for {share:.0%} of the time alone: beside other work they "
                 "take longer; measure on an idle machine, in another file"
             )
-    return read(path, given, topology, ways)
+    chosen = of(found, wanted)
+    assert chosen is not None  # what was lacking is there
+    return chosen
 
 
 def of(found: OperatorTimes, wanted: Sequence[Request]) -> OperatorTimes | None:
     """The parts that are wanted, in their order; None where one is not there."""
-    known = {_request(one): one for one in found.parts}
+    known = by_request(found)
     if not all(one in known for one in wanted):
         return None
     return msgspec.structs.replace(found, parts=tuple(known[one] for one in wanted))
@@ -114,12 +116,8 @@ def _computed() -> float:
     return spent.children_user + spent.children_system
 
 
-def _request(one: PartTime) -> Request:
-    return Request(one.type, one.inputs, one.output, one.data)
-
-
 def _lacking(found: OperatorTimes, wanted: Sequence[Request]) -> list[Request]:
-    known = {_request(one) for one in found.parts}
+    known = by_request(found)
     return [one for one in wanted if one not in known]
 
 
