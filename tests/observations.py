@@ -27,7 +27,6 @@ def process(pid: int = 1, **more: object) -> Process:
         cpu=1.9,
         kernel=0.05,
         queued=0.02,
-        busy=2,
         threads=9,
         cpus=(0, 1),
         ranks=None,
@@ -70,7 +69,7 @@ def python(generator: float = 0.0, **shares: float) -> Python:
 
 
 def graphs(**more: object) -> Graphs:
-    usual = Graphs(traced=0, once=0, executions=500, eager=0.0, compiled=0.0)
+    usual = Graphs(traced=0, once=0, eager=0.0)
     return msgspec.structs.replace(usual, **more)
 
 

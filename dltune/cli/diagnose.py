@@ -86,7 +86,7 @@ def command(
             looked = _job(job, budget, keep_running=keep_running, verbose=verbose)
         if kept:
             kept.write_bytes(looked.page()) if _is_page(output) else kept.write(looked.diagnosis)
-        chosen = _plan(looked.diagnosis, job)
+        chosen = _plan(looked) if plan else None
         if plan and chosen:
             plan.write(chosen)
     written = [output, plan_path if chosen else None]
@@ -103,11 +103,12 @@ def command(
 
 @dataclass(frozen=True)
 class Looked:
-    """A diagnosis, the documents that it rests on, and the exit code of a job that ended, or of
-    the signal that ended the watch."""
+    """A diagnosis, the documents that it rests on, the job's `command` as far as it is known, and
+    the exit code of a job that ended, or of the signal that ended the watch."""
 
     diagnosis: Diagnosis
     documents: tuple[tuple[str, msgspec.Struct], ...] = ()
+    command: tuple[str, ...] = ()
     code: int = 0
 
     def page(self) -> bytes:
@@ -170,7 +171,7 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
         raise error
     no_step = str(error) if error else None
     looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, ended)
-    return replace(looked, code=code)
+    return replace(looked, command=job, code=code)
 
 
 def _running(pid: int, seconds: float) -> Looked:
@@ -185,7 +186,7 @@ def _running(pid: int, seconds: float) -> Looked:
     with progress.line() as line:
         # a launcher, or a shell, is not what works
         works = max(tree.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
-        watch = JobWatch(pid, works, {}, several=_several(works))
+        watch = JobWatch(pid, works, {})
         line.show(f"watching pid {pid} for {seconds:.0f} s", ())
         try:
             while watch.seconds < seconds and watch.watching:
@@ -196,17 +197,6 @@ def _running(pid: int, seconds: float) -> Looked:
     why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
     looked = _looked(seen, f"pid {pid}", watch.seconds, why, ended)
     return replace(looked, code=ended.exit_code) if ended else looked
-
-
-def _several(pid: int) -> bool:
-    """Whether a process is one of several ranks, as far as it may be seen."""
-    from dltune.machine.ranks import world
-    from dltune.proc.process import environment
-
-    try:
-        return world(environment(pid)).size > 1
-    except (OSError, UsageError):
-        return False
 
 
 def _files(paths: Sequence[Path]) -> Looked:
@@ -251,16 +241,17 @@ def _looked(
         documents.append(("io", seen.io))
     if seen.horovod:
         documents.append(("horovod", seen.horovod))
-    return Looked(diagnose(seen, subject, seconds, no_step, partial), tuple(documents))
+    command = seen.profile.profile.command if seen.profile else ()
+    return Looked(diagnose(seen, subject, seconds, no_step, partial), tuple(documents), command)
 
 
-def _plan(diagnosis: Diagnosis, job: Sequence[str]) -> Plan | None:
+def _plan(looked: Looked) -> Plan | None:
     """What dltune can apply by itself; None where that is nothing."""
     from dltune.findings.cures import cures
     from dltune.machine import topology
     from dltune.planners.plan import bare
 
-    section = cures(diagnosis, job)
+    section = cures(looked.diagnosis, looked.command)
     if section is None:
         return None
     return bare(topology.local(), sections={"settings": section})

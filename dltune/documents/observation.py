@@ -46,11 +46,11 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the job, over the `seconds` that it was seen.
 
     `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
-    threads were ready for and did not have. `busy`: threads that had or wanted a twentieth of a
-    core. `cpus`: those that its main thread may run on; `ranks`: how many of the job there are on
-    this node, as a launcher told it, None without one. `intra`, `inter`: TensorFlow's threads, None
-    in a process without. `faults`: minor page faults a second. `resident`: bytes at the end;
-    `growth`: bytes a second, None where it was not seen for long enough.
+    threads were ready for and did not have. `cpus`: those that its main thread may run on; `ranks`:
+    how many of the job there are on this node, as a launcher told it, None without one. `intra`,
+    `inter`: TensorFlow's threads, None in a process without. `faults`: minor page faults a second.
+    `resident`: bytes at the end; `growth`: bytes a second, None where it was not seen for long
+    enough.
     """
 
     pid: int
@@ -59,7 +59,6 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu: float
     kernel: float
     queued: float | None
-    busy: int
     threads: int
     cpus: tuple[int, ...]
     ranks: int | None
@@ -106,19 +105,15 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
-    them that ran at most once; `executions` of all graphs. `eager`, `compiled`: seconds of ops that
-    ran one by one, and of XLA's clusters."""
+    them that ran at most once. `eager`: seconds of ops that ran one by one."""
 
     traced: int
     once: int
-    executions: int
     eager: float
-    compiled: float
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`subject`: the command, or "pid N". `partial`: why the watch ended early. `cost`: share of
-    one CPU that it took to watch."""
+    """Over so many `seconds`. `cost`: share of one CPU that it took to watch."""
 
     seconds: float
     host: Host

@@ -57,10 +57,8 @@ def oom_kills(root: Path = Path("/")) -> int:
     it does not count them."""
     for group in _groups(root, "memory"):
         for name in ("memory.events", "memory.oom_control"):
-            for line in text(group / name).splitlines():
-                event, _, count = line.partition(" ")
-                if event == "oom_kill" and count.isdigit():
-                    return int(count)
+            if (count := _counts(group / name).get("oom_kill")) is not None:
+                return count
     return 0
 
 
@@ -70,10 +68,9 @@ def throttled(pid: int, root: Path = Path("/")) -> float | None:
     for group in _groups(root, "cpu", pid):
         if _quota(group) is None:
             continue
-        for line in text(group / "cpu.stat").splitlines():
-            name, _, count = line.partition(" ")
-            if name in _THROTTLED and count.isdigit():
-                return int(count) * _THROTTLED[name]
+        counts = _counts(group / "cpu.stat")
+        for name in _THROTTLED.keys() & counts:
+            return counts[name] * _THROTTLED[name]
     return None
 
 
@@ -83,11 +80,15 @@ def reclaims(pid: int, root: Path = Path("/")) -> int:
     for group in _groups(root, "memory", pid):
         if count := text(group / "memory.failcnt"):
             return int(count)
-        for line in text(group / "memory.events").splitlines():
-            event, _, count = line.partition(" ")
-            if event == "max":
-                return int(count)
+        if (reached := _counts(group / "memory.events").get("max")) is not None:
+            return reached
     return 0
+
+
+def _counts(file: Path) -> dict[str, int]:
+    """A name and a number in each line."""
+    lines = (line.partition(" ") for line in text(file).splitlines())
+    return {name: int(count) for name, _, count in lines if count.isdigit()}
 
 
 def _groups(root: Path, controller: str, pid: int | None = None) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dltune.job.stacks import Frame
-from dltune.machine.checks.py_spy import executable, py_spy
+from dltune.machine.checks.py_spy import usable
 
 # looks a second: each takes a millisecond or two of one CPU
 RATE = 10
@@ -39,9 +39,9 @@ class Looks:
         self._folder = tempfile.TemporaryDirectory(prefix="dltune-")
         self._file = Path(self._folder.name) / "stacks"
         self._process: subprocess.Popen[bytes] | None = None
-        check, command = py_spy(), executable()
-        if command is None or check.state != "ok":
-            self.why = f"py-spy: {check.found}"
+        command, found = usable()
+        if command is None:
+            self.why = found
             return
         self._process = subprocess.Popen(
             [

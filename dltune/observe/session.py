@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
-from dltune.errors import DltuneError, UsageError
+from dltune.errors import DltuneError
 from dltune.findings.seen import Seen
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record
 from dltune.machine.placement import default_interval
-from dltune.machine.ranks import world
 from dltune.observe.watch import JobWatch
 from dltune.proc.entry import text
 from dltune.profile.counting import Choice
@@ -44,7 +43,7 @@ class Observing:
         lacks: Callable[[int], tuple[str, ...] | None] = lambda _: None,
     ) -> None:
         """`budget`: seconds from when TensorFlow is there; the job's own start is not counted."""
-        self._machine, self._command = machine, tuple(command)
+        self._command = tuple(command)
         self._tell = tell
         self._wanted = max(LEAST, min(SHARE * budget, MOST))
         self._began = time.monotonic()
@@ -85,7 +84,7 @@ class Observing:
     def seen(self) -> Seen:
         """What was seen so far; the watch ends."""
         if self._seen is None and self._watch is not None:
-            self._seen = self._watch.end(" ".join(self._command))
+            self._end(self._watch)
         profile = self._session.profile
         return replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
 
@@ -111,7 +110,10 @@ class Observing:
                 Progress("watching the job under its own settings", progress.step, left=left)
             )
             if left == 0:
-                self._seen = self._watch.end(" ".join(self._command))
+                self._end(self._watch)
+
+    def _end(self, watch: JobWatch) -> None:
+        self._seen = watch.end(" ".join(self._command))
 
     def _begin(self, steps: int) -> None:
         now = time.monotonic()
@@ -125,9 +127,7 @@ class Observing:
             return
         records = self._session.sightings.records
         subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
-        pythons = self._session.sightings.pythons
-        several = any(_ranks(python.environment) > 1 for python in pythons)
-        self._watch = JobWatch(self._job.pid, subject, records, several=several)
+        self._watch = JobWatch(self._job.pid, subject, records)
 
     def _importing(self) -> bool:
         """Whether a Python of the job has begun to import TensorFlow."""
@@ -135,14 +135,6 @@ class Observing:
             _TENSORFLOW in text(Path(f"/proc/{python.pid}/maps"))
             for python in self._session.sightings.pythons
         )
-
-
-def _ranks(environment: Mapping[str, str]) -> int:
-    """How many a process of this environment is one of."""
-    try:
-        return world(environment).size
-    except UsageError:  # launchers disagree
-        return 2
 
 
 def _trained(record: Record) -> int:

@@ -19,33 +19,30 @@ from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
 from dltune.machine import cpulist
-from dltune.machine.ranks import local_rank
+from dltune.machine.ranks import local_rank, world
 from dltune.observe import activity
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
 from dltune.proc import process, tree
 
-# of a core, had or wanted, by which a thread is busy
-BUSY = 0.05
 # looks at memory, of which the first few may still fill what a job needs once
 LEAST_SIZES, FILLING = 4, 0.3
 
 
 class JobWatch:
-    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree;
-    `several`: ranks, whose Horovod is to be watched too."""
+    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree. Where it
+    has ranks, their Horovod is watched too."""
 
-    def __init__(
-        self, root: int, pid: int, records: Mapping[int, Record], *, several: bool = False
-    ) -> None:
+    def __init__(self, root: int, pid: int, records: Mapping[int, Record]) -> None:
         self.began = time.monotonic()
         self._subject = pid
         self._records = records
         record = records.get(pid)
         self._graphs = len(record.graphs) if record else 0
-        self._runs = record.runs.total() if record else 0
         self._report = record.report if record else None
-        self._watch = Watch(tree.Tree(root))
+        processes = tree.Tree(root)
+        several = any(map(_is_a_rank, processes.refresh()))
+        self._watch = Watch(processes)
         self._host = HostWatch(pid)
         self._looks = Looks(pid)
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -117,7 +114,6 @@ class JobWatch:
         settings = record.settings() if record else None
         threads = [thread.used for thread in seen.threads.values()]
         queued = [one.queued for one in threads if one.queued is not None]
-        wanted = [(one.cpu + (one.queued or 0.0)) / seconds for one in threads]
         main = next((t for (tid, _), t in seen.threads.items() if tid == seen.pid), None)
         return Process(
             pid=seen.pid,
@@ -126,7 +122,6 @@ class JobWatch:
             cpu=(used.user + used.kernel) / seconds,
             kernel=used.kernel / seconds,
             queued=sum(queued) / seconds if queued else None,
-            busy=sum(share >= BUSY for share in wanted),
             threads=len(seen.running),
             cpus=tuple(sorted(cpulist.parse(main.last.cpus))) if main else (),
             ranks=_ranks(seen.pid),
@@ -146,10 +141,18 @@ class JobWatch:
         return Graphs(
             traced=len(new),
             once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
-            executions=record.runs.total() - self._runs,
             eager=last.unmarked - (first.unmarked if first else 0.0) if last else 0.0,
-            compiled=last.xla - (first.xla if first else 0.0) if last else 0.0,
         )
+
+
+def _is_a_rank(pid: int) -> bool:
+    """Whether a process is one of several, as far as it may be seen."""
+    try:
+        return world(process.environment(pid)).size > 1
+    except OSError:
+        return False
+    except UsageError:  # launchers disagree
+        return True
 
 
 def _ranks(pid: int) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dltune.documents.profile import Line
 from dltune.job.stacks import Frame, NoStack, own_line, stacks
-from dltune.machine.checks.py_spy import executable, py_spy
+from dltune.machine.checks.py_spy import usable
 from dltune.proc.process import exists
 
 # looks at a job; from one to the next some steps pass, in no less and no more than these seconds
@@ -41,10 +41,9 @@ class PythonLines:
 
     def start(self) -> None:
         """Begin, if py-spy is here and may look; `why` tells if not."""
-        check = py_spy()
-        command = executable()
-        if command is None or check.state != "ok":
-            self._failure = f"py-spy: {check.found}"
+        command, found = usable()
+        if command is None:
+            self._failure = found
             return
         self._worker = threading.Thread(target=self._work, args=(command,), daemon=True)
         self._worker.start()

@@ -67,7 +67,7 @@ def test_time_that_the_hypervisor_steals():
 
 
 def test_graphs_that_are_traced_at_each_step():
-    finding = found(python=python(tracing=0.6), graphs=graphs(traced=40, once=40, executions=41))
+    finding = found(python=python(tracing=0.6), graphs=graphs(traced=40, once=40))
     assert (finding.cause, finding.share) == ("retracing", 0.6)
     assert "at train.py:7 (<module>)" in finding.evidence
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 from dltune.documents.io import Line
 from dltune.job.stacks import NoStack, own_line, stacks
-from dltune.machine.checks.py_spy import executable, py_spy
+from dltune.machine.checks.py_spy import usable
 
 
 class WaitingLines:
@@ -17,9 +17,8 @@ class WaitingLines:
     priority, and never stops the job: one that finds a stack in change is lost."""
 
     def __init__(self) -> None:
-        check = py_spy()
-        self._command = executable() if check.state == "ok" else None
-        self.failure = None if self._command else f"py-spy: {check.found}"
+        self._command, found = usable()
+        self.failure = None if self._command else found
         self._found: Counter[str] = Counter()
         self._worker: threading.Thread | None = None
         self.cpu = 0.0  # seconds that looks have taken

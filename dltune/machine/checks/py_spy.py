@@ -46,6 +46,12 @@ def py_spy(root: Path = Path("/")) -> Check:
     )
 
 
+def usable() -> tuple[str | None, str]:
+    """The command, None where it may not look; and what there is, in words."""
+    check = py_spy()
+    return executable() if check.state == "ok" else None, f"py-spy: {check.found}"
+
+
 def executable() -> str | None:
     """The py-spy beside this Python, or the one on the PATH."""
     beside = Path(sys.executable).parent / "py-spy"
