@@ -3,6 +3,7 @@
     PYTHONPATH=. python scripts/bench_symptoms.py compare [NAME...] [--turns 3] [--seconds 20]
     PYTHONPATH=. python scripts/bench_symptoms.py diagnose FILE [NAME...] [--times 3]
     PYTHONPATH=. python scripts/bench_symptoms.py healthy FILE [--times 5]
+    PYTHONPATH=. python scripts/bench_symptoms.py watched [NAME...] [--turns 3] [--seconds 28]
     PYTHONPATH=. python scripts/bench_symptoms.py tell FILE
 
 As root. `compare` runs each job as complained of and with the accepted fix, in turns, and prints
@@ -13,6 +14,9 @@ finding names, and then runs the job as complained of, under the plan that came 
 and with the accepted fix. `healthy` asks about jobs in which nothing is to be found. Both add a
 line of JSON to FILE for each time, and leave out what is all in it. `tell` prints the tables of
 docs/benchmarks.md.
+
+`watched` runs the job with the accepted fix by itself and under diagnose, in turns, for as long as
+it is watched before its ops are measured.
 """
 
 from __future__ import annotations
@@ -45,14 +49,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("compare", "diagnose", "healthy", "tell"):
+    for verb in ("compare", "diagnose", "watched", "healthy", "tell"):
         one = verbs.add_parser(verb)
-        if verb != "compare":
+        if verb in ("diagnose", "healthy", "tell"):
             one.add_argument("file", type=Path)
-        if verb in ("compare", "diagnose"):
+        if verb in ("compare", "diagnose", "watched"):
             one.add_argument("names", nargs="*", metavar="NAME", help="of all: none")
             one.add_argument("--turns", type=int, default=3)
-            one.add_argument("--seconds", type=float, default=20.0, help="of a job's turn")
+            seconds = 28.0 if verb == "watched" else 20.0
+            one.add_argument("--seconds", type=float, default=seconds, help="of a job's turn")
         if verb in ("diagnose", "healthy"):
             one.add_argument("--times", type=int, default=3 if verb == "diagnose" else 5)
     options = parser.parse_args()
@@ -69,6 +74,8 @@ def main() -> None:
         for name in options.names or known:
             if options.verb == "compare":
                 compare(known[name], options.turns, options.seconds)
+            elif options.verb == "watched":
+                watched(known[name], options.turns, options.seconds)
             else:
                 diagnose(known[name], options)
 
@@ -86,6 +93,22 @@ def compare(symptom: Symptom, turns: int, seconds: float) -> None:
         f"memory {grown[0]:+7.1f} {grown[1]:+7.1f} MB/s  "
         f"[{', '.join(f'{one.rate:.1f}' for one in before)}; "
         f"{', '.join(f'{one.rate:.1f}' for one in after)}]",
+        flush=True,
+    )
+
+
+def watched(symptom: Symptom, turns: int, seconds: float) -> None:
+    under = (*DLTUNE, "diagnose", "--")
+    sides: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(turns):
+        for looked_at in (turn % 2 == 1, turn % 2 == 0):
+            one = timed(symptom.fixed, seconds, under if looked_at else ())
+            sides[looked_at].append(one.rate)
+    alone, with_it = (statistics.median(sides[one]) for one in (False, True))
+    ratios = ", ".join(f"{b / a:.3f}" for a, b in zip(sides[False], sides[True], strict=True))
+    print(
+        f"{symptom.name:20} {alone:9.2f} {with_it:9.2f} steps/s  {with_it / alone:6.3f}x  "
+        f"[{ratios}]",
         flush=True,
     )
 

@@ -119,6 +119,14 @@ def test_read_ahead_that_is_missed():
     assert "readahead=True" in (said(told(file), "switched off").cure or "")
 
 
+def test_records_of_many_pages_that_are_read_page_by_page():
+    pattern = io.Pattern("shuffled", "faults", 500, None, 48_000.0, 1.0)
+    file = replace(FILE, storage_bytes=GIB, advice="random", pattern=pattern)
+    assert "readahead=True" in (said(told(file), "shuffled order").cure or "")
+    pages = replace(file, pattern=replace(pattern, run=4096.0))
+    assert "readahead" not in (said(told(pages), "shuffled order").cure or "")
+
+
 def test_small_reads():
     calls = (io.Request(4096, 30), io.Request(1 << 20, 5))
     file = replace(FILE, requests=calls, format="tfrecord", path="/data/shard-1")

@@ -104,6 +104,14 @@ def test_a_generator_that_feeds_the_step():
     assert "at data.py:3 (rows)" in finding.evidence
 
 
+def test_a_generator_whose_lock_the_main_thread_waits_for():
+    first, *others = looked(
+        Seen(observation=observation(python=python(0.8, input=0.3, python=0.4)))
+    )
+    assert (first.cause, first.share) == ("python-input", pytest.approx(0.5))
+    assert [other.share for other in others] == [pytest.approx(0.2)]
+
+
 def test_an_input_pipeline_in_which_one_thread_works():
     finding = found(python=python(input=0.5), processes=(process(cpu=1.0),))
     assert (finding.cause, finding.share) == ("sequential-map", 0.5)

@@ -7,6 +7,7 @@ import pytest
 from keyed import keyed
 from looked import looked
 from norms import Graph
+from observations import observation, python
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
@@ -246,3 +247,17 @@ def test_ops_that_are_faster_on_one_thread():
     found = [one for one in wrong(made) if one.cause == "too-many-threads"]
     assert [one.share for one in found] == [pytest.approx((4e-3 - 1e-3) / 5e-3)]
     assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence
+
+
+def test_ops_that_several_threads_make_faster_are_left_alone():
+    product = keyed("MatMul(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 1.2e-4}, count=10)
+    made = parts(plain(product), ops=4e-3, executor=1e-3, python=1e-3)
+    assert not [one for one in wrong(made) if one.cause == "too-many-threads"]
+
+
+def test_the_calls_of_steps_that_looks_take_for_steps():
+    made = parts(plain(owned("Relu(float[8,8])", 1e-4)), ops=1e-4, python=7e-4, input=2e-4)
+    observed = observation(python=python(fit=0.1, saving=0.2))
+    shares = {one.cause: one.share for one in looked(Seen(observed, analyse(made)))}
+    assert shares["tiny-steps"] == pytest.approx(0.7 - 0.2)
+    assert "sequential-map" not in shares  # 0.2 ms is what it takes to hand an element over

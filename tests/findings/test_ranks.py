@@ -127,8 +127,14 @@ def test_work_in_the_kernel_is_no_spinning():
     assert "spins" not in told(spinner(user=0.1, system=0.17), rank(1))
 
 
+def test_open_mpi_can_give_the_core_away():
+    assert [one.setting for one in found(spinner(), rank(1))[0].choices] == ["mpi_yield"]
+    other = msgspec.structs.replace(spinner(), mpi="MPICH 4.2.0")
+    assert found(other, rank(1))[0].choices == ()
+
+
 def test_gloo_gets_no_advice_on_mpi():
-    quiet = msgspec.structs.replace(spinner(), controller="gloo")
+    quiet = msgspec.structs.replace(spinner(), controller="gloo", mpi=None)
     assert "OMPI" not in (found(quiet, rank(1))[0].cure or "")
 
 

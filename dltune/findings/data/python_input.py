@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.data.waits import input_share
+from dltune.findings.looked import lock_share
 from dltune.findings.seen import Seen
 
 GENERATES, WAITS = 0.3, 0.05  # of the time
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the time that steps waited for data."""
+    """Its cost: the time that steps waited for data, and for the generator's lock."""
     python = seen.observation.python if seen.observation else None
     share = input_share(seen)
     if python is None or share < WAITS or python.generator < GENERATES:
         return
+    share = min(1.0, share + lock_share(seen))
     at = f" at {python.generator_lines[0].where}" if python.generator_lines else ""
     yield Finding(
         "python-input",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.parts import wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import input_share
 from dltune.findings.seen import Seen
 
 WAITS, GENERATES = 0.05, 0.3  # of the time
+# seconds of a step, within which an element that is ready goes from its thread to the step's
+HAND_OVER = 4e-4
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -20,6 +23,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None or share < WAITS:
         return
     if observation.python and observation.python.generator >= GENERATES:
+        return
+    if seen.profile and 0 < share * wall(seen.profile.profile) < HAND_OVER:
         return
     cores = len(main.cpus)
     idle = max(0.0, 1 - main.cpu / cores) if cores else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.figures import Figures
 from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
@@ -24,6 +25,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return
     alone = sum(figures.serial for figures in seen.profile.ops)
+    if sum(map(_on_several, seen.profile.ops)) < (1 - SHARE) * alone:
+        return  # they are faster on several
     whole = wall(profile)
     took = (part(profile, "ops") + part(profile, "executor")) * whole
     took *= 1 - (seen.observation.disturbed if seen.observation else 0.0)
@@ -45,3 +48,10 @@ def find(seen: Seen) -> Iterator[Finding]:
         choices=(Choice("threads", "1x1"),),
         tries=("threads",),
     )
+
+
+def _on_several(figures: Figures) -> float:
+    """Seconds of a round of the steps on more than one thread, or on one where no other number was
+    measured."""
+    several = (case.time.median for case in figures.cases if case.time.threads > 1)
+    return min(several, default=figures.one or 0.0) * figures.op.count

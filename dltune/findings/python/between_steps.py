@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
-from dltune.findings.python.looked import LEAST, at
+from dltune.findings.data.waits import main_thread_waits
+from dltune.findings.looked import LEAST, at, lock_share
 from dltune.findings.seen import Seen
 
 # of the looks at Python, to be worth naming
@@ -15,17 +16,20 @@ LINE_SHARE = 0.2
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it, and at nothing that is known. Where the
-    job was not looked at while it ran: the time between executions, whatever Python did in it."""
-    if python := at(seen, "python"):
+    """Its cost: the looks that found the main thread at it, and at nothing that is known, without
+    those in which it waited for storage, or for the lock of a generator's Python. Where the job was
+    not looked at while it ran: the time between executions, whatever Python did in it."""
+    python = at(seen, "python")
+    share = python.share - main_thread_waits(seen) - lock_share(seen) if python else 0.0
+    if python and share >= LEAST:
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
             "between-steps",
-            f"the job's own Python takes {python.share:.0%} of the time between the steps",
+            f"the job's own Python takes {share:.0%} of the time between the steps",
             f"most often at {lines}" if lines else "at no line of the job's own",
             "do it in the step's tf.function, less often, or in a thread beside the steps",
-            share=python.share,
-            gain=Gain(0.0, python.share),
+            share=share,
+            gain=Gain(0.0, share),
             sure="measured",
         )
     elif seen.profile and (seen.observation is None or seen.observation.python is None):

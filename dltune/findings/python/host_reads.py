@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import LEAST, runs_graphs, shares, where
+from dltune.findings.looked import LEAST, runs_graphs, shares, where
 from dltune.findings.seen import Seen
 
 

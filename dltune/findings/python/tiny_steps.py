@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Share
 from dltune.documents.sections.settings import Choice
-from dltune.findings.python.looked import at
+from dltune.findings.looked import at, shares
 from dltune.findings.seen import Seen
 
 # steps in one execution, after which little of Python's part is left
@@ -14,18 +16,36 @@ AT_ONCE = 32
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread in Keras' loop, and in no step."""
+    """Its cost: the looks that found the main thread in Keras' loop, and in no step; or, when it is
+    more, the time between executions of which the looks name nothing else. A look does not tell the
+    call of a step from the step."""
     fit = at(seen, "fit")
     if fit:
+        share = max(fit.share, _between(seen) - sum(map(_else, shares(seen).values())))
         yield Finding(
             "tiny-steps",
-            f"Keras' loop takes {fit.share:.0%} of the time, around steps that are short",
-            f"in {fit.share:.0%} of looks the main thread was in fit, and in no step",
+            f"Keras' loop and its calls take {share:.0%} of the time, around steps that are short",
+            f"in {fit.share:.0%} of looks the main thread was in fit, and in no step{_ops(seen)}",
             f"run several steps in one execution: compile(steps_per_execution={AT_ONCE}), or "
             "larger batches; callbacks see every execution only",
-            share=fit.share,
-            gain=Gain(0.5 * fit.share, fit.share),
+            share=share,
+            gain=Gain(0.5 * share, share),
             sure="measured",
             choices=(Choice("steps_per_execution", str(AT_ONCE)),),
             tries=("steps_per_execution",),
         )
+
+
+def _between(seen: Seen) -> float:
+    return part(seen.profile.profile, "python") if seen.profile else 0.0
+
+
+def _else(share: Share) -> float:
+    return 0.0 if share.activity in ("fit", "step") else share.share
+
+
+def _ops(seen: Seen) -> str:
+    if seen.profile is None:
+        return ""
+    profile = seen.profile.profile
+    return f"; ops run for {part(profile, 'ops') * wall(profile) * 1e3:.3g} ms of a step"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.python.looked import at, where
+from dltune.findings.looked import at, where
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time; less is what validation is worth

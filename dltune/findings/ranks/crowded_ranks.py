@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.ranks.spinning_thread import denied
+from dltune.documents.horovod import ThreadUse
+from dltune.findings.ranks.spinning_thread import denied, spins
 from dltune.findings.seen import Seen
 
 # threads that want a core, over cores: up to here ranks need not take turns
@@ -15,28 +16,35 @@ IDLE = 0.05
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """The cost: of the time that threads run or are ready to, that without a core. What a spinning
-    thread denies the others is its own finding's."""
+    """The cost: of the time that threads run or are ready to, that without a core. A thread that
+    spins wants none, and what it denies the others is its own finding's."""
     report = seen.horovod
     for host, cores in report.cores.items() if report else ():
         here = [rank for rank in (report.ranks if report else ()) if rank.host == host]
-        wanted = sum(rank.wanting for rank in here)
-        if not here or wanted <= CROWDED * cores:
+        spinning = [rank.thread for rank in here if spins(rank)]
+        threads = [t for rank in here for t in rank.threads if t not in spinning]
+        wanted = sum(map(_wanted, threads))
+        if wanted <= CROWDED * cores:
             continue
-        runnable = [t for rank in here for t in rank.threads if t.cpu + (t.wait or 0) > IDLE]
-        input_ = sum(t.cpu + (t.wait or 0) for t in runnable if t.role == "input")
-        queued = sum(rank.queued for rank in here)
-        share = (queued - sum(map(denied, here))) / wanted
+        runnable = [thread for thread in threads if _wanted(thread) > IDLE]
+        input_ = sum(_wanted(thread) for thread in runnable if thread.role == "input")
+        waiting = sum(thread.wait or 0.0 for thread in threads)
+        share = (waiting - sum(map(denied, here))) / sum(rank.wanting for rank in here)
         yield Finding(
             "crowded-ranks",
             f"more threads want to run on {host} than it has cores: {wanted:.1f} at a time on "
             f"{cores}",
             f"{len(runnable)} threads of {len(here)} ranks run or wait more than {IDLE:.0%} of "
             f"the time (input pipelines want {input_:.1f} cores); together they run "
-            f"{sum(rank.cpu for rank in here):.1f} and wait for {queued:.1f}",
+            f"{sum(t.cpu for t in threads):.1f} and wait for {waiting:.1f}",
             f"give each rank its part: about {max(1, cores // len(here))} intra-op thread"
             f"{'s' * (cores // len(here) > 1)} each (dltune plan allreduce)",
             share=share,
             gain=Gain(0.0, share),
             sure="modelled",
         )
+
+
+def _wanted(thread: ThreadUse) -> float:
+    """Of a core."""
+    return thread.cpu + (thread.wait or 0.0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import Rank, names
+from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
 # a thread that blocks when it has nothing to do takes a few % of a core for 1,000 cycles a second;
@@ -44,6 +45,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         share=share or None,
         gain=Gain(0.0, share),
         sure="modelled",
+        choices=(Choice("mpi_yield", "on"),) if (rank.mpi or "").startswith("Open MPI") else (),
     )
 
 

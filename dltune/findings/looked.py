@@ -34,3 +34,11 @@ def runs_graphs(seen: Seen) -> bool:
 def where(share: Share) -> str:
     """The line of the job's own at which it was seen most."""
     return f" at {share.lines[0].where}" if share.lines else ""
+
+
+def lock_share(seen: Seen) -> float:
+    """Share of looks that found both the main thread and a generator of the input pipeline in
+    Python, at the least: one of the two waits for the interpreter's lock."""
+    python = seen.observation.python if seen.observation else None
+    own = shares(seen).get("python")
+    return max(0.0, own.share + python.generator - 1.0) if own and python else 0.0
