@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from symptoms import Setting, Symptom, healthy, symptoms
+from symptoms import known as true_of
 from symptoms.circumstances import Place, arranged, favour
 from symptoms.speed import Speed, ended, speed
 
@@ -213,10 +214,15 @@ def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
     runs = [one for one in lines if "healthy" in one]
     if runs:
         jobs = {one["healthy"] for one in runs}
-        false = [one for one in runs if one["causes"]]
+        false = [
+            one for one in runs if set(one["causes"]) - set(true_of(one["healthy"].split()[0]))
+        ]
         print(f"{len(jobs)} healthy jobs, {len(runs)} runs: {len(false)} with a false finding")
-        for one in false:
-            print(f"  {one['healthy']}: {', '.join(one['causes'])}")
+        for one in runs:
+            if one["causes"]:
+                print(
+                    f"  {one['healthy']}: {', '.join(one['causes'])}{' (false)' * (one in false)}"
+                )
     for one in lines:
         if one["error"]:
             print(f"  {one.get('symptom') or one['healthy']}: {one['error']}")

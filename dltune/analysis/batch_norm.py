@@ -85,7 +85,7 @@ class _Graph:
                     if self.key(reader, frozenset({"Mean"}))
                     and self.nodes[reader].output_bytes == channels
                 ]
-                if means and tensor.bytes > channels:
+                if means and _fusible(tensor, channels):
                     return _Layer(self, source, tensor, channels).pieces(
                         root, variance, squares, *means
                     )
@@ -105,6 +105,11 @@ class _Graph:
                 elif self.key(before, _CHANNEL):
                     left.append(before)
         return found
+
+
+def _fusible(tensor: Tensor, channels: int) -> bool:
+    """Whether the kernel takes it: there are extents beside batch and channels, three at most."""
+    return len(tensor.shape) in (3, 4, 5) and tensor.bytes > tensor.shape[0] * channels
 
 
 class _Layer:

@@ -49,8 +49,8 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads were ready for and did not have. `cpus`: those that its main thread may run on; `ranks`:
     how many of the job there are on this node, as a launcher told it, None without one. `intra`,
     `inter`: TensorFlow's threads, None in a process without. `faults`: minor page faults a second.
-    `resident`: bytes at the end; `growth`: bytes a second, None where it was not seen for long
-    enough.
+    `resident`: bytes in memory at the end, without those of files; `growth`: of them, bytes a
+    second, None where it was not seen for long enough.
     """
 
     pid: int

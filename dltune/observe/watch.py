@@ -26,7 +26,8 @@ from dltune.observe.looks import Looks
 from dltune.proc import process, tree
 
 # looks at memory, of which the first few may still fill what a job needs once
-LEAST_SIZES, FILLING = 4, 0.3
+LEAST_SIZES, FILLING = 3, 0.3
+ALIKE = 3.0  # times: slopes of what grows steadily
 
 
 class JobWatch:
@@ -72,7 +73,7 @@ class JobWatch:
         now = time.monotonic()
         for seen in self._watch.processes.values():
             if not seen.ended:
-                self._sizes[seen.pid].append((now, process.resident(seen.pid)))
+                self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
 
     def end(self, subject: str) -> Seen:
         """What was seen. `subject`: the job, in words."""
@@ -165,15 +166,17 @@ def _ranks(pid: int) -> int | None:
 
 
 def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
-    """Bytes a second that memory grows by, in the earlier half of the looks and in the later one;
-    negative where it shrinks in both, and 0 where the halves do not agree. None of too few looks.
-    `sizes`: when, and how many bytes."""
+    """Bytes a second that memory grows by throughout: the least of the slopes of its thirds;
+    negative where it shrinks in each. 0 where they are not alike: an allocator that still fills
+    grows less and less, and by leaps. None of too few looks. `sizes`: when, and how many bytes."""
     kept = sizes[round(FILLING * len(sizes)) :]
-    middle = len(kept) // 2
-    if middle < LEAST_SIZES:
+    third = len(kept) // 3
+    if third < LEAST_SIZES:
         return None
-    slopes = sorted((_slope(kept[:middle]), _slope(kept[middle:])), key=abs)
-    return slopes[0] if slopes[0] * slopes[1] > 0 else 0.0
+    slopes = [_slope(kept[at * third : (at + 1) * third]) for at in range(3)]
+    least, *_, most = sorted(slopes, key=abs)
+    steady = abs(most) <= ALIKE * abs(least) and least * most >= 0
+    return least if steady else 0.0
 
 
 def _slope(sizes: Sequence[tuple[float, int]]) -> float:

@@ -79,12 +79,20 @@ def reads(pid: int, tid: int | None = None) -> Reads | None:
 
 def address_space(pid: int) -> int:
     """Its size in bytes; 0 when it has ended."""
-    return _pages(pid, 0) * mmap.PAGESIZE
+    told = _pages(pid)
+    return told[0] * mmap.PAGESIZE if told else 0
 
 
 def resident(pid: int) -> int:
     """Bytes of it that are in memory; 0 when it has ended."""
-    return _pages(pid, 1) * mmap.PAGESIZE
+    told = _pages(pid)
+    return told[1] * mmap.PAGESIZE if told else 0
+
+
+def anonymous(pid: int) -> int:
+    """Bytes of it in memory that are no file's; 0 when it has ended."""
+    told = _pages(pid)
+    return (told[1] - told[2]) * mmap.PAGESIZE if told else 0
 
 
 def resident_files(pid: int) -> int | None:
@@ -93,9 +101,10 @@ def resident_files(pid: int) -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
-def _pages(pid: int, field: int) -> int:
-    told = (read(f"/proc/{pid}/statm") or b"").split()
-    return int(told[field]) if told else 0
+def _pages(pid: int) -> list[int]:
+    """Of the address space, of those in memory, of files among these, ...; empty when it has
+    ended."""
+    return [int(field) for field in (read(f"/proc/{pid}/statm") or b"").split()]
 
 
 def may_look_into(pid: int) -> bool:

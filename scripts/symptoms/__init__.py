@@ -92,3 +92,9 @@ def healthy() -> list[list[str]]:
     root = FOLDER.parent.parent
     jobs = (told.split() for told in _registry()["healthy"]["jobs"])
     return [[sys.executable, str(root / path), *arguments] for path, *arguments in jobs]
+
+
+def known(name: str) -> list[str]:
+    """Causes that are true of a healthy job, by the name of its script."""
+    causes: dict[str, list[str]] = _registry()["healthy"]["known"]
+    return causes.get(name, [])

@@ -28,7 +28,7 @@ def names(graph: Graph, nodes: list[int]) -> set[str]:
 
 
 @given(
-    st.lists(st.integers(2, 9), min_size=2, max_size=5).map(tuple),
+    st.lists(st.integers(2, 9), min_size=3, max_size=5).map(tuple),
     st.booleans(),
     st.booleans(),
     st.integers(0, 99),
@@ -81,6 +81,14 @@ def test_two_layers_that_are_added_stay_apart():
         layers.append(graph.norm(name, source, IMAGE, (0, 1, 2)))
     graph.add("residual", "AddV2", IMAGE, layers[0][-1], layers[1][-1])
     assert [within for within, _, _ in found(graph)] == [names(graph, inner) for inner in layers]
+
+
+@pytest.mark.parametrize("shape", [(8, 16), (8, 1, 1, 16)])
+def test_a_layer_that_no_fused_kernel_takes(shape):
+    graph = Graph()
+    source = graph.add("dense", "MatMul", shape)
+    graph.norm("layer", source, shape, tuple(range(len(shape) - 1)))
+    assert found(graph) == []
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ while True:
 @given(
     st.floats(-1e6, 1e6),
     st.integers(0, 10**9),
-    st.lists(st.floats(0.5, 2.0), min_size=12, max_size=30),
+    st.lists(st.floats(0.5, 2.0), min_size=18, max_size=30),
 )
 def test_a_line_has_its_own_slope(slope, start, pauses):
     when = [sum(pauses[:n]) for n in range(len(pauses))]
@@ -37,8 +37,15 @@ def test_one_jump_is_no_growth():
     assert growth([(n, 100 if n < 15 else 900) for n in range(30)]) == 0
 
 
+def test_an_allocator_that_fills_is_no_growth():
+    """A training of AlexNet, in MiB, looked at every 2.5 s."""
+    sizes = [1285, 1779, 1902, 1964, 2016, 2018, 2019, 2019, 2020, 2020, 2020, 2082, 2098, 2098]
+    sizes += [2098] * 6 + [2105] * 4 + [2126, 2143]
+    assert growth([(2.5 * n, size << 20) for n, size in enumerate(sizes)]) == 0
+
+
 def test_too_few_looks_tell_no_growth():
-    assert growth([(n, n) for n in range(9)]) is None
+    assert growth([(n, n) for n in range(11)]) is None
 
 
 def test_a_process_that_grows():
@@ -46,7 +53,7 @@ def test_a_process_that_grows():
         try:
             time.sleep(0.3)
             watch = JobWatch(job.pid, job.pid, {})
-            while watch.seconds < 12 and watch.watching:
+            while watch.seconds < 16 and watch.watching:
                 time.sleep(0.1)
             seen = watch.end("a job")
         finally:

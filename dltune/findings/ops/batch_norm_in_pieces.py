@@ -19,7 +19,7 @@ FORWARD, GRADIENT = 3, 5
 
 def find(seen: Seen) -> Iterator[Finding]:
     """The gain: what the ops take, less what a fused kernel takes to move what it must. The cost:
-    the mean of its bounds."""
+    the least of it."""
     analysis = seen.profile
     if analysis is None:
         return
@@ -39,15 +39,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     if not layers or spent <= 0 or not moved:
         return
     gain = _gain(analysis, spent, moved / spent, fused, nodes)
-    share = (gain.low + gain.high) / 2
     yield Finding(
         "batch-norm-in-pieces",
         f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
         f"step, {spent / op_seconds(profile):.0%} of the op time",
         f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
         "a fused kernel in their place, which the setting batch_norm=fused brings into the job",
-        seconds=share * wall(profile),
-        share=share,
+        seconds=gain.low * wall(profile),
+        share=gain.low,
         gain=gain,
         sure="modelled",
         choices=(Choice("batch_norm", "fused"),),

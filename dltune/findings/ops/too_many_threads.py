@@ -12,11 +12,13 @@ from dltune.findings.cores.allowed import confined
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of the step
+DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the ops took in the job, without what others on the cores took from it, less
-    what they take one after the other on one thread each."""
+    what they take one after the other on one thread each. The least of it leaves out what the
+    executor needs on one thread, too."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -28,10 +30,16 @@ def find(seen: Seen) -> Iterator[Finding]:
     if sum(map(_on_several, seen.profile.ops)) < (1 - SHARE) * alone:
         return  # they are faster on several
     whole = wall(profile)
+    free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
     took = (part(profile, "ops") + part(profile, "executor")) * whole
-    took *= 1 - (seen.observation.disturbed if seen.observation else 0.0)
-    share = (took - alone) / whole if whole > 0 and alone > 0 else 0.0
-    if share < SHARE:
+    took *= free
+    if whole <= 0 or alone <= 0:
+        return
+    share = (took - alone) / whole
+    runs = sum(figures.op.count for figures in seen.profile.ops)
+    executor = part(profile, "executor") * free
+    least = share - min(executor, runs * DISPATCH / whole)
+    if least < SHARE:
         return
     intra = profile.settings.intra
     yield Finding(
@@ -43,7 +51,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         "more",
         seconds=took - alone,
         share=share,
-        gain=Gain(0.5 * share, share),
+        gain=Gain(least, share),
         sure="modelled",
         choices=(Choice("threads", "1x1"),),
         tries=("threads",),

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import at, where
+from dltune.findings.looked import at, shares, where
 from dltune.findings.seen import Seen
 
 MANY = 3  # new graphs during the watch
+FIRST = 0.9  # of them that ran once at most: what runs is new
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread tracing."""
+    """Its cost: the looks that found the main thread tracing. Where no step was found to repeat,
+    the cure saves at most those in steps, too: a graph's first run optimises and places it."""
     observation = seen.observation
     graphs = observation.graphs if observation else None
     tracing = at(seen, "tracing")
     if observation is None or graphs is None or tracing is None or graphs.traced < MANY:
         return
+    steps = shares(seen).get("step")
+    first = (
+        steps.share if steps and seen.profile is None and graphs.once > FIRST * graphs.traced else 0
+    )
     yield Finding(
         "retracing",
         f"tf.function traces new graphs all the time: {graphs.traced} in "
@@ -28,6 +34,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
         "it an input_signature or reduce_retracing=True",
         share=tracing.share,
-        gain=Gain(0.8 * tracing.share, tracing.share),
+        gain=Gain(0.8 * tracing.share, tracing.share + first),
         sure="measured",
     )
