@@ -7,7 +7,7 @@ import pytest
 from looked import looked
 from observations import BUSY, MIB, graphs, host, observation, process, python
 
-from dltune.documents.finding import Finding
+from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
@@ -70,6 +70,16 @@ def test_graphs_that_are_traced_at_each_step():
     finding = found(python=python(tracing=0.6), graphs=graphs(traced=40, once=40))
     assert (finding.cause, finding.share) == ("retracing", 0.6)
     assert "at train.py:7 (<module>)" in finding.evidence
+
+
+def test_where_no_step_repeats_its_first_run_costs_too():
+    finding = found(python=python(tracing=0.6), graphs=graphs(traced=40, once=40))
+    assert finding.gain == Gain(pytest.approx(0.48), pytest.approx(1.0))
+
+
+def test_graphs_that_go_on_to_run_are_traced_once():
+    parts = observation(python=python(tracing=0.1), graphs=graphs(traced=10, once=1))
+    assert looked(Seen(observation=parts)) == ()
 
 
 def test_the_first_tracing_is_no_finding():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.below_roof import below_roof
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import Key, parse
-from dltune.analysis.parts import portion
+from dltune.analysis.parts import portion, working
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
 
@@ -23,7 +23,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     doubles, heaviest = portion(seen.profile.profile, _double)
     if doubles < SHARE:
         return
-    share = doubles * (1 - 1 / SLOWER)
+    share = doubles * working(seen.profile.profile) * (1 - 1 / SLOWER)
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
     yield Finding(
         "float64",

@@ -36,7 +36,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"{SHORT_SECONDS * 1e6:.0f} us, {within:.0%} of the wall time",
         f"in {lost:.0%} of it no op runs though the step does",
         "fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
-        "large ops are often slower on CPUs, so only measuring tells",
+        "large ops are often slower on CPUs, so only measuring tells (dltune tune --only xla)",
         seconds=lost * wall(profile),
         share=lost,
         gain=Gain(0.0, min(1.0, lost + within)),

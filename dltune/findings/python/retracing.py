@@ -9,7 +9,9 @@ from dltune.findings.looked import at, shares, where
 from dltune.findings.seen import Seen
 
 MANY = 3  # new graphs during the watch
-FIRST = 0.9  # of them that ran once at most: what runs is new
+# of them that ran once at most: a program of several parts traces some that go on to run, and where
+# nearly all are such, what runs is new
+AGAIN, FIRST = 0.5, 0.9
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -19,6 +21,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     graphs = observation.graphs if observation else None
     tracing = at(seen, "tracing")
     if observation is None or graphs is None or tracing is None or graphs.traced < MANY:
+        return
+    if graphs.once < AGAIN * graphs.traced:
         return
     steps = shares(seen).get("step")
     first = (
@@ -34,6 +38,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
         "it an input_signature or reduce_retracing=True",
         share=tracing.share,
-        gain=Gain(0.8 * tracing.share, tracing.share + first),
+        gain=Gain(0.8 * tracing.share, min(1.0, tracing.share + first)),
         sure="measured",
     )
