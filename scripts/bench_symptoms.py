@@ -99,7 +99,7 @@ def compare(symptom: Symptom, turns: int, seconds: float) -> None:
 
 
 def watched(symptom: Symptom, turns: int, seconds: float) -> None:
-    under = (*DLTUNE, "diagnose", "--")
+    under = (*DLTUNE, "diagnose", "--verbose", "--")
     sides: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(turns):
         for looked_at in (turn % 2 == 1, turn % 2 == 0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dltune import __version__
 from dltune.analysis.figures import Analysis
 from dltune.documents import diagnosis as document
@@ -36,11 +38,17 @@ def diagnose(
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(
+            *(_unmeasured(seen.profile) if seen.profile else ()),
             *(seen.observation.unseen if seen.observation else ()),
             *(seen.io.unseen if seen.io else ()),
         ),
         partial=partial,
     )
+
+
+def _unmeasured(analysis: Analysis) -> Iterator[str]:
+    if analysis.profile.partial:
+        yield f"not all ops were measured: {analysis.profile.partial}"
 
 
 def step(analysis: Analysis) -> Step | None:

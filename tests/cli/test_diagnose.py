@@ -73,7 +73,7 @@ def test_what_was_measured_before(tmp_path, looped):
     page = tmp_path / "page.html"
     done = dltune("-o", page, "--plan", tmp_path / "plan.json", looped)
     assert done.returncode == 0, done.stderr
-    assert "1. Keras' loop takes 50% of the time" in done.stdout
+    assert "1. Keras' loop and its calls take 50% of the time" in done.stdout
     assert "costs 50% of the time" in done.stdout
     assert "expected: 1.33x to 2.00x as fast, measured in this job" in done.stdout
     shown = page.read_text()
