@@ -37,5 +37,5 @@ def limit(step: Step) -> str:
     cores = f"{step.cores} cores" if step.cores > 1 else "one core"
     return (
         f"{told}, and runs at {step.limit / step.seconds:.2f} of what {cores} can do: its ops need "
-        f"{step.limit * 1e3:.4g} ms when none stands still"
+        f"{step.limit * 1e3:.4g} ms of them"
     )

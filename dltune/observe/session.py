@@ -106,9 +106,8 @@ class Observing:
             self._begin(progress.step)
         else:
             left = max(0.0, self._wanted - self._watch.seconds)
-            self._tell(
-                Progress("watching the job under its own settings", progress.step, left=left)
-            )
+            # steps are not counted meanwhile
+            self._tell(Progress("watching the job under its own settings", 0, left=left))
             if left == 0:
                 self._end(self._watch)
 

@@ -23,8 +23,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         "python-input",
         f"steps wait for a Python generator {share:.0%} of the time",
-        f"the generator ran in {python.generator:.0%} of looks{at}, one batch at a time and under "
-        "the interpreter's lock",
+        f"the generator ran in {python.generator:.0%} of looks{at}, one element at a time and "
+        "under the interpreter's lock",
         "prepare the data with tf.data's own ops, or in several processes; or let the generator "
         "give whole batches, and prefetch",
         share=share,
