@@ -54,6 +54,8 @@ def started(here: Sequence[int], count: int, command: Sequence[str]) -> list[str
 def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -> int:
     """The exit code: that of the rank that failed first, 0 when none did."""
     ranks: dict[int, int] = {}
+    # kept: a Popen that is let go takes the exit code of one that has ended with it
+    children = []
     for place, rank in enumerate(here):
         environment = {
             **os.environ,
@@ -71,6 +73,7 @@ def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -
                     stdout=said,
                     stderr=subprocess.STDOUT,
                 )
+        children.append(child)
         ranks[child.pid] = rank
     try:
         while ranks:
