@@ -7,7 +7,7 @@ import pytest
 from keyed import keyed
 from looked import looked
 from norms import Graph
-from observations import observation, python
+from observations import observation, process, python
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
@@ -247,6 +247,15 @@ def test_ops_that_are_faster_on_one_thread():
     found = [one for one in wrong(made) if one.cause == "too-many-threads"]
     assert [one.share for one in found] == [pytest.approx((4e-3 - 1e-3) / 5e-3)]
     assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence
+
+
+def test_page_faults_are_no_threads_fault():
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 2e-4}, count=10)
+    made = parts(plain(add), ops=3e-3)
+    for faults, told in ((0.0, True), (1e7, False)):
+        observed = observation(processes=(process(kernel=0.9, faults=faults),))
+        causes = [one.cause for one in looked(Seen(observed, analyse(made)))]
+        assert ("too-many-threads" in causes) is told
 
 
 def test_ops_that_several_threads_make_faster_are_left_alone():

@@ -34,8 +34,7 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def _observed(main: Process) -> Iterator[Finding]:
     each = pages.fault_seconds()
-    # what it took in the kernel bounds it: larger pages cost more than the one that was tried
-    share = min(main.faults * each, main.kernel) / main.cpu
+    share = fault_share(main)
     if share < SHARE:
         return
     yield Finding(
@@ -52,6 +51,12 @@ def _observed(main: Process) -> Iterator[Finding]:
         choices=(Choice("allocator", "glibc-keep"),),
         tries=("allocator",),
     )
+
+
+def fault_share(main: Process) -> float:
+    """Of a process' CPU time, what the kernel takes for its page faults."""
+    # what it took in the kernel bounds it: larger pages cost more than the one that was tried
+    return min(main.faults * pages.fault_seconds(), main.kernel) / main.cpu if main.cpu else 0.0
 
 
 def _profiled(analysis: Analysis) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
+from dltune.findings.memory.allocator_trim import fault_share
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of the step
@@ -16,9 +17,9 @@ DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the ops took in the job, without what others on the cores took from it, less
-    what they take one after the other on one thread each. The least of it leaves out what the
-    executor needs on one thread, too."""
+    """Its cost: what the ops took in the job, without what others on the cores and the kernel for
+    page faults took from it, less what they take one after the other on one thread each. The least
+    of it leaves out what the executor needs on one thread, too."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -31,6 +32,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         return  # they are faster on several
     whole = wall(profile)
     free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
+    if seen.observation and seen.observation.main:
+        free = max(0.0, free - fault_share(seen.observation.main))
     took = (part(profile, "ops") + part(profile, "executor")) * whole
     took *= free
     if whole <= 0 or alone <= 0:
