@@ -34,8 +34,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from symptoms import Setting, Symptom, healthy, symptoms
-from symptoms import known as true_of
+from symptoms import Setting, Symptom, healthy, symptoms, true_of
 from symptoms.circumstances import Place, arranged, favour
 from symptoms.speed import Speed, ended, speed
 

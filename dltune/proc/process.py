@@ -79,20 +79,18 @@ def reads(pid: int, tid: int | None = None) -> Reads | None:
 
 def address_space(pid: int) -> int:
     """Its size in bytes; 0 when it has ended."""
-    told = _pages(pid)
-    return told[0] * mmap.PAGESIZE if told else 0
+    return _pages(pid)[0] * mmap.PAGESIZE
 
 
 def resident(pid: int) -> int:
     """Bytes of it that are in memory; 0 when it has ended."""
-    told = _pages(pid)
-    return told[1] * mmap.PAGESIZE if told else 0
+    return _pages(pid)[1] * mmap.PAGESIZE
 
 
 def anonymous(pid: int) -> int:
     """Bytes of it in memory that are no file's; 0 when it has ended."""
-    told = _pages(pid)
-    return (told[1] - told[2]) * mmap.PAGESIZE if told else 0
+    _, here, files = _pages(pid)
+    return (here - files) * mmap.PAGESIZE
 
 
 def resident_files(pid: int) -> int | None:
@@ -101,10 +99,10 @@ def resident_files(pid: int) -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
-def _pages(pid: int) -> list[int]:
-    """Of the address space, of those in memory, of files among these, ...; empty when it has
-    ended."""
-    return [int(field) for field in (read(f"/proc/{pid}/statm") or b"").split()]
+def _pages(pid: int) -> tuple[int, int, int]:
+    """Of the address space, of those in memory, and of these of files; 0 when it has ended."""
+    size, here, files, *_ = (read(f"/proc/{pid}/statm") or b"0 0 0").split()
+    return int(size), int(here), int(files)
 
 
 def may_look_into(pid: int) -> bool:

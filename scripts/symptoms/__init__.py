@@ -94,7 +94,7 @@ def healthy() -> list[list[str]]:
     return [[sys.executable, str(root / path), *arguments] for path, *arguments in jobs]
 
 
-def known(name: str) -> list[str]:
+def true_of(name: str) -> list[str]:
     """Causes that are true of a healthy job, by the name of its script."""
     causes: dict[str, list[str]] = _registry()["healthy"]["known"]
     return causes.get(name, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.parts import wall, working
@@ -33,14 +34,13 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _observed(main: Process) -> Iterator[Finding]:
-    each = pages.fault_seconds()
     share = fault_share(main)
     if share < SHARE:
         return
     yield Finding(
         "allocator-trim",
         f"the job has {main.faults:,.0f} page faults a second",
-        f"at {each * 1e6:.2g} us each they take {share:.0%} of its CPU time, of which "
+        f"at {_each() * 1e6:.2g} us each they take {share:.0%} of its CPU time, of which "
         f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
         "the system and is mapped anew",
         "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold=..., "
@@ -56,7 +56,13 @@ def _observed(main: Process) -> Iterator[Finding]:
 def fault_share(main: Process) -> float:
     """Of a process' CPU time, what the kernel takes for its page faults."""
     # what it took in the kernel bounds it: larger pages cost more than the one that was tried
-    return min(main.faults * pages.fault_seconds(), main.kernel) / main.cpu if main.cpu else 0.0
+    return min(main.faults * _each(), main.kernel) / main.cpu if main.cpu else 0.0
+
+
+@cache
+def _each() -> float:
+    """Seconds of a page fault; measured once for the rules that ask."""
+    return pages.fault_seconds()
 
 
 def _profiled(analysis: Analysis) -> Iterator[Finding]:
