@@ -183,8 +183,10 @@ def look_at_healthy(file: Path, times: int) -> None:
         for _ in range(times - len(there)):
             with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
                 answer = asked((), Path(folder) / "plan.json", job, None)
-            causes = [one["cause"] for one in answer.get("findings", [])]
-            _add(file, {"healthy": name, "causes": causes, "error": answer.get("error")})
+            findings = answer.get("findings", [])
+            causes = [one["cause"] for one in findings]
+            told = {"healthy": name, "causes": causes, "findings": findings}
+            _add(file, {**told, "error": answer.get("error")})
             print(f"{name}: {causes or answer.get('error') or 'nothing'}", flush=True)
 
 

@@ -27,7 +27,9 @@ from dltune.proc import process, tree
 
 # looks at memory, of which the first few may still fill what a job needs once
 LEAST_SIZES, FILLING = 3, 0.3
-ALIKE = 3.0  # times: slopes of what grows steadily
+# what grows steadily: its slopes are at most so many times each other's, and so large a share of
+# looks, a ninth of the watch apart, sees more than the one before
+ALIKE, THROUGHOUT = 3.0, 0.75
 
 
 class JobWatch:
@@ -167,8 +169,9 @@ def _ranks(pid: int) -> int | None:
 
 def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
     """Bytes a second that memory grows by throughout: the least of the slopes of its thirds;
-    negative where it shrinks in each. 0 where they are not alike: an allocator that still fills
-    grows less and less, and by leaps. None of too few looks. `sizes`: when, and how many bytes."""
+    negative where it shrinks in each. 0 where they are not alike, or where it mostly stands: an
+    allocator that still fills grows less and less, and by leaps. None of too few looks. `sizes`:
+    when, and how many bytes."""
     kept = sizes[round(FILLING * len(sizes)) :]
     third = len(kept) // 3
     if third < LEAST_SIZES:
@@ -176,7 +179,10 @@ def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
     slopes = [_slope(kept[at * third : (at + 1) * third]) for at in range(3)]
     least, *_, most = sorted(slopes, key=abs)
     steady = abs(most) <= ALIKE * abs(least) and least * most >= 0
-    return least if steady else 0.0
+    apart = third // 3
+    pairs = zip(kept[:-apart], kept[apart:], strict=True)
+    moved = [(after - before) * least > 0 for (_, before), (_, after) in pairs]
+    return least if steady and sum(moved) >= THROUGHOUT * len(moved) else 0.0
 
 
 def _slope(sizes: Sequence[tuple[float, int]]) -> float:

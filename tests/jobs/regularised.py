@@ -1,11 +1,10 @@
 """A GradientTape loop over blocks with batch norm and dropout: activations take most memory."""
 
 import keras
-import tensorflow as tf
 from keras import layers
 
 from arguments import parser, recording
-from small_model import images, step_function
+from small_model import batches, step_function
 
 arguments = parser(__doc__)
 arguments.add_argument("--batch", type=int, default=32)
@@ -26,8 +25,7 @@ blocks = [layer for _ in range(4) for layer in block(8)]
 head = [layers.GlobalAveragePooling2D(), layers.Dense(10)]
 model = keras.Sequential([layers.Input((24, 24, 3)), *blocks, *head])
 train_step = step_function(model, keras.optimizers.SGD(0.01, momentum=0.9))
-dataset = tf.data.Dataset.from_tensor_slices(images(512)).repeat().batch(args.batch)
 with recording(args) as record:
-    for batch in dataset.take(args.steps):
+    for batch in batches(args.batch).take(args.steps):
         record(train_step(*batch))
 print("trained")

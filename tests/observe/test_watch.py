@@ -44,6 +44,13 @@ def test_an_allocator_that_fills_is_no_growth():
     assert growth([(2.5 * n, size << 20) for n, size in enumerate(sizes)]) == 0
 
 
+@given(st.floats(0.5, 3.0), st.integers(0, 10**9), st.integers(1, 2))
+def test_leaps_with_long_rests_are_no_growth(leap, start, seconds):
+    """As large in each third of the watch: the slopes of the thirds are alike."""
+    rising = [start + leap * 2**20 * (n // 7 + (n % 7 >= 5) * (n % 7 - 4) / 3) for n in range(30)]
+    assert growth([(seconds * n, size) for n, size in enumerate(rising)]) == 0
+
+
 def test_too_few_looks_tell_no_growth():
     assert growth([(n, n) for n in range(11)]) is None
 

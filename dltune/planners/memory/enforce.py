@@ -30,6 +30,7 @@ class _Process:
     graphs: dict[int, messages.Graph] = field(default_factory=dict)
     steps: int = 0
     peak: int | None = None
+    live: int = 0
     at: str = ""
 
 
@@ -152,7 +153,7 @@ def _by(moments: Sequence[int]) -> dict[int, list[int]]:
 def _add(process: _Process, execution: messages.Execution) -> None:
     process.steps += 1
     if process.peak is None or execution.peak > process.peak:
-        process.peak = execution.peak
+        process.peak, process.live = execution.peak, execution.live
     if execution.levels:
         most = max(range(len(execution.levels)), key=execution.levels.__getitem__)
         graph = process.graphs[execution.graph]
@@ -164,4 +165,4 @@ def _kept(pid: int, process: _Process) -> Kept:
         max(sum(mark in node.name for node in graph.nodes) for graph in process.graphs.values())
         for mark in (AGAIN, PREFETCH)
     )
-    return Kept(pid, again, back, process.steps, process.peak, process.at)
+    return Kept(pid, again, back, process.steps, process.peak, process.live, process.at)

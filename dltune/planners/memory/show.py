@@ -15,19 +15,22 @@ if TYPE_CHECKING:
     from dltune.planners.memory.deepest import Deepest
 
 MIB = 2**20
+NOTABLE = 0.01  # of what was planned
 
 
 @dataclass(frozen=True)
 class Kept:
     """What came of a run in one process. `again`: so many results its graph computes again.
-    `peak`: the most bytes that the allocator held in one of `steps` (None: none was recorded);
-    `at`: the node that ended when it held the most, where steps were recorded op by op."""
+    `peak`: the most bytes that the allocator held in one of `steps` (None: none was recorded), of
+    which it held `live` as that step began; `at`: the node that ended when it held the most, where
+    steps were recorded op by op."""
 
     pid: int
     again: int
     offloaded: int
     steps: int
     peak: int | None
+    live: int
     at: str
 
 
@@ -56,10 +59,16 @@ def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
         if section.offloaded:
             text += f", {one.offloaded} of {counted(len(section.offloaded), 'tensor')} offloaded"
         if one.peak is not None:
+            planned = section.live + section.peak
             text += (
-                f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned "
-                f"{mib(section.live + section.peak)})"
+                f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned {mib(planned)}"
             )
+            if (more := one.live - section.live) > NOTABLE * planned:
+                text += (
+                    f"; as that step began, {mib(more)} more than in the profile were there "
+                    "already, such as batches made ahead"
+                )
+            text += ")"
         yield text
         if one.peak is not None and section.budget is not None and one.peak > section.budget:
             where = f", at {one.at}" if one.at else ""
