@@ -11,9 +11,9 @@ both speeds by the job's own clock, without its start.
 
 `diagnose` asks `dltune diagnose` about the job as complained of, notes which cause its first
 finding names, and then runs the job as complained of, under the plan that came of it (if one did)
-and with the accepted fix. `healthy` asks about jobs in which nothing is to be found. Both add a
-line of JSON to FILE for each time, and leave out what is all in it. `tell` prints the tables of
-docs/benchmarks.md.
+and with the accepted fix. `healthy` asks about jobs in which nothing is to be found; times that
+other work on the machine disturbed do not count. Both add a line of JSON to FILE for each time, and
+leave out what is all in it. `tell` prints the tables of docs/benchmarks.md.
 
 `watched` runs the job with the accepted fix by itself and under diagnose, in turns, for as long as
 it is watched before its ops are measured.
@@ -179,7 +179,7 @@ def asked(
 def look_at_healthy(file: Path, times: int) -> None:
     for job in healthy():
         name = " ".join(str(Path(word).name) for word in job[1:])
-        there = [one for one in read(file) if one.get("healthy") == name]
+        there = [one for one in quiet(read(file)) if one["healthy"] == name]
         for _ in range(times - len(there)):
             with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
                 answer = asked((), Path(folder) / "plan.json", job, None)
@@ -188,6 +188,11 @@ def look_at_healthy(file: Path, times: int) -> None:
             told = {"healthy": name, "causes": causes, "findings": findings}
             _add(file, {**told, "error": answer.get("error")})
             print(f"{name}: {causes or answer.get('error') or 'nothing'}", flush=True)
+
+
+def quiet(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The times that a healthy job was asked about while nothing else kept the cores busy."""
+    return [one for one in lines if "healthy" in one and "neighbour" not in one["causes"]]
 
 
 def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
@@ -212,8 +217,7 @@ def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
         )
     if asked_times:
         print(f"\nThe first finding names the cause {right} times of {asked_times}.")
-    runs = [one for one in lines if "healthy" in one]
-    if runs:
+    if runs := quiet(lines):
         jobs = {one["healthy"] for one in runs}
         false = [
             one for one in runs if set(one["causes"]) - set(true_of(one["healthy"].split()[0]))

@@ -357,7 +357,8 @@ def _show(found: Result) -> None:
     tables.show(figures.table(found), gap=False)
     for verdict in found.verdicts:
         if verdict.outcome == "undecided":
-            click.echo(f"{visible(verdict.metric)}: undecided: {visible(verdict.why, 400)}")
+            why = visible(figures.undecided(verdict), 400)
+            click.echo(f"{visible(verdict.metric)}: undecided: {why}")
     for note in found.notes:
         click.echo(f"note: {visible(note, 400)}")
     if found.outcome == "undecided":

@@ -53,7 +53,8 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `over`: whether `limit` and the interval are of the ratio to the base, or of the value itself
     (in `unit`). [low, high] holds the true median with the result's confidence; None: no bound yet.
-    `base` and `head` are medians. `why` is a sentence; `seconds` were spent until it was decided.
+    `base` and `head` are medians. `why` is a sentence. `needed`: about how many rounds in all would
+    decide what is undecided; None: that cannot be foreseen.
     """
 
     metric: str
@@ -68,6 +69,7 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: float | None
     rounds: int
     why: str
+    needed: int | None = None
 
 
 class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from dltune.documents.profile import Line
 # for the next batch; it takes figures out of tensors; it runs a single op; it saves; it validates;
 # Keras prepares and ends a step; anything else
 Activity = Literal[
-    "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "python"
+    "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "call", "python"
 ]
 
 
@@ -105,11 +105,14 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
-    them that ran at most once. `eager`: seconds of ops that ran one by one."""
+    them that ran at most once. `eager`: seconds of ops that ran one by one. XLA compiled clusters
+    for so many new sets of input shapes (`compilations`), for `compiling` seconds."""
 
     traced: int
     once: int
     eager: float
+    compilations: int = 0
+    compiling: float = 0.0
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from dltune.documents.observation import Activity, Share
 from dltune.findings.seen import Seen
 
 # of the time; less comes and goes
 LEAST = 0.05
+# of a normal distribution, 95 % lie above minus this
+ONE_SIDED = 1.645
 # looks below which shares of them are chance
 LEAST_LOOKS = 40
 
@@ -22,7 +26,15 @@ def shares(seen: Seen) -> dict[Activity, Share]:
 def at(seen: Seen, activity: Activity) -> Share | None:
     """The share of looks that found it; None below `LEAST`, or of too few looks."""
     found = shares(seen).get(activity)
-    return found if found and found.share >= LEAST else None
+    return found if found and costs(seen, found.share) else None
+
+
+def costs(seen: Seen, share: float) -> bool:
+    """Whether a share of looks is surely `LEAST` or more, and not by the chance of the looks."""
+    python = seen.observation.python if seen.observation else None
+    if python is None or not 0 < share <= 1:
+        return False
+    return share - ONE_SIDED * math.sqrt(share * (1 - share) / python.looks) >= LEAST
 
 
 def runs_graphs(seen: Seen) -> bool:

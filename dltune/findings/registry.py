@@ -39,6 +39,7 @@ from dltune.findings.ops import (
     communication_wait,
     float64,
     onednn_off,
+    recompiling,
     reference_kernel,
     small_ops,
     time_in_ops,
@@ -110,6 +111,7 @@ RULES: tuple[Rule, ...] = (
     neighbour.find,
     # Python beside the steps
     retracing.find,
+    recompiling.find,
     eager.find,
     checkpoints.find,
     validation.find,

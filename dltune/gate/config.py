@@ -4,7 +4,7 @@
     build = "make native"     # run by the shell in each checkout before anything is measured
     confidence = 0.95
     budget = 300              # seconds of measuring before it ends undecided
-    undecided = "pass"        # or "fail"
+    undecided = "pass"        # or "fail", or "pass below 5 %"
 
     [tool.dltune.gate.metrics]
     step_time = { ratio = 1.03 }
@@ -17,6 +17,7 @@ Every key is checked; those that do not exist are refused, all faults at once.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ from dltune.gate import metrics
 from dltune.visible import visible
 
 Timed = Literal["auto", "steps", "whole"]
-Undecided = Literal["pass", "fail"]
 PYPROJECT = "pyproject.toml"
+_BELOW = re.compile(r"pass below (\d{1,3}(?:\.\d+)?) ?%", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,21 @@ class Config:
     build: str | None = None
     confidence: float = 0.95
     budget: float = 300.0
-    undecided: Undecided = "pass"
+    undecided: str = "pass"
     rounds_per_launch: int = 10
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
     limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"
+
+    @property
+    def tolerated(self) -> float:
+        """What is undecided passes where it is known to be above the base, or above the limit of a
+        value, by no more than this share."""
+        below = _BELOW.fullmatch(self.undecided)
+        if below:
+            return float(below[1]) / 100
+        return math.inf if self.undecided == "pass" else -math.inf
 
 
 def load(folder: Path, path: Path | None) -> Config:
@@ -163,7 +173,12 @@ _KEYS = {
     "build": _TEXT,
     "confidence": _LEVEL,
     "budget": _POSITIVE,
-    "undecided": one_of(("pass", "fail"), "pass, fail"),
+    "undecided": Bound(
+        'pass, fail, or as in "pass below 5 %"',
+        lambda value: (
+            value in ("pass", "fail") or (isinstance(value, str) and bool(_BELOW.fullmatch(value)))
+        ),
+    ),
     "rounds_per_launch": Bound(
         "a whole number from 1 to 10000",
         lambda value: _is_number(value) and isinstance(value, int) and 1 <= value <= 10_000,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dltune.documents.gate import Result, Unit, Verdict
 from dltune.gate.history import Point
+from dltune.gate.outlook import excluded
 from dltune.tables import Key, Prose, Table, columns
 
 NONE = "-"
@@ -62,6 +63,20 @@ def table(result: Result) -> Table:
     )
 
 
+def undecided(verdict: Verdict) -> str:
+    """Why it is, how much is excluded all the same, and what it would take to decide it."""
+    told = [verdict.why]
+    if (most := excluded(verdict)) is not None:
+        above = "the base" if verdict.over == "ratio" else "the limit"
+        told.append(f"it is at most {most:.1%} above {above}")
+    if verdict.needed is not None:
+        more = verdict.needed - verdict.rounds
+        told.append(f"some {more} more round{'s' * (more != 1)} would decide it")
+    elif verdict.median is not None and verdict.high is not None:
+        told.append("it lies too near to the limit for any number of rounds that can be foreseen")
+    return "; ".join(told)
+
+
 def sentence(verdict: Verdict) -> str:
     """One line: what was measured beside the limit, and what that means."""
     if verdict.median is None and verdict.rounds == 0:
@@ -70,5 +85,6 @@ def sentence(verdict: Verdict) -> str:
     measured = f"{what} {over(verdict, verdict.median)} ({interval(verdict)})"
     return (
         f"{verdict.metric}: {measured}, limit {over(verdict, verdict.limit)}, after "
-        f"{verdict.rounds} round{'s' * (verdict.rounds != 1)}: {verdict.outcome}; {verdict.why}"
+        f"{verdict.rounds} round{'s' * (verdict.rounds != 1)}: {verdict.outcome}; "
+        f"{undecided(verdict) if verdict.outcome == 'undecided' else verdict.why}"
     )

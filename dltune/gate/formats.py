@@ -118,7 +118,7 @@ def markdown(result: Result) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
     open_ = [v for v in result.verdicts if v.outcome == "undecided"]
-    lines += [f"- {code(v.metric)}: {code(v.why, 400)}" for v in open_]
+    lines += [f"- {code(v.metric)}: {code(figures.undecided(v), 400)}" for v in open_]
     lines += [f"- {code(note, 400)}" for note in result.notes]
     cores = len(result.machine.cores)
     lines += [

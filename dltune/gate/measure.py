@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import shutil
 import time
@@ -95,7 +96,7 @@ def measure(
             if decided(made.verdicts):
                 break
             if spent:
-                made.notes.append(f"the budget of {config.budget:g} s was spent")
+                made.notes.append(_spent(config, made.verdicts, (now - began) / made.rounds))
                 break
             tell(f"round {made.rounds + 1}: {_state(made.verdicts)}")
     return made
@@ -217,6 +218,15 @@ def _add(
             continue
         for side, value in found.items():
             sample.of(side).append(value)
+
+
+def _spent(config: Config, verdicts: Sequence[Verdict], pace: float) -> str:
+    """That the budget is spent, and which would have done. `pace`: seconds of a round."""
+    told = f"the budget of {config.budget:g} s was spent"
+    open_ = [verdict.needed for verdict in verdicts if verdict.outcome == "undecided"]
+    if needed := max((rounds for rounds in open_ if rounds is not None), default=0):
+        told += f"; about {math.ceil(needed * pace / 60)} min would decide what can be"
+    return told
 
 
 def _state(verdicts: Sequence[Verdict]) -> str:

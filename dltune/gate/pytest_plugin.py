@@ -88,11 +88,11 @@ class Gate:
 
     def _hold(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
         from dltune.gate.figures import sentence
+        from dltune.gate.verdict import held
 
         verdict = self._decided(limit, take)
         self.verdicts.append(verdict)
-        lax = verdict.outcome == "undecided" and self._config.undecided == "pass"
-        if verdict.outcome != "pass" and not lax:
+        if not held(verdict, self._config):
             pytest.fail(sentence(verdict), pytrace=False)
         return verdict
 

@@ -10,7 +10,7 @@ from dltune.documents import gate as doc
 from dltune.documents.machine import Machine
 from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
-from dltune.gate.verdict import Sample, overall
+from dltune.gate.verdict import Sample, held, overall
 
 
 def result(
@@ -24,8 +24,6 @@ def result(
     seconds: float,
 ) -> doc.Result:
     """The result of a gate. `seconds`: what it took."""
-    outcome = overall(made.verdicts)
-    held = outcome == "pass" or (outcome == "undecided" and config.undecided == "pass")
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
         created=files.now(),
@@ -38,8 +36,8 @@ def result(
         confidence=config.confidence,
         budget=config.budget,
         seconds=seconds,
-        outcome=outcome,
-        passed=held,
+        outcome=overall(made.verdicts),
+        passed=all(held(verdict, config) for verdict in made.verdicts),
         verdicts=tuple(made.verdicts),
         measured={
             name: tuple(found)

@@ -11,6 +11,7 @@ from typing import Literal
 from dltune.documents.gate import Kind, Outcome, Unit, Verdict
 from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
+from dltune.gate.outlook import excluded, rounds_needed
 from dltune.stats.anytime import anytime_median, anytime_ratio
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
@@ -60,6 +61,14 @@ def overall(verdicts: Sequence[Verdict]) -> Outcome:
     return "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
 
 
+def held(verdict: Verdict, config: Config) -> bool:
+    """Whether it passes, or is undecided and passes as that under the configuration."""
+    if verdict.outcome != "undecided":
+        return verdict.outcome == "pass"
+    most = excluded(verdict)
+    return (math.inf if most is None else most) <= config.tolerated
+
+
 def decided(verdicts: Sequence[Verdict]) -> bool:
     """Whether more rounds can change nothing: all are decided, or lack what no round brings."""
     return all(v.outcome != "undecided" or v.rounds == 0 for v in verdicts)
@@ -97,6 +106,7 @@ def _verdict(over: Over, limit: float, sample: Sample, confidence: float) -> Ver
         head=statistics.median(sample.head) if sample.head else None,
         rounds=interval.rounds if interval else 0,
         why=why,
+        needed=rounds_needed(interval, limit) if interval and outcome == "undecided" else None,
     )
 
 

@@ -258,10 +258,13 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, tag="report", frozen=True):
-    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops."""
+    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops. Clusters ran
+    so often first with inputs of some shapes (`compilations`), for `compiling` seconds."""
 
     why: str
     xla: float
+    compilations: int
+    compiling: float
     unmarked: float
     admission: Admission
 

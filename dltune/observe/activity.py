@@ -54,6 +54,7 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
 # frames of TensorFlow's own ops in Python, and of Keras around its steps
 _OPS = re.compile(r"/tensorflow/python/(ops|framework|util|eager)/|/keras/src/(ops|backend)/")
 _FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|utils)")
+_CALL = re.compile(r"/tensorflow/python/eager/polymorphic_function/")
 _IMPORTS = re.compile(r"^<frozen importlib")  # a job that only begins
 _VALIDATES = re.compile(r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)\w*")
 _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")
@@ -70,6 +71,8 @@ def activity(frames: Sequence[Frame]) -> Activity:
         return "step"
     if any(_FIT.search(frame.filename) for frame in frames):
         return "fit"
+    if any(_CALL.search(frame.filename) for frame in frames):
+        return "call"
     return "eager" if frames and _OPS.search(frames[0].filename) else "python"
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dltune.documents.observation import Graphs, Observation, Process
 from dltune.errors import UsageError
@@ -140,11 +141,17 @@ class JobWatch:
         if record is None:
             return None
         new = list(record.graphs)[self._graphs :]
-        first, last = self._report, record.report
+
+        def added(total: str) -> Any:
+            """To what the process had reported when the watch began."""
+            return getattr(record.report, total, 0) - getattr(self._report, total, 0)
+
         return Graphs(
             traced=len(new),
             once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
-            eager=last.unmarked - (first.unmarked if first else 0.0) if last else 0.0,
+            eager=float(added("unmarked")),
+            compilations=added("compilations"),
+            compiling=float(added("compiling")),
         )
 
 

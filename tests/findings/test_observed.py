@@ -87,6 +87,32 @@ def test_the_first_tracing_is_no_finding():
     assert looked(Seen(observation=first)) == ()
 
 
+def test_the_calls_of_short_steps():
+    finding = found(python=python(call=0.4))
+    assert (finding.cause, finding.share) == ("tiny-steps", 0.4)
+    assert "train.py:7" in finding.evidence
+
+
+@pytest.mark.parametrize("activity", ["saving", "validation", "fit", "call", "reading", "python"])
+def test_a_share_that_chance_may_have_made_is_none(activity):
+    """6 % of 200 looks: one time in ten the truth is below 5 %."""
+    parts = observation(python=python(**{activity: 0.06}))
+    assert looked(Seen(observation=parts)) == ()
+
+
+def test_clusters_that_are_compiled_again_and_again():
+    finding = found(graphs=graphs(compilations=40, compiling=6.0))
+    assert finding.cause == "recompiling"
+    assert finding.share == pytest.approx(6.0 / observation().seconds)
+    assert "40 times" in finding.claim
+
+
+@pytest.mark.parametrize(("compilations", "compiling"), [(2, 6.0), (40, 0.1)])
+def test_a_few_compilations_or_short_ones_are_none_of_it(compilations, compiling):
+    few = observation(graphs=graphs(compilations=compilations, compiling=compiling))
+    assert looked(Seen(observation=few)) == ()
+
+
 @pytest.mark.parametrize(
     ("activity", "cause"),
     [("saving", "checkpoints"), ("validation", "validation"), ("fit", "tiny-steps")],

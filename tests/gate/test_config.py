@@ -91,7 +91,7 @@ def test_all_faults_are_told_at_once_with_near_matches() -> None:
     for fault in (
         "budgit: no such key; did you mean budget?",
         "confidence must be a number from 0.5 to 0.9999, got 1.5",
-        "undecided must be one of pass, fail, got 'maybe'",
+        """undecided must be pass, fail, or as in "pass below 5 %", got 'maybe'""",
         "rounds_per_launch must be a whole number from 1 to 10000, got True",
         "metrics.step_tim: no such metric; did you mean step_time",
         "metrics.time.ration: no such key; did you mean ratio?",

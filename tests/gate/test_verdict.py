@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import random
+import statistics
+
+import decided as decided_one
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.gate.config import Limit
-from dltune.gate.verdict import Sample, decided, judge, overall
+from dltune.gate import config, figures
+from dltune.gate.config import Config, Limit
+from dltune.gate.outlook import FORESEEN, excluded
+from dltune.gate.verdict import Sample, decided, held, judge, overall
 
 RATIO = Limit("step_time", ratio=1.03)
 
@@ -74,6 +81,65 @@ def test_a_baseline_s_own_spread_counts() -> None:
     assert "45 rounds against 4 are too few" in judge(RATIO, few, 0.98)[0].why
     none = Sample("step_time", "s", [0.0] * 15, narrow, paired=False)
     assert "no ratio" in judge(RATIO, none, 0.98)[0].why
+
+
+@pytest.mark.parametrize(
+    ("undecided", "high", "passes"),
+    [
+        ("pass", None, True),
+        ("pass", 1.5, True),
+        ("fail", 1.031, False),
+        ("pass below 5 %", 1.049, True),
+        ("pass below 5 %", 1.051, False),
+        ("pass below 2.5%", 1.049, False),
+        ("pass below 5 %", None, False),
+    ],
+)
+def test_what_is_undecided_passes_as_configured(
+    undecided: str, high: float | None, passes: bool
+) -> None:
+    found = decided_one.verdict(outcome="undecided", low=0.99, high=high)
+    assert held(found, config.parse({"undecided": undecided}, "gate.toml")) == passes
+
+
+def test_a_limit_that_does_not_hold_fails_however_undecided_counts() -> None:
+    assert not held(decided_one.verdict(outcome="fail"), Config(undecided="pass"))
+
+
+def test_of_a_value_what_lies_above_its_limit_counts() -> None:
+    most = decided_one.verdict(outcome="undecided", over="value", limit=50.0, high=52.0)
+    assert excluded(most) == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.06, 1.1])
+def test_as_many_rounds_as_foreseen_decide_it(truth: float) -> None:
+    """The median of 60 forecasts, each made as soon as there is an interval, against the median of
+    the rounds that it took."""
+    lot, foreseen, taken = random.Random(7), [], []
+    for _ in range(60):
+        ratios: list[float] = []
+        forecast = None
+        while True:
+            ratios.append(truth * math.exp(lot.gauss(0.0, 0.04)))
+            if len(ratios) % 4:
+                continue
+            (verdict,) = judge(RATIO, Sample("step_time", "s", [1.0] * len(ratios), ratios), 0.95)
+            if verdict.outcome != "undecided":
+                break
+            if forecast is None and len(ratios) >= 12:
+                forecast = verdict.needed or 12 * FORESEEN
+        if forecast is not None:
+            foreseen.append(forecast)
+            taken.append(len(ratios))
+    if len(taken) > 20:  # a slowdown of 10 % is mostly known by then
+        assert 0.5 <= statistics.median(foreseen) / statistics.median(taken) <= 3
+
+
+def test_what_lies_at_the_limit_is_not_foreseen() -> None:
+    ratios = [1.03 * x for x in (0.98, 1.02, 0.99, 1.01, 0.97, 1.03) * 4]
+    (verdict,) = judge(RATIO, Sample("step_time", "s", [1.0] * 24, ratios), 0.95)
+    assert (verdict.outcome, verdict.needed) == ("undecided", None)
+    assert "too near to the limit" in figures.undecided(verdict)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))

@@ -15,7 +15,7 @@ FAILED = messages.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or new
 
 
 def report(xla: float, eager: float) -> messages.Report:
-    return messages.Report("asked", xla, eager, messages.Admission(0, 0, 0.0, []))
+    return messages.Report("asked", xla, 0, 0.0, eager, messages.Admission(0, 0, 0.0, []))
 
 
 def seen(*told, python: bool = True) -> Sightings:

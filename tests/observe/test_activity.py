@@ -43,6 +43,14 @@ RUNS = (
         ),
         ("validation", (*RUNS, Frame("validate", "/home/me/train.py", 9))),
         ("fit", (Frame("Trainer.fit", f"{KERAS}/backend/tensorflow/trainer.py", 399),)),
+        (
+            "call",
+            (Frame("constant", f"{TF}/framework/constant_op.py", 1), RUNS[1]),
+        ),
+        (
+            "fit",
+            (RUNS[1], Frame("Trainer.fit", f"{KERAS}/backend/tensorflow/trainer.py", 399)),
+        ),
         ("python", ()),
     ],
 )

@@ -28,6 +28,7 @@ CAUSES = [
     "sequential-map",
     "allocator-trim",
     "spinning-thread",
+    "recompiling",
     "retracing",
     "host-reads",
     "tiny-steps",

@@ -31,8 +31,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         "none left, and the kernel ends the job",
         f"pid {main.pid} holds {main.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
         "still be had",
-        "look for what is kept from step to step: lists of tensors, graphs traced anew, a new "
-        "tf.data iterator or model in a loop",
+        "look for what is kept from step to step: lists of tensors, graphs traced or compiled "
+        "anew, a new tf.data iterator or model in a loop",
         sure="measured",
     )
 

@@ -8,7 +8,7 @@ from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
 from dltune.findings.data.waits import main_thread_waits
-from dltune.findings.looked import LEAST, at, lock_share
+from dltune.findings.looked import LEAST, at, costs, lock_share
 from dltune.findings.seen import Seen
 
 # of the looks at Python, to be worth naming
@@ -21,7 +21,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     not looked at while it ran: the time between executions, whatever Python did in it."""
     python = at(seen, "python")
     share = python.share - main_thread_waits(seen) - lock_share(seen) if python else 0.0
-    if python and share >= LEAST:
+    if python and costs(seen, share):
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
             "between-steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST, runs_graphs, shares, where
+from dltune.findings.looked import costs, runs_graphs, shares, where
 from dltune.findings.seen import Seen
 
 
@@ -13,7 +13,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it."""
     found = [shares(seen)[name] for name in ("reading", "eager") if name in shares(seen)]
     share = sum(one.share for one in found)
-    if share < LEAST or not runs_graphs(seen):
+    if not costs(seen, share) or not runs_graphs(seen):
         return
     most = max(found, key=lambda one: one.share)
     yield Finding(

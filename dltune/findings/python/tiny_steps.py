@@ -1,4 +1,4 @@
-"""Steps that are over sooner than what Keras does around each."""
+"""Steps that are over sooner than what Keras or the call itself does around each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Share
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import at, shares
+from dltune.findings.looked import at, shares, where
 from dltune.findings.seen import Seen
 
 # steps in one execution, after which little of Python's part is left
@@ -33,6 +33,18 @@ def find(seen: Seen) -> Iterator[Finding]:
             sure="measured",
             choices=(Choice("steps_per_execution", str(AT_ONCE)),),
             tries=("steps_per_execution",),
+        )
+    elif call := at(seen, "call"):
+        yield Finding(
+            "tiny-steps",
+            f"the calls of steps that are short take {call.share:.0%} of the time",
+            f"the main thread was in TensorFlow's Python before and after the step"
+            f"{where(call)}{_ops(seen)}",
+            "do several steps in one call: loop over batches in the tf.function (for batch in "
+            "dataset), or larger batches; pass tensors, since arrays are converted at each call",
+            share=call.share,
+            gain=Gain(0.0, call.share),
+            sure="measured",
         )
 
 

@@ -1,6 +1,7 @@
 #include "execution.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "admission.h"
 #include "channel.h"
@@ -20,6 +21,10 @@ std::atomic<int> g_graph_count{0};
 std::mutex g_keys_mu;
 // What threads use is never destroyed: they run on while the process exits.
 auto& g_keys = *new std::unordered_map<std::string, Key*>;
+
+std::mutex g_clusters_mu;
+auto& g_clusters = *new std::unordered_set<uint64_t>;
+int64_t g_compiling_ns = 0;
 
 std::mutex g_barrier_mu;
 auto& g_barrier = *new std::condition_variable;
@@ -258,13 +263,21 @@ void NoteOutputBytes(Key* key, int64_t bytes) {
   Send([id, bytes] { return Object({{"type", "output"}, {"key", id}, {"bytes", bytes}}); });
 }
 
+void NoteCluster(uint64_t inputs, int64_t ns) {
+  std::lock_guard<std::mutex> lock(g_clusters_mu);
+  if (g_clusters.insert(inputs).second) g_compiling_ns += ns;
+}
+
 void Report(const char* why) {
   if (InChild()) return;
   const std::string reason = why;
   Send([reason] {
+    std::lock_guard<std::mutex> lock(g_clusters_mu);
     return Object({{"type", "report"},
                    {"why", reason},
                    {"xla", g_compiled_ns * 1e-9},
+                   {"compilations", g_clusters.size()},
+                   {"compiling", g_compiling_ns * 1e-9},
                    {"unmarked", g_unmarked_ns * 1e-9},
                    {"admission", AdmissionReport()}});
   });

@@ -40,6 +40,7 @@ struct Node {
   std::string name, type, attributes;
   std::string identity;  // among all graphs: "@SIGNATURE/NAME", which no key begins like
   bool waits = false;  // may wait for another kernel, or is asynchronous: never held up
+  bool cluster = false;  // one kernel that XLA makes of many ops
   std::atomic<bool> outputs_known{false};
   std::atomic<Variant*> variants{nullptr};
   std::atomic<const OpOrder*> order{nullptr};  // as `Key::order`, where orders name nodes
@@ -196,6 +197,10 @@ extern std::atomic<int64_t> g_live_bytes, g_peak_bytes;
 // Time that the process has spent in compiled clusters, in ops outside captured graphs, and of both
 // in those that wait for input.
 extern std::atomic<int64_t> g_compiled_ns, g_unmarked_ns, g_waited_ns;
+
+// A cluster has run for so long. XLA compiles it anew for each set of input shapes: what runs first
+// with a hash of `inputs` and cluster is told as a compilation.
+void NoteCluster(uint64_t inputs, int64_t ns);
 
 // Sends what the process has spent outside captured graphs so far, and what was admitted.
 void Report(const char* why);

@@ -28,6 +28,7 @@ _ACTIVITIES = {
     "saving": "saves",
     "validation": "validates",
     "fit": "is in Keras' loop",
+    "call": "calls a step",
     "python": "runs the job's own Python",
 }
 

@@ -225,7 +225,6 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   mine->signature = Signature(*graph);
   Rewrite(graph, mine->signature, MayWait);
   std::unordered_map<int, int> index;  // node id -> index
-  bool xla = false;
   for (tensorflow::Node* node : graph->op_nodes()) {
     auto copy = std::make_unique<dltune::Node>();
     copy->graph = mine.get();
@@ -234,7 +233,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
     copy->type = node->type_string();
     copy->attributes = Attributes(node->def());
     copy->waits = MayWait(copy->type);
-    xla = xla || Contains(copy->type, {"Xla"}) || node->attrs().Find("_XlaMustCompile");
+    copy->cluster = Contains(copy->type, {"Xla"}) || node->attrs().Find("_XlaMustCompile");
     index[node->id()] = copy->index;
     mine->nodes.push_back(std::move(copy));
   }
@@ -262,6 +261,8 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   }
   const int id = kept->id;
   const std::string signature = kept->signature;
+  const bool xla = std::any_of(kept->nodes.begin(), kept->nodes.end(),
+                               [](const auto& node) { return node->cluster; });
   Send([=] {
     return Object({{"type", "graph"},
                    {"id", id},
@@ -316,6 +317,10 @@ uint64_t HashInputs(OpKernelContext* context) {
     for (int d = 0; d < shape.dims(); d++) h = Mix(h, shape.dim_size(d));
   }
   return h;
+}
+
+uint64_t HashCluster(const OpKernel& kernel, OpKernelContext* context) {
+  return Mix(Mix(HashText(kernel.type_string()), HashText(kernel.name())), HashInputs(context));
 }
 
 std::string DescribeInputs(OpKernelContext* context) {

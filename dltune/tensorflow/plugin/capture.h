@@ -22,6 +22,9 @@ int64_t GraphOf(const tensorflow::OpKernel& kernel);
 uint64_t HashInputs(tensorflow::OpKernelContext* context);
 std::string DescribeInputs(tensorflow::OpKernelContext* context);
 
+// The same for a cluster, with its name: XLA compiles it once for each.
+uint64_t HashCluster(const tensorflow::OpKernel& kernel, tensorflow::OpKernelContext* context);
+
 // Puts a send that waits for its turn in the place of TensorFlow's own, for graphs made from now on.
 void RegisterOrderedSend();
 

@@ -135,6 +135,25 @@ bool WaitsForInput(const OpKernel& kernel) {
   return type.find("IteratorGetNext") != type.npos || type.find("QueueDequeue") != type.npos;
 }
 
+// The run of a cluster, timed.
+class Clustered {
+ public:
+  Clustered(const OpKernel& kernel, OpKernelContext* context)
+      : inputs_(HashCluster(kernel, context)), start_(NowNs()) {}
+  ~Clustered() { NoteCluster(inputs_, NowNs() - start_); }
+
+ private:
+  const uint64_t inputs_;
+  const int64_t start_;
+};
+
+// A cluster stands for the function that was compiled, so its type is no registered op.
+bool IsCluster(const std::string& type) {
+  const OpRegistrationData* registered = nullptr;
+  return type.find("Xla") != std::string::npos ||
+         !OpRegistry::Global()->LookUp(type, &registered).ok();
+}
+
 class TunedDevice : public ThreadPoolDevice {
  public:
   TunedDevice(const SessionOptions& options, const std::string& name, Allocator* allocator)
@@ -157,6 +176,8 @@ class TunedDevice : public ThreadPoolDevice {
       NoteUnmarked(kernel, context);
       return;
     }
+    std::optional<Clustered> cluster;
+    if (node->cluster) cluster.emplace(*kernel, context);
     const Entered entered = node->graph->Enter(context->step_id());
     const Orders& orders = *entered.orders;
     const bool records = entered.records();
@@ -323,15 +344,12 @@ class TunedDevice : public ThreadPoolDevice {
 
   // Kernels outside captured graphs: eager ops, and whole XLA clusters.
   void NoteUnmarked(OpKernel* kernel, OpKernelContext* context) {
+    std::optional<Clustered> cluster;
+    if (IsCluster(kernel->type_string())) cluster.emplace(*kernel, context);
     const int64_t start = NowNs();
     ThreadPoolDevice::Compute(kernel, context);
     const int64_t took = NowNs() - start;
-    // a cluster stands for the function that was compiled, so its type is no registered op
-    const OpRegistrationData* registered = nullptr;
-    const std::string type(kernel->type_string_view());
-    const bool xla = type.find("Xla") != std::string::npos ||
-                     !OpRegistry::Global()->LookUp(type, &registered).ok();
-    (xla ? g_compiled_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
+    (cluster ? g_compiled_ns : g_unmarked_ns).fetch_add(took, std::memory_order_relaxed);
     if (WaitsForInput(*kernel)) g_waited_ns.fetch_add(took, std::memory_order_relaxed);
   }
 };

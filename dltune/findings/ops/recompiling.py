@@ -1,0 +1,33 @@
+"""Clusters that XLA compiles again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.seen import Seen
+
+MANY = 3  # compilations during the watch
+SHARE = 0.05  # of the time
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the clusters' first runs with inputs of other shapes, which compile them."""
+    observation = seen.observation
+    graphs = observation.graphs if observation else None
+    if observation is None or graphs is None or graphs.compilations < MANY:
+        return
+    share = min(1.0, graphs.compiling / observation.seconds)
+    if share < SHARE:
+        return
+    yield Finding(
+        "recompiling",
+        f"XLA compiles again and again: {graphs.compilations} times in {observation.seconds:.0f} s",
+        f"it does so where the inputs of what it compiled come in other shapes than before; those "
+        f"runs took {share:.0%} of the time",
+        "keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
+        "leave out jit_compile=True",
+        share=share,
+        gain=Gain(0.8 * share, share),
+        sure="measured",
+    )

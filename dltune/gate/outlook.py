@@ -1,0 +1,32 @@
+"""What an undecided limit has shown already, and what it would take to decide it."""
+
+from __future__ import annotations
+
+import math
+
+from dltune.documents.gate import Verdict
+from dltune.stats.interval import Interval
+
+# what needs more rounds than so many times those that there are lies at the limit, as far as one
+# can tell
+FORESEEN = 20.0
+
+
+def rounds_needed(interval: Interval, limit: float) -> int | None:
+    """About how many rounds in all decide `limit`, should the median stay where it is: an
+    interval narrows with the root of their number (by a little less, as it holds at every look).
+    None where that is not to be foreseen."""
+    middle, bound = interval.median, interval.high if interval.median < limit else interval.low
+    if not (0 < middle < math.inf and 0 < bound < math.inf) or middle == limit:
+        return None
+    width, distance = math.log(bound / middle), math.log(limit / middle)
+    needed = interval.rounds * (width / distance) ** 2
+    return math.ceil(needed) if needed <= FORESEEN * interval.rounds else None
+
+
+def excluded(verdict: Verdict) -> float | None:
+    """The most that it may be above the base, or for a limit of a value above that limit, as a
+    share; None: nothing is excluded."""
+    if verdict.high is None:
+        return None
+    return verdict.high / (1.0 if verdict.over == "ratio" else verdict.limit) - 1.0
