@@ -23,9 +23,10 @@ from dltune.profile.session import Progress, Session
 
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
-# a job is watched from its third step on; one that has none, so long after its TensorFlow is there;
-# one without TensorFlow, so long after its start; but imports may take so long
-UNTRAINED, WITHOUT, IMPORTS = 10.0, 30.0, 300.0
+# a job is watched from its third step on; one that has trained for fewer, so long after its
+# TensorFlow is there; one that has not begun to, later (large graphs are traced for long); one
+# without TensorFlow, so long after its start; but imports may take so long
+FEW, UNTRAINED, WITHOUT, IMPORTS = 10.0, 30.0, 30.0, 300.0
 _TENSORFLOW = "libtensorflow"
 
 
@@ -117,7 +118,8 @@ class Observing:
     def _begin(self, steps: int) -> None:
         now = time.monotonic()
         if steps < WARM_UP:
-            if self._greeted is not None and now - self._greeted < UNTRAINED:
+            patience = min(FEW if self._trains() else UNTRAINED, self._budget / 3)
+            if self._greeted is not None and now - self._greeted < patience:
                 return
             limit = IMPORTS if self._importing() else WITHOUT
             if self._greeted is None and now - self._began < limit:
@@ -127,6 +129,9 @@ class Observing:
         records = self._session.sightings.records
         subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
         self._watch = JobWatch(self._job.pid, subject, records)
+
+    def _trains(self) -> bool:
+        return any(map(_trained, self._session.sightings.records.values()))
 
     def _importing(self) -> bool:
         """Whether a Python of the job has begun to import TensorFlow."""
