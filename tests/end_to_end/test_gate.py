@@ -91,7 +91,7 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
 
 
 def test_a_job_that_ends_early_in_one_checkout(project: Path) -> None:
-    change(project, "dataset.take(args.steps)", "dataset.take(20)")
+    change(project, ".take(args.steps)", ".take(20)")
     done = gate(project, "--steps", "100000")
     assert done.returncode == 2, done.stderr
     assert "in head (HEAD, " in done.stderr
