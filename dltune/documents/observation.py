@@ -16,7 +16,7 @@ from dltune.documents.profile import Line
 
 # what a main thread of Python is at: a step's graph runs; a graph is traced, or compiled; it waits
 # for the next batch; it takes figures out of tensors; it runs a single op; it saves; it validates;
-# Keras prepares and ends a step; anything else
+# Keras prepares and ends a step; a step is called, before or after its graph; anything else
 Activity = Literal[
     "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "call", "python"
 ]

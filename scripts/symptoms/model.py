@@ -25,12 +25,12 @@ def convolutional(size=32, filters=32):
     )
 
 
-def step_function(model, optimizer=None):
-    """(inputs, labels) -> loss."""
+def step_function(model, optimizer=None, **options):
+    """(inputs, labels) -> loss. `options`: of its tf.function."""
     loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = optimizer or keras.optimizers.SGD(0.01)
 
-    @tf.function
+    @tf.function(**options)
     def train_step(inputs, labels):
         with tf.GradientTape() as tape:
             loss = loss_function(labels, model(inputs, training=True))

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from clock import Clock
 from keras import layers
+from model import step_function
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
 BATCH = 16
@@ -23,18 +24,8 @@ model = keras.Sequential(
 )
 optimizer = keras.optimizers.SGD(0.01)
 optimizer.build(model.trainable_variables)
-loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 SIGNATURE = [tf.TensorSpec((BATCH, None), tf.int32), tf.TensorSpec((BATCH,), tf.int32)]
-
-
-@tf.function(input_signature=SIGNATURE, jit_compile=True)
-def train_step(words, labels):
-    with tf.GradientTape() as tape:
-        loss = loss_function(labels, model(words, training=True))
-    gradients = tape.gradient(loss, model.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-    return loss
-
+train_step = step_function(model, optimizer, input_signature=SIGNATURE, jit_compile=True)
 
 random = np.random.default_rng(0)
 clock = Clock()

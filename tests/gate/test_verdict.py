@@ -111,7 +111,7 @@ def test_of_a_value_what_lies_above_its_limit_counts() -> None:
     assert excluded(most) == pytest.approx(0.04)
 
 
-@pytest.mark.parametrize("truth", [1.0, 1.06, 1.1])
+@pytest.mark.parametrize("truth", [1.0, 1.06])
 def test_as_many_rounds_as_foreseen_decide_it(truth: float) -> None:
     """The median of 60 forecasts, each made as soon as there is an interval, against the median of
     the rounds that it took."""
@@ -131,8 +131,8 @@ def test_as_many_rounds_as_foreseen_decide_it(truth: float) -> None:
         if forecast is not None:
             foreseen.append(forecast)
             taken.append(len(ratios))
-    if len(taken) > 20:  # a slowdown of 10 % is mostly known by then
-        assert 0.5 <= statistics.median(foreseen) / statistics.median(taken) <= 3
+    assert len(taken) > 20
+    assert 0.5 <= statistics.median(foreseen) / statistics.median(taken) <= 3
 
 
 def test_what_lies_at_the_limit_is_not_foreseen() -> None:

@@ -23,7 +23,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         "recompiling",
         f"XLA compiles again and again: {graphs.compilations} times in {observation.seconds:.0f} s",
-        f"it does so where the inputs of what it compiled come in other shapes than before; those "
+        "it does so where the inputs of what it compiled come in other shapes than before; those "
         f"runs took {share:.0%} of the time",
         "keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
         "leave out jit_compile=True",

@@ -38,7 +38,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "tiny-steps",
             f"the calls of steps that are short take {call.share:.0%} of the time",
-            f"the main thread was in TensorFlow's Python before and after the step"
+            "the main thread was in TensorFlow's Python before and after the step"
             f"{where(call)}{_ops(seen)}",
             "do several steps in one call: loop over batches in the tf.function (for batch in "
             "dataset), or larger batches; pass tensors, since arrays are converted at each call",
