@@ -77,7 +77,7 @@ def test_what_was_measured_before(tmp_path, looped):
     assert "costs 50% of the time" in done.stdout
     assert "expected: 1.33x to 2.00x as fast, measured in this job" in done.stdout
     shown = page.read_text()
-    assert "compile(steps_per_execution=32)" in shown
+    assert "compile(steps_per_execution=64)" in shown
     assert "is in Keras&#39; loop: 50%" in shown.replace("&#x27;", "&#39;")
     assert "generator object" not in shown
     section = plans.load(tmp_path / "plan.json").of(SettingsPlan)

@@ -41,10 +41,29 @@ watched.fit(chosen, verbose=0, callbacks=[CountBatches()])
 uneven = free.optimizer.iterations.numpy()
 free.fit(parallel.repeat(), steps_per_epoch=6, verbose=0)
 jit.fit(chosen, verbose=0)
+prime = compiled("prime")
+prime.fit(parallel.repeat(), steps_per_epoch=7, verbose=0)
+traced = []
+several = compiled("several")
+several.fit(
+    parallel.repeat(),
+    epochs=3,
+    steps_per_epoch=6,
+    validation_data=parallel.repeat(),
+    validation_steps=4,
+    callbacks=[
+        keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: traced.append(several.train_function is not None)
+        )
+    ],
+    verbose=0,
+)
+every = (free, set_, watched, eager, prime, several, jit)
 found = {
     "policy": free.layers[0].dtype_policy.name,
     "xla": {m.name: bool(m.jit_compile) for m in (free, set_, eager, jit)},
-    "steps": {m.name: m.steps_per_execution for m in (free, set_, watched, eager, jit)},
+    "steps": {m.name: m.steps_per_execution for m in every},
+    "traced": traced,
     "iterations": int(uneven),
     "uneven": int(free.optimizer.iterations.numpy() - uneven),
     "batches": len(calls),

@@ -29,17 +29,27 @@ def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
         python=python,
     )
     found = json.loads((tmp_path / "found.json").read_text())
-    # free's last fit is of 6 steps, of which 4 at a time would make 8
-    assert found["steps"] == {"free": 1, "set": 2, "watched": 1, "eager": 1, "jit": 4}
+    # free's last fit is of 6 steps, of which 4 at a time would make 8; several has 6, and 4 that
+    # validate it
+    assert found["steps"] == {
+        "free": 3,
+        "set": 2,
+        "watched": 1,
+        "eager": 1,
+        "prime": 1,
+        "several": 2,
+        "jit": 4,
+    }
+    assert found["traced"] == [True] * 3  # once for all epochs
     assert (found["iterations"], found["uneven"], found["batches"]) == (20, 6, 10)
     assert found["saved"] == plain["saved"]
     assert found["weights"] == plain["weights"]
 
     steps = heard["steps_per_execution"]
-    assert (steps.count, steps.steps) == (2, 4)
+    assert (steps.count, steps.steps) == (3, 2)
     assert sorted(steps.left) == [
         "eager: the script runs it eagerly",
-        "free: steps_per_epoch=6 is no multiple of 4",
+        "prime: no number from 2 to 4 divides steps_per_epoch=7",
         "set: the script sets steps_per_execution itself",
         "watched: the callback CountBatches is called for each batch",
     ]
@@ -62,7 +72,7 @@ def test_xla_and_precision(python, tmp_path, monkeypatch):
     assert found["xla"] == {"free": True, "set": True, "eager": False, "jit": False}
     assert found["policy"] == "mixed_bfloat16"
     assert not found["saved"]["jit_compile"]
-    assert heard["jit_compile"].count == 3
+    assert heard["jit_compile"].count == 5
     assert sorted(heard["jit_compile"].left) == [
         "eager: the script runs it eagerly",
         "jit: the script sets jit_compile itself",

@@ -12,7 +12,7 @@ from dltune.findings.looked import at, shares, where
 from dltune.findings.seen import Seen
 
 # steps in one execution, after which little of Python's part is left
-AT_ONCE = 32
+AT_ONCE = 64
 
 
 def find(seen: Seen) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -53,36 +54,49 @@ def _compile_steps(trainer: ModuleType, report: Report) -> None:
 
 
 def steps_per_execution(report: Report) -> Hooks:
-    """Value: how many. `fit` runs so many steps in one execution of TensorFlow's, where `compile`
-    left their number open and no callback is called for each batch."""
-    report.did = f"fit runs {report.value} steps at a time on {{count}} models"
-    steps = int(report.value)
-    open_models: weakref.WeakSet[Any] = weakref.WeakSet()
+    """Value: how many at most. `fit` runs so many steps in one execution of TensorFlow's, where
+    `compile` left their number open and no callback is called for each batch; fewer where a number
+    of steps that the script tells is no multiple of it, since Keras would go on to the next."""
+    report.did = f"fit runs up to {report.value} steps at a time on {{count}} models"
+    most = int(report.value)
+    # the models that left it open, and what each has now
+    given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
     seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def compiled(model: Any, asked: dict[str, Any]) -> None:
-        open_models.discard(model)
+        given.pop(model, None)
         if "steps_per_execution" in asked:
             report.left(model.name, "the script sets steps_per_execution itself")
         elif model.run_eagerly:
             report.left(model.name, "the script runs it eagerly")
         else:
-            open_models.add(model)
+            given[model] = 1
 
     def prepare(model: Any, arguments: dict[str, Any], limits: tuple[str, ...]) -> None:
-        """Before `fit` and the like: so many steps, or one; the functions are traced for it."""
-        if model not in open_models or model.steps_per_execution not in (1, steps):
+        """Before `fit` and the like: how many at a time; the functions are traced for it."""
+        if model not in given or model.steps_per_execution != given[model]:
             return
-        why = _one_by_one(arguments, limits, steps)
-        wanted = 1 if why is not None else steps
+        whole = math.gcd(*(n for name in limits if isinstance(n := arguments.get(name), int)))
+        fits = "steps_per_epoch" in limits
+        if (why := _each_batch(arguments)) is not None:
+            wanted = 1
+        elif not fits and whole % given[model] == 0:
+            wanted = given[model]  # another would have the training step traced again
+        else:
+            wanted = next(n for n in range(most, 0, -1) if whole % n == 0)
+            if wanted == 1:
+                told = " and ".join(
+                    f"{name}={arguments[name]}" for name in limits if arguments.get(name)
+                )
+                why = f"no number from 2 to {most} divides {told}"
         if model.steps_per_execution != wanted:
-            model.steps_per_execution = report.steps = wanted
+            given[model] = model.steps_per_execution = report.steps = wanted
             model.train_function = model.test_function = model.predict_function = None
         if why is not None:
             report.left(model.name, why)
-        elif model not in seen and "steps_per_epoch" in limits:
+        elif fits:
+            report.acted(int(model not in seen))
             seen.add(model)
-            report.acted()
 
     def on_tensorflow(trainer: ModuleType) -> None:
         cls = trainer.TensorFlowTrainer
@@ -112,12 +126,8 @@ def _prepared(
     return wrapped
 
 
-def _one_by_one(asked: dict[str, Any], limits: tuple[str, ...], steps: int) -> str | None:
-    """Why the steps of this call cannot be run several at a time without a difference."""
-    for name in limits:
-        # Keras would go on to the next multiple
-        if isinstance(limit := asked.get(name), int) and limit % steps:
-            return f"{name}={limit} is no multiple of {steps}"
+def _each_batch(asked: dict[str, Any]) -> str | None:
+    """Why a callback of this call would see a difference if several steps were run at a time."""
     callbacks = asked.get("callbacks") or []
     callbacks = getattr(callbacks, "callbacks", callbacks)
     for callback in callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]:
