@@ -252,8 +252,10 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def _add(file: Path, told: dict[str, Any]) -> None:
+    described = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
     with file.open("a") as lines:
-        print(json.dumps(told), file=lines)
+        print(json.dumps({"commit": commit, **told}), file=lines)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def test_what_was_measured_before(tmp_path, looped):
     assert "generator object" not in shown
     section = plans.load(tmp_path / "plan.json").of(SettingsPlan)
     assert section is not None
-    assert section.chosen == (Choice("steps_per_execution", "32"),)
+    assert section.chosen == (Choice("steps_per_execution", "64"),)
     assert section.overrides
 
 
