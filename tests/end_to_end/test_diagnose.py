@@ -89,4 +89,4 @@ def test_a_plan_is_the_next_step(tmp_path):
     assert found.step is not None
     section = plans.load(plan).of(SettingsPlan)
     assert section is not None
-    assert Choice("steps_per_execution", "32") in section.chosen
+    assert Choice("steps_per_execution", "64") in section.chosen

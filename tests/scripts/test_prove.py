@@ -64,10 +64,10 @@ def test_results_of_pytest_are_the_figures(tmp_path: Path) -> None:
         "def test_bad(): assert False\n"
         "def test_left(): pytest.skip('no')\n"
     )
-    shown = prove.show(
-        prove.Proof("it", prove.pytest("-n", "0", "-c", "/dev/null", "-W", "error", str(tests))),
-        "0",
-    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    # its own settings, else pytest reads the folders above, in which other tests' folders end
+    own = ("-c", str(tmp_path / "pytest.ini"), "-n", "0", str(tests))
+    shown = prove.show(prove.Proof("it", prove.pytest(*own)), "0")
     assert not shown.passed
     first, *rest = shown.figures
     assert first == "1 passed, 1 failed, 1 skipped"
