@@ -264,6 +264,12 @@ def test_ops_that_several_threads_make_faster_are_left_alone():
     assert not [one for one in wrong(made) if one.cause == "too-many-threads"]
 
 
+def test_what_several_threads_bring_must_be_something_to_the_step():
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1.1e-5, 2: 1e-5}, count=10)
+    made = parts(plain(add), ops=1e-3, executor=2e-3, python=1e-3)
+    assert [one for one in wrong(made) if one.cause == "too-many-threads"]
+
+
 def test_the_calls_of_steps_that_looks_take_for_steps():
     made = parts(plain(owned("Relu(float[8,8])", 1e-4)), ops=1e-4, python=7e-4, input=2e-4)
     observed = observation(python=python(fit=0.1, saving=0.2))

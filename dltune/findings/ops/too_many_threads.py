@@ -27,10 +27,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         return  # a rule on cores tells
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return
-    alone = sum(figures.serial for figures in seen.profile.ops)
-    if sum(map(_on_several, seen.profile.ops)) < (1 - SHARE) * alone:
-        return  # they are faster on several
-    whole = wall(profile)
+    alone, whole = sum(figures.serial for figures in seen.profile.ops), wall(profile)
+    if alone - sum(map(_on_several, seen.profile.ops)) > SHARE * whole:
+        return  # several threads bring a step something
     free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
