@@ -35,7 +35,7 @@ class Line:
             threads, placement = progress.case
             text += f", {threads} thread{'s' * (threads > 1)} {placement}"
             if progress.climbing:
-                text += f", {progress.climbing} ops climbing"
+                text += f", {progress.climbing} ops to go"
         if progress.left is not None:
             text += f", about {progress.left:.0f} s left"
         self.show(text, (progress.phase, progress.case))

@@ -476,7 +476,7 @@ class Session:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
             return
         if self._measured:
-            phase = "looking at Python" if self._lines else "measuring what counting costs"
+            phase = "looking at Python" if self._lines else "measuring what recording costs"
             self.tell(Progress(phase, self._executions))
             return
         if climbing.spent:
@@ -486,7 +486,11 @@ class Session:
         left = per_case * self.climb.cases_left - (time.monotonic() - climbing.began)
         self.tell(
             Progress(
-                "climbing", self._executions, self.climb.case, self.climb.climbing, max(left, 0.0)
+                "trying threads",
+                self._executions,
+                self.climb.case,
+                self.climb.climbing,
+                max(left, 0.0),
             )
         )
 

@@ -85,13 +85,13 @@ class TestProgress:
         line = Line(None)
         for step in range(3):
             line.tell(Progress("finding the training step", step))
-        line.tell(Progress("climbing", 16, (1, "spread"), 0, 12.3))
-        line.tell(Progress("climbing", 20, (1, "spread"), 7, 9.0))
-        line.tell(Progress("climbing", 24, (2, "shared"), 7, 4.2))
+        line.tell(Progress("trying threads", 16, (1, "spread"), 0, 12.3))
+        line.tell(Progress("trying threads", 20, (1, "spread"), 7, 9.0))
+        line.tell(Progress("trying threads", 24, (2, "shared"), 7, 4.2))
         assert capsys.readouterr().err.splitlines() == [
             "dltune: finding the training step",
-            "dltune: climbing, step 16, 1 thread spread, about 12 s left",
-            "dltune: climbing, step 24, 2 threads shared, 7 ops climbing, about 4 s left",
+            "dltune: trying threads, step 16, 1 thread spread, about 12 s left",
+            "dltune: trying threads, step 24, 2 threads shared, 7 ops to go, about 4 s left",
         ]
 
     def test_how_far_a_phase_has_come_is_told_after_a_while(self, capsys, monkeypatch):

@@ -206,7 +206,7 @@ class TestJobsThatDie:
     def profile(self, folder: Path, job: Sequence[object]) -> Done:
         mark = str(uuid.uuid4())
         output = folder / "profile.json"
-        running = start(output, mark, "climbing", job)
+        running = start(output, mark, "trying threads", job)
         (folder / "enough").touch()
         running.wait(timeout=120)
         assert not remaining(with_mark, mark)
@@ -393,8 +393,8 @@ class TestEnding:
             (signal.SIGINT, "waiting for", False),
             (signal.SIGTERM, "waiting for the job to import", False),
             (signal.SIGINT, "finding the training step", False),
-            (signal.SIGINT, "climbing", True),
-            (signal.SIGTERM, "climbing", True),
+            (signal.SIGINT, "trying threads", True),
+            (signal.SIGTERM, "trying threads", True),
         ],
     )
     def test_at(self, tmp_path, number, phase, kept):
@@ -417,7 +417,7 @@ class TestEnding:
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
         losses, enough, mark = tmp_path / "losses", tmp_path / "enough", str(uuid.uuid4())
         job = (*self.JOB, "--losses", losses, "--until", enough)
-        running = start(tmp_path / "profile.json", mark, "climbing", job, "--verbose")
+        running = start(tmp_path / "profile.json", mark, "trying threads", job, "--verbose")
         running.kill()
         running.wait(timeout=120)
         before = len(losses.read_text().split())

@@ -331,8 +331,8 @@ def test_progress_shows_no_case_before_the_climb_and_a_time_left_in_it():
         yield from forever(profiling.process, 0)
 
     profiling.run(story())
-    finding = [p for p in profiling.progress if p.phase != "climbing"]
-    climbing = [p for p in profiling.progress if p.phase == "climbing"]
+    finding = [p for p in profiling.progress if p.phase != "trying threads"]
+    climbing = [p for p in profiling.progress if p.phase == "trying threads"]
     assert finding
     assert all(p.case is None and p.left is None for p in finding)
     assert all(p.case is not None and p.left is not None and p.left >= 0 for p in climbing)
