@@ -73,6 +73,12 @@ def command(
             "name one thing to look at",
             remedy="a command after --, or --pid PID, or files of earlier measurements",
         )
+    measured = bool(job) and all(name.endswith((".json", ".json.gz")) for name in job)
+    if (keep_running or verbose) and (pid is not None or measured):
+        raise UsageError(
+            "--keep-running and --verbose are for a job that dltune starts",
+            remedy="leave them out, or give the command after --",
+        )
     with (
         interrupts.raised(),
         results.claimed(output, overwrite=overwrite) as kept,
@@ -80,7 +86,7 @@ def command(
     ):
         if pid is not None:
             looked = _running(pid, min(budget, PID_SECONDS))
-        elif all(argument.endswith((".json", ".json.gz")) for argument in job):
+        elif measured:
             looked = _files([Path(argument) for argument in job])
         else:
             looked = _job(job, budget, keep_running=keep_running, verbose=verbose)

@@ -54,6 +54,8 @@ def looped(tmp_path) -> Path:
         (("--pid", 2**22 + 1), "there is no process"),
         (("--budget", "soon", "--", "true"), "is not a length of time"),
         (("nothing.json",), "cannot read nothing.json"),
+        (("--verbose", "nothing.json"), "are for a job that dltune starts"),
+        (("--keep-running", "--pid", os.getpid()), "are for a job that dltune starts"),
     ],
 )
 def test_wrong_use(arguments, words):
