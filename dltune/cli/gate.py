@@ -116,7 +116,7 @@ def ab_command(
         found, made = ab(here, base, job, config, machine, tell=tell)
         for name in raw:
             files[name].write_bytes(_raw(made, name, machine, job))
-        _write(found, outputs, files, config)
+        found = _write(found, outputs, files, config, paired=True)
     _tell(found, outputs)
 
 
@@ -249,7 +249,7 @@ def check_command(
             config=config,
             seconds=time.monotonic() - began,
         )
-        _write(found, outputs, files, config)
+        found = _write(found, outputs, files, config, paired=False)
     _tell(found, outputs)
 
 
@@ -308,9 +308,19 @@ def _claimed(
         yield files, lambda text: line.show(text, (text,))
 
 
-def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: Config) -> None:
-    from dltune.gate import formats, history, trend
+def _write(
+    found: Result, outputs: _Outputs, files: dict[str, Output], config: Config, *, paired: bool
+) -> Result:
+    """The outputs, of the result with what its history adds to it; that result. `paired`: whether
+    both sides of a round were measured together."""
+    from dltune.gate import drift, formats, history, trend
 
+    if outputs.history:
+        entry = history.entry(found, paired=paired)
+        entries = [*history.load(outputs.history), entry]
+        found = drift.judged(found, entries)
+        if "trend" in files:
+            files["trend"].write_bytes(trend.render(entries).encode())
     if "output" in files:
         files["output"].write(found)
     if "junit" in files:
@@ -321,9 +331,8 @@ def _write(found: Result, outputs: _Outputs, files: dict[str, Output], config: C
         source = Path(config.source).name if config.limits else "pyproject.toml"
         files["gitlab"].write_bytes(formats.gitlab(found, source))
     if outputs.history:
-        history.append(outputs.history, history.entry(found))
-        if "trend" in files:
-            files["trend"].write_bytes(trend.render(history.load(outputs.history)).encode())
+        history.append(outputs.history, entry)
+    return found
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:

@@ -51,15 +51,16 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One limit of one metric.
 
-    `over`: whether `limit` and the interval are of the ratio to the base, or of the value itself
-    (in `unit`). [low, high] holds the true median with the result's confidence; None: no bound yet.
-    `base` and `head` are medians. `why` is a sentence. `needed`: about how many rounds in all would
-    decide what is undecided; None: that cannot be foreseen.
+    `over`: whether `limit` and the interval are of the ratio to the base, of the value itself (in
+    `unit`), or of all that the gates of a history add up to, as a ratio (`rounds` are gates). [low,
+    high] holds the true median with the result's confidence; None: no bound yet. `base` and `head`
+    are medians. `why` is a sentence. `needed`: about how many rounds in all would decide what is
+    undecided; None: that cannot be foreseen.
     """
 
     metric: str
     unit: Unit
-    over: Literal["ratio", "value"]
+    over: Literal["ratio", "value", "drift"]
     limit: float
     outcome: Outcome
     median: float | None

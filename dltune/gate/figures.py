@@ -27,7 +27,7 @@ def over(verdict: Verdict | Point, value: float | None) -> str:
     """A figure of the verdict's own scale: a ratio, or a value with its unit."""
     if value is None:
         return NONE
-    return f"{value:.3f}" if verdict.over == "ratio" else quantity(value, verdict.unit)
+    return quantity(value, verdict.unit) if verdict.over == "value" else f"{value:.3f}"
 
 
 def interval(verdict: Verdict) -> str:
@@ -37,7 +37,12 @@ def interval(verdict: Verdict) -> str:
 
 
 def limit(verdict: Verdict) -> str:
-    return f"{'x ' if verdict.over == 'ratio' else ''}{over(verdict, verdict.limit)}"
+    return f"{'' if verdict.over == 'value' else 'x '}{over(verdict, verdict.limit)}"
+
+
+def limited(verdict: Verdict) -> str:
+    """What the limit is of."""
+    return f"drift of {verdict.metric}" if verdict.over == "drift" else verdict.metric
 
 
 def cells(verdict: Verdict) -> tuple[str, ...]:
@@ -59,7 +64,7 @@ def table(result: Result) -> Table:
         f"limits of {result.head.name} against {result.base.name}, {result.seconds:.0f} s, "
         f"intervals hold with {result.confidence:.3g} at every look",
         columns(*heads),
-        [(Key(v.metric), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
+        [(Key(limited(v)), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
     )
 
 
@@ -79,7 +84,7 @@ def undecided(verdict: Verdict) -> str:
 
 def sentence(verdict: Verdict) -> str:
     """One line: what was measured beside the limit, and what that means."""
-    if verdict.median is None and verdict.rounds == 0:
+    if verdict.over == "drift" or (verdict.median is None and verdict.rounds == 0):
         return f"{verdict.metric}: {verdict.why}"
     what = "ratio to the base" if verdict.over == "ratio" else "value"
     measured = f"{what} {over(verdict, verdict.median)} ({interval(verdict)})"

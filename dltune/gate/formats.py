@@ -81,7 +81,7 @@ def junit(result: Result) -> bytes:
             "testcase",
             {
                 "classname": f"dltune.gate.{verdict.over}",
-                "name": f"{visible(verdict.metric)} at most {figures.limit(verdict)}",
+                "name": f"{visible(figures.limited(verdict))} at most {figures.limit(verdict)}",
                 "time": "0",
             },
         )
@@ -112,13 +112,15 @@ def markdown(result: Result) -> str:
     for verdict in result.verdicts:
         cells = (
             SIGNS[verdict.outcome],
-            code(verdict.metric),
+            code(figures.limited(verdict)),
             *figures.cells(verdict),
         )
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
     open_ = [v for v in result.verdicts if v.outcome == "undecided"]
     lines += [f"- {code(v.metric)}: {code(figures.undecided(v), 400)}" for v in open_]
+    drifts = [v for v in result.verdicts if v.over == "drift"]
+    lines += [f"- {code(figures.sentence(v), 400)}" for v in drifts]
     lines += [f"- {code(note, 400)}" for note in result.notes]
     cores = len(result.machine.cores)
     lines += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 from pathlib import Path
 
@@ -12,12 +13,16 @@ import msgspec
 
 from dltune.documents.gate import Outcome, Result, Unit
 from dltune.errors import UsageError
+from dltune.gate import metrics
+from dltune.gate.verdict import over_base
 
-SCHEMA = "dltune.gate-history/1"
+SCHEMA = "dltune.gate-history/2"
+EARLIER = "dltune.gate-history/1"  # its points have no ratios
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A verdict of one gate, figures as in its result."""
+    """A verdict of one gate, figures as in its result. `ratios`: head over base of each round whose
+    two sides were measured together."""
 
     metric: str
     unit: Unit
@@ -28,6 +33,7 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float | None
     high: float | None
     head: float | None
+    ratios: tuple[float, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +48,14 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     points: tuple[Point, ...]
 
 
-def entry(result: Result) -> Entry:
+def entry(result: Result, *, paired: bool) -> Entry:
+    """The line of a result. `paired`: whether both sides of a round were measured together."""
+    points = []
+    for verdict in result.verdicts:
+        point = msgspec.convert(verdict, Point, from_attributes=True)
+        if paired and verdict.over == "ratio":
+            point = msgspec.structs.replace(point, ratios=_ratios(result, verdict.metric))
+        points.append(point)
     return Entry(
         schema=SCHEMA,
         created=result.created,
@@ -50,8 +63,21 @@ def entry(result: Result) -> Entry:
         base=result.base.commit or result.base.name,
         head=result.head.commit or result.head.name,
         outcome=result.outcome,
-        points=msgspec.convert(result.verdicts, tuple[Point, ...], from_attributes=True),
+        points=tuple(points),
     )
+
+
+def _ratios(result: Result, metric: str) -> tuple[float, ...]:
+    """Of a metric's rounds; none of what does not vary, or of what measured 0."""
+    base, head = (
+        next((one for one in result.measured.get(side, ()) if one.metric == metric), None)
+        for side in ("base", "head")
+    )
+    if base is None or head is None or base.exact:
+        return ()
+    both = zip(head.values, base.values, strict=True)
+    ratios = (over_base(h, b, metrics.floor(metric)) for h, b in both)
+    return tuple(float(f"{ratio:.6g}") for ratio in ratios if 0 < ratio < math.inf)
 
 
 def load(path: Path) -> list[Entry]:
@@ -73,7 +99,7 @@ def load(path: Path) -> list[Entry]:
             raise UsageError(
                 f"{path}, line {number}, is not a gate: {error}", remedy="name another history file"
             ) from None
-        if found.schema != SCHEMA:
+        if found.schema not in (SCHEMA, EARLIER):
             raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")
         entries.append(found)
     return entries

@@ -60,6 +60,11 @@ def metric(name: str) -> Metric | None:
     return METRICS.get(name)
 
 
+def floor(name: str) -> float:
+    """A change below it is none, in the metric's unit."""
+    return known.floor if (known := metric(name)) else 0.0
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """A remedy that names what may have been meant, else all there are."""
     known = list(known)

@@ -111,19 +111,19 @@ def _verdict(over: Over, limit: float, sample: Sample, confidence: float) -> Ver
 
 
 def _ratio(sample: Sample, confidence: float) -> Interval:
-    floor = known.floor if (known := metrics.metric(sample.metric)) else 0.0
+    floor = metrics.floor(sample.metric)
     if sample.exact:
-        return _certain(_over(sample.head[0], sample.base[0], floor), sample)
+        return _certain(over_base(sample.head[0], sample.base[0], floor), sample)
     if sample.paired:
         pairs = zip(sample.head, sample.base, strict=True)
-        return anytime_ratio([_over(h, b, floor) for h, b in pairs], confidence)
+        return anytime_ratio([over_base(h, b, floor) for h, b in pairs], confidence)
     # each side's median errs with half of what both may err together
     either = 1 - (1 - confidence) / 2
     head = anytime_median(sample.head, either)
     base = median_interval(sample.base, either)
-    median, low, high = _over(head.median, base.median, floor), -math.inf, math.inf
+    median, low, high = over_base(head.median, base.median, floor), -math.inf, math.inf
     if base.confidence >= either and min(sample.base) > 0:
-        low, high = _over(head.low, base.high, floor), _over(head.high, base.low, floor)
+        low, high = over_base(head.low, base.high, floor), over_base(head.high, base.low, floor)
     return Interval(median, low, high, confidence, head.rounds)
 
 
@@ -137,7 +137,8 @@ def _certain(value: float, sample: Sample) -> Interval:
     return Interval(value, value, value, 1.0, len(sample.head))
 
 
-def _over(head: float, base: float, floor: float) -> float:
+def over_base(head: float, base: float, floor: float) -> float:
+    """The ratio of two values; 1 where they differ by less than `floor`, inf over 0."""
     if abs(head - base) < floor or head == base:
         return 1.0
     return head / base if base > 0 else math.inf

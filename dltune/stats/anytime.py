@@ -99,15 +99,20 @@ def stake(distances: Sequence[float]) -> float:
     """The stake, begun with 1, after betting that the centre of `distances` is above 0."""
     beyond = sum(x > 0 for x in distances)
     bets = [float(evidence(len(distances), beyond))]
-    for boldness in BOLDNESS:
-        # log(2 / (1 + exp(-2 t x))), without overflow
-        logarithm = sum(
-            _LOG_2 - (math.log1p(math.exp(-2 * boldness * x)) if boldness * x > -300
-                      else -2 * boldness * max(x, -1e6))
-            for x in distances
-        )  # fmt: skip
-        bets.append(math.exp(min(logarithm, 700.0)))
+    bets += [bet(distances, boldness) for boldness in BOLDNESS]
     return statistics.fmean(bets)
+
+
+def bet(distances: Sequence[float], boldness: float) -> float:
+    """What one of the bets with the distance makes of 1. Of distances whose signs are fair coins it
+    makes 1 on average, whatever their sizes."""
+    # log(2 / (1 + exp(-2 t x))), without overflow
+    logarithm = sum(
+        _LOG_2 - (math.log1p(math.exp(-2 * boldness * x)) if boldness * x > -300
+                  else -2 * boldness * max(x, -1e6))
+        for x in distances
+    )  # fmt: skip
+    return math.exp(min(logarithm, 700.0))
 
 
 def _bound(logs: Sequence[float], needed: float) -> float:

@@ -164,7 +164,9 @@ def test_a_result_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     assert history.load(path) == []
-    entry = history.entry(decided.result(decided.verdict(), decided.verdict("time", "fail")))
+    entry = history.entry(
+        decided.result(decided.verdict(), decided.verdict("time", "fail")), paired=True
+    )
     threads = [threading.Thread(target=history.append, args=(path, entry)) for _ in range(20)]
     for thread in threads:
         thread.start()
@@ -175,13 +177,13 @@ def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
 
 def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    history.append(path, history.entry(decided.result(decided.verdict())))
+    history.append(path, history.entry(decided.result(decided.verdict()), paired=True))
     with open(path, "a") as file:
         file.write('{"half":')
     with pytest.raises(UsageError, match="line 2, is not a gate"):
         history.load(path)
     with pytest.raises(UsageError, match="cannot write"):
-        history.append(tmp_path, history.entry(decided.result(decided.verdict())))
+        history.append(tmp_path, history.entry(decided.result(decided.verdict()), paired=True))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -189,7 +191,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.symlink_to("/dev/full")
     with pytest.raises(UsageError, match="No space left"):
-        history.append(path, history.entry(decided.result(decided.verdict())))
+        history.append(path, history.entry(decided.result(decided.verdict()), paired=True))
 
 
 def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
@@ -200,7 +202,8 @@ def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
         "try:\n"
-        "    history.append(Path(sys.argv[1]), history.entry(decided.result(decided.verdict())))\n"
+        "    entry = history.entry(decided.result(decided.verdict()), paired=True)\n"
+        "    history.append(Path(sys.argv[1]), entry)\n"
         "except UsageError as error:\n    print(error)\n"
     )
     path = tmp_path / "history.jsonl"
@@ -215,7 +218,7 @@ def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
         assert done.stdout.startswith(f"cannot write {path}: "), done.stderr
         assert len(history.load(path)) == lines
         assert path.exists() == bool(lines)
-        history.append(path, history.entry(decided.result(decided.verdict())))
+        history.append(path, history.entry(decided.result(decided.verdict()), paired=True))
 
 
 def test_numbers_of_other_reports(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_any_name_gives_xml_that_parses(name: str) -> None:
     )
     (suite,) = ET.fromstring(formats.junit(result))
     assert [case.tag for case in suite] == ["testcase", "testcase"]
-    ET.fromstring(trend.render([history.entry(result)]))
+    ET.fromstring(trend.render([history.entry(result, paired=True)]))
 
 
 class _Tags(HTMLParser):
@@ -139,7 +139,9 @@ def test_figures() -> None:
 
 def test_the_trend_shows_each_limit_and_gate() -> None:
     entries = [
-        history.entry(decided.result(decided.verdict(median=m), decided.verdict("time", "fail")))
+        history.entry(
+            decided.result(decided.verdict(median=m), decided.verdict("time", "fail")), paired=True
+        )
         for m in (1.0, 1.01, 1.02)
     ]
     picture = trend.render(entries)
@@ -151,7 +153,7 @@ def test_the_trend_shows_each_limit_and_gate() -> None:
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_trend_without_any_range(value: float) -> None:
     flat = decided.verdict(median=value, low=value, high=value, limit=value)
-    ET.fromstring(trend.render([history.entry(decided.result(flat))]))
+    ET.fromstring(trend.render([history.entry(decided.result(flat), paired=True)]))
 
 
 def test_a_result_comes_back_from_its_file() -> None:
