@@ -1,29 +1,47 @@
-"""Live gates of unchanged code and of slowdowns put into it: what the verdicts are.
+"""Live gates: of unchanged code, of harmless edits and of slowdowns put in; what the verdicts are.
 
-    python scripts/gate_live.py [--seconds 170] [--kind steps|whole] [--gates 20]
+    python scripts/gate_live.py FILE [--kind steps|whole] [--times 8] [--neighbour] [--seconds 3600]
+    python scripts/gate_live.py FILE --tell
 
-Makes a project under git in a temporary folder and calls the gate on it, kind after kind of change,
-until the seconds are over: no change, +5 % and +10 % (a sleep of so much of each step).
+Makes a project under git in a temporary folder and calls the gate on it with its default
+configuration, change after change in turns, until each has been gated so many times or the seconds
+are over. Each gate adds a line of JSON to FILE, and what is there already is not done again.
+`--neighbour`: with another process that computes on one core meanwhile. `--tell` prints the counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
+import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dltune.gate.ab import ab
 from dltune.gate.config import Config
 from dltune.machine import topology
 
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "gate"))
+
+import resampled
+
 JOBS = Path(__file__).parent.parent / "tests" / "jobs"
-CHANGES = {"unchanged": 0.0, "slower by 10 %": 0.10, "slower by 5 %": 0.05}
+# what is slept of each step beside what it takes, and what the verdict must not be
+CHANGES = {
+    "unchanged": (0.0, "fail"),
+    "harmless edit": (0.0, "fail"),
+    "slower by 5 %": (0.05, "pass"),
+    "slower by 10 %": (0.10, "pass"),
+}
+HARMLESS = "def unused(a, b):\n    return [a, b] * 1000\n\n\nNAMES = tuple(map(str, range(500)))\n"
 WHOLE = """
 import time
 for _ in range(40):
@@ -39,58 +57,122 @@ SLOWED = (
 )
 
 
-def write(project: Path, kind: str, share: float) -> None:
+def write(project: Path, kind: str, share: float, before: str = "") -> None:
     if kind == "whole":
-        (project / "job.py").write_text(WHOLE.format(share=share))
+        (project / "job.py").write_text(before + WHOLE.format(share=share))
         return
     for name in ("small_model.py", "arguments.py"):
         shutil.copy(JOBS / name, project)
     job = (JOBS / "gradient_tape.py").read_text()
     assert STEP in job
     job = job.replace(STEP, SLOWED.format(share=share))
-    (project / "job.py").write_text(f"import time\n{job}")
+    (project / "job.py").write_text(f"import time\n{before}{job}")
 
 
-def commit(project: Path, share: float) -> None:
+def commit(project: Path, message: str) -> None:
     git = ["git", "-c", "user.name=gate", "-c", "user.email=gate@localhost", "-C", str(project)]
     subprocess.run([*git, "add", "."], check=True)
-    message = f"a share of {share}"
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", message], check=True)
 
 
+def gate(kind: str, change: str, *, neighbour: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder)
+        subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+        write(project, kind, 0.0)
+        commit(project, "base")
+        write(project, kind, CHANGES[change][0], HARMLESS if change == "harmless edit" else "")
+        commit(project, change)
+        command = [sys.executable, "job.py"]
+        with busy() if neighbour else contextlib.nullcontext():
+            result, made = ab(
+                project, "HEAD~1", command, Config(), topology.local(), tell=lambda _: None
+            )
+    (verdict,) = result.verdicts
+    return {
+        "kind": kind,
+        "change": change,
+        "neighbour": neighbour,
+        "outcome": result.outcome,
+        "seconds": round(result.seconds),
+        "rounds": made.rounds,
+        "ratio": [verdict.median, verdict.low, verdict.high],
+        "slower": [f"{one.kind} {one.what}" for one in result.slower],
+        "notes": result.notes,
+    }
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def asked_of(line: dict[str, Any]) -> tuple[str, bool]:
+    return line["kind"], line["neighbour"]
+
+
+def tell(lines: list[dict[str, Any]]) -> bool:
+    """The counts, each with the most that its share of wrong verdicts can be; whether none was."""
+    groups: dict[tuple[str, str, bool], list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[line["kind"], line["change"], line["neighbour"]].append(line)
+    wrong = 0
+    for (kind, change, neighbour), gates in groups.items():
+        outcomes = Counter(one["outcome"] for one in gates)
+        bad = outcomes[CHANGES[change][1]]
+        wrong += bad
+        seconds = sorted(one["seconds"] for one in gates)
+        print(
+            f"{kind}, {change}{', beside another process' * neighbour}: "
+            + ", ".join(f"{outcomes[name]} {name}" for name in ("pass", "fail", "undecided"))
+            + f"; wrong at most {resampled.upper_bound(bad, len(gates)):.0%} (95 %); "
+            f"{seconds[0]} to {seconds[-1]} s, median {seconds[len(seconds) // 2]}"
+        )
+    return wrong == 0
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=170.0, help="begin no gate after these")
-    parser.add_argument("--kind", choices=("whole", "steps"), default="whole")
-    parser.add_argument("--gates", type=int, default=20, help="of each change")
-    parser.add_argument("--budget", type=float, default=Config().budget)
-    parser.add_argument("--turns", type=int, default=Config().rounds_per_launch)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--kind", choices=("whole", "steps"), default="steps")
+    parser.add_argument("--times", type=int, default=8, help="gates of each change")
     parser.add_argument("--changes", default=",".join(CHANGES))
+    parser.add_argument("--neighbour", action="store_true")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no gate after these")
+    parser.add_argument("--tell", action="store_true")
     args = parser.parse_args()
-    began = time.monotonic()
-    found: dict[str, list[str]] = defaultdict(list)
-    config = dataclasses.replace(Config(), budget=args.budget, rounds_per_launch=args.turns)
-    for number in range(args.gates):
-        for name in args.changes.split(","):
+    began, asked = time.monotonic(), (args.kind, args.neighbour)
+    for number in range(0 if args.tell else args.times):
+        for change in args.changes.split(","):
             if time.monotonic() - began > args.seconds:
-                return
-            with tempfile.TemporaryDirectory() as folder:
-                project = Path(folder)
-                subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
-                for share in (0.0, CHANGES[name]):
-                    write(project, args.kind, share)
-                    commit(project, share)
-                command = [sys.executable, "job.py"]
-                result, made = ab(
-                    project, "HEAD~1", command, config, topology.local(), tell=lambda _: None
-                )
-            found[name].append(result.outcome)
-            verdict = result.verdicts[0]
+                break
+            those = [one for one in read(args.file) if one["change"] == change]
+            if sum(asked_of(one) == asked for one in those) > number:
+                continue
+            load = os.getloadavg()[0]
+            described = ["git", "-C", str(JOBS), "describe", "--always", "--dirty"]
+            revision = subprocess.check_output(described, text=True).strip()
+            line = {**gate(args.kind, change, neighbour=args.neighbour), "load": load}
+            line["commit"] = revision
+            with args.file.open("a") as lines:
+                print(json.dumps(line), file=lines)
             print(
-                f"{number + 1} {name}: {result.outcome} in {result.seconds:.0f} s, {made.rounds} "
-                f"rounds, ratio {verdict.median:.3f}",
+                f"{number + 1} {change}: {line['outcome']} in {line['seconds']} s, "
+                f"{line['rounds']} rounds, ratio {line['ratio']}, {line['slower']}",
                 flush=True,
             )
+    sys.exit(not tell([one for one in read(args.file) if args.tell or asked_of(one) == asked]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How often the gate errs, and how long it takes, on recorded steps of unchanged code; beside
 pytest-benchmark's and pyperf's rules on the same steps.
 
-    python scripts/gate_power.py RECORDING [--trials N]
+    python scripts/gate_power.py RECORDING [--trials N] [--seconds 6]
 
 RECORDING is a file of tests/gate/recorded, or one that scripts/gate_record.py has made. Each trial
 draws launches again (blocks: all steps of a launch stay together) and which side is called the
@@ -25,7 +25,7 @@ import resampled
 from dltune.gate.config import Config
 from dltune.gate.metrics import DEFAULT_RATIO
 
-SLOWDOWNS = (1.0, 1.05, 1.10)
+SLOWDOWNS = (1.0, 1.04, 1.05, 1.10)
 Rule = Callable[[list[resampled.Launch], float], bool]
 
 

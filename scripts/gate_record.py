@@ -1,8 +1,12 @@
 """Record the steps of unchanged code: launches of two processes that take turns.
 
-    python scripts/gate_record.py OUT.json.gz [--seconds 160] -- CMD...
+    python scripts/gate_record.py FOLDER [--vary NAME='TOML']... [--seconds 160] -- CMD...
 
-What scripts/gate_power.py reads. CMD runs here, in both processes of a launch.
+What scripts/gate_power.py reads, FOLDER/NAME.json.gz for each configuration of the gate that is
+named, which take turns launch by launch; without any, FOLDER/default.json.gz. CMD runs here, in
+both processes of a launch.
+
+    python scripts/gate_record.py own --vary kept= --vary "own=allocator = 'own'" -- python train.py
 """
 
 from __future__ import annotations
@@ -10,48 +14,84 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
+import os
 import random
+import statistics
 import time
+import tomllib
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from dltune.gate import probe, training
-from dltune.gate.config import Config
+from dltune.gate.alike import alike
+from dltune.gate.config import Config, parse
+from dltune.gate.measure import PATIENCE
 from dltune.gate.side import Side
 from dltune.machine import topology
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--vary", action="append", metavar="NAME=TOML")
     parser.add_argument("--seconds", type=float, default=160.0, help="begin no launch after these")
     parser.add_argument("job", nargs="+")
     args = parser.parse_args()
-    config, machine = Config(), topology.local()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    machine = topology.local()
     sides = [Side(name, name, args.job, Path.cwd()) for name in ("base", "head")]
+    kinds: dict[str, tuple[Config, Any]] = {}
+    for varied in args.vary or ["default="]:
+        name, _, toml = varied.partition("=")
+        config = parse(tomllib.loads(toml), name)
+        kinds[name] = config, alike(config, "steps", (), machine, sides)[0]
     began = time.monotonic()
     signatures = probe.look(sides[0], machine, steps=True, timeout=120.0, tell=print)
-    launches: list[dict[str, list[list[int]]]] = []
+    recorded: dict[str, list[dict[str, list[list[int]]]]] = defaultdict(list)
+    logs: dict[str, dict[str, list[float]]] = {
+        name: {metric: [] for metric in ("step_time", "step_mean", "step_cpu")} for name in kinds
+    }
+    took: dict[str, list[float]] = defaultdict(list)
     while time.monotonic() - began < args.seconds:
-        found = training.launch(
-            random.sample(sides, 2),
-            {side.name: signatures for side in sides},
-            machine,
-            rounds=config.rounds_per_launch,
-            seconds=config.seconds_per_turn,
-            patience=60.0,
-            wanted=(),
-            tell=lambda _: None,
-        )
-        launches.append(
-            {
-                name: [[round(step * 1e6) for step in turn] for turn in turns]
-                for name, turns in found.steps.items()
-            }
-        )
-        ratio = found.values["step_time"]["head"] / found.values["step_time"]["base"]
-        print(f"launch {len(launches)}: ratio {ratio:.3f}", flush=True)
-        data = {"about": " ".join(args.job), "launches": launches}
-        args.out.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
+        for name, (config, variables) in kinds.items():
+            started, shared = time.monotonic(), variables()
+            found = training.launch(
+                [side.having(shared) for side in random.sample(sides, 2)],
+                {side.name: signatures for side in sides},
+                machine,
+                rounds=config.rounds_per_launch,
+                seconds=config.seconds_per_turn,
+                patience=PATIENCE,
+                wanted=(),
+                tell=lambda _: None,
+            )
+            took[name].append(time.monotonic() - started)
+            recorded[name].append(
+                {
+                    side: [[round(step * 1e6) for step in turn] for turn in turns]
+                    for side, turns in found.steps.items()
+                }
+            )
+            for metric in logs[name]:
+                both = found.values[metric]
+                logs[name][metric].append(math.log(both["head"] / both["base"]))
+            spreads = ", ".join(
+                f"{metric} {statistics.pstdev(values):.4f}" for metric, values in logs[name].items()
+            )
+            faults = [round(value) for value in found.values.get("page_faults", {}).values()]
+            print(
+                f"{name}, launch {len(took[name])}: spreads so far {spreads}; "
+                f"{statistics.median(took[name]):.1f} s each; page faults a step {faults}; "
+                f"load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+            data = {"about": f"{' '.join(args.job)} ({name})", "launches": recorded[name]}
+            path = args.folder / f"{name}.json.gz"
+            path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ ROOT = Path(__file__).parent.parent
 KEPT, TABLE = ROOT / "docs" / "proofs.json", ROOT / "docs" / "proofs.md"
 # between the oldest, which `make test` has in another environment, and its own
 TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
-GATES = 20
+# of gates, each verdict is kept at once
+LIVE = ROOT / "docs" / "gates.jsonl"
 
 
 class Shown(msgspec.Struct):
@@ -72,10 +73,11 @@ def proofs() -> Iterator[Proof]:
             lambda version=version, python=python: install(version, python),
         )
     yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
+    live = [sys.executable, "scripts/gate_live.py", str(LIVE)]
     for kind in ("whole", "steps"):
-        command = [sys.executable, "scripts/gate_live.py", "--gates", "1", "--kind", kind]
-        for number in range(1, GATES + 1):
-            yield Proof(f"gate of {kind}, {number} of {GATES}", [*command, "--seconds", "1200"])
+        of = [*live, "--kind", kind]
+        yield Proof(f"gates of {kind}, nothing beside them", [*of, "--times", "8"])
+        yield Proof(f"gates of {kind} beside another process", [*of, "--times", "4", "--neighbour"])
 
 
 def pytest(*arguments: str) -> list[str]:

@@ -29,7 +29,8 @@ class Contest:
     """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends.
 
     `seconds`: about how long a turn is; `patience`: for how long a job that has not come to a step
-    may tell nothing. `keep` is called after each round. `culprit`: the job that ended too early.
+    may tell nothing. `keep` is called after each round. `watch` is called before a round; what it
+    gives tells, after it, whether it is to be taken again. `culprit`: the job that ended too early.
     """
 
     runners: Sequence[Runner]
@@ -39,6 +40,7 @@ class Contest:
     patience: float
     tell: Callable[[Progress], None]
     keep: Callable[[], object]
+    watch: Callable[[], Callable[[], bool]] = lambda: lambda: False
     partial: str | None = field(default="interrupted before the first round", init=False)
     turns: dict[str, list[Turn]] = field(init=False)
     culprit: Runner | None = field(default=None, init=False)
@@ -55,8 +57,10 @@ class Contest:
         allotments = {runner: self._first_turn(runner) for runner in self.runners}
         whole = sum(a.seconds for a in allotments.values())
         began = time.monotonic()
-        for number in range(self.rounds):
+        number = 0
+        while number < self.rounds:
             self.partial = f"interrupted in round {number + 1} of {self.rounds}"
+            spoilt = self.watch()
             for place, runner in enumerate(self._order(number)):
                 spent = (time.monotonic() - began) / number if number else whole
                 left = spent * (self.rounds - number - place / len(self.runners))
@@ -68,7 +72,12 @@ class Contest:
                     return
             for runner in self.runners:
                 runner.listen(0)  # what a standing job's other processes have to tell
-            if number + 1 == self.rounds:
+            if spoilt():
+                for turns in self.turns.values():
+                    turns[:] = [turn for turn in turns if turn.round < number]
+                continue
+            number += 1
+            if number == self.rounds:
                 self.partial = None
             self.keep()
 

@@ -81,6 +81,11 @@ class StepBarrier:
         return bool(self._steppers) and self._steppers.keys() == self._waiting.keys()
 
     @property
+    def lead(self) -> int | None:
+        """The process whose steps are timed; None until it stands before one."""
+        return self._lead
+
+    @property
     def graphs(self) -> int:
         """How many graphs the steps are."""
         return len(self._signatures)

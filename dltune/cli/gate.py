@@ -364,6 +364,8 @@ def _show(found: Result) -> None:
     from dltune.gate import figures
 
     tables.show(figures.table(found), gap=False)
+    if slower := figures.where(found):
+        tables.show(slower)
     for verdict in found.verdicts:
         if verdict.outcome == "undecided":
             why = visible(figures.undecided(verdict), 400)

@@ -73,6 +73,23 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needed: int | None = None
 
 
+class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What takes longer in the head than in the base, in seconds of a step or of the whole command.
+
+    `what`: a part of the step, an op's key, or where Python stood, as "train.py:31 (load)" in the
+    head. `base` and `head` are means of rounds; [low, high] holds the true difference with 95 %.
+    `changed`: it is in a file that the commits between the two touch.
+    """
+
+    kind: Literal["part", "op", "python"]
+    what: str
+    base: float
+    head: float
+    low: float
+    high: float
+    changed: bool = False
+
+
 class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands on one side: a name as it was given, and the commit where it is one."""
 
@@ -82,7 +99,8 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`seconds`: what the gate took, all in all. `outcome`: "fail" when a limit does not hold, else
-    "undecided" when one is undecided. `passed`: what that means under the configuration."""
+    "undecided" when one is undecided. `passed`: what that means under the configuration. `slower`:
+    where the time went, when a ratio of times has failed."""
 
     schema: str
     created: str
@@ -100,6 +118,7 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdicts: tuple[Verdict, ...]
     measured: dict[str, tuple[Measured, ...]]
     notes: tuple[str, ...] = ()
+    slower: tuple[Slower, ...] = ()
 
 
 def check_baseline(baseline: Baseline) -> list[str]:
@@ -122,6 +141,8 @@ def check(result: Result) -> list[str]:
         faults += AMOUNT.of(at, verdict, "limit", "median", "low", "high", "base", "head")
         if verdict.low is not None:
             faults += at_least(verdict.low, "its low").of(at, verdict, "high")
+    for at, one in each("slower", result.slower, "what"):
+        faults += AMOUNT.of(at, one, "base", "head", "low", "high")
     for name, measured in result.measured.items():
         faults += _measured_faults(f"measured.{name}", measured)
     return faults

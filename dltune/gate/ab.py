@@ -10,7 +10,7 @@ from pathlib import Path
 from dltune.documents import gate as doc
 from dltune.documents.machine import Machine
 from dltune.errors import UsageError
-from dltune.gate import result, whole, worktrees
+from dltune.gate import result, where, whole, worktrees
 from dltune.gate.config import PYPROJECT, Config, load
 from dltune.gate.measure import Measurement, measure
 from dltune.gate.side import in_checkout, require_own_files
@@ -59,6 +59,12 @@ def ab(
                 tell(f"building {side.title}")
                 whole.build(side, config.build, config.timeout)
         made = measure(both, machine, config, tell=tell)
+        slower: tuple[doc.Slower, ...] = ()
+        if where.asked(made.verdicts):
+            tops = {name: checkout.top for name, checkout in checkouts.items()}
+            changed = worktrees.changed(repo, commits["base"], commits["head"])
+            slower, notes = where.look(tops, changed, made, machine, config, tell=tell)
+            made.notes += notes
     if commits["base"] == commits["head"]:
         made.notes.append("base and HEAD are the same commit: this is noise against noise")
     found = result.result(
@@ -69,5 +75,6 @@ def ab(
         head=doc.Revision("HEAD", commits["head"]),
         config=config,
         seconds=time.monotonic() - began,
+        slower=slower,
     )
     return found, made

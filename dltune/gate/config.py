@@ -3,8 +3,11 @@
     timed = "auto"            # "steps" of a TensorFlow job, or the "whole" command
     build = "make native"     # run by the shell in each checkout before anything is measured
     confidence = 0.95
-    budget = 300              # seconds of measuring before it ends undecided
+    budget = 600              # seconds of measuring before it ends undecided
     undecided = "pass"        # or "fail", or "pass below 5 %"
+    hash_seed = "drawn"       # for each round, the same for both sides; or "own"
+    allocator = "glibc-keep"  # both sides', as dltune's setting of that name has it; or "own"
+    disturbed = "again"       # rounds in which the machine was elsewhere; or "kept"
 
     [tool.dltune.gate.metrics]
     step_time = { ratio = 1.03 }
@@ -28,10 +31,12 @@ from dltune.documents import files
 from dltune.documents.faults import Bound, one_of, refuse
 from dltune.errors import UsageError
 from dltune.gate import metrics
+from dltune.planners.settings.space import allocator
 from dltune.visible import visible
 
 Timed = Literal["auto", "steps", "whole"]
 PYPROJECT = "pyproject.toml"
+OWN, ALLOCATOR = "own", "glibc-keep"
 _BELOW = re.compile(r"pass below (\d{1,3}(?:\.\d+)?) ?%", re.ASCII)
 
 
@@ -53,16 +58,20 @@ class Limit:
 @dataclass(frozen=True)
 class Config:
     """`budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
-    each pair of training jobs takes; `seconds_per_turn`: about how long a turn is."""
+    each pair of training jobs takes; `seconds_per_turn`: about how long a turn is. `hash_seed`,
+    `allocator`: dltune.gate.alike; `disturbed`: dltune.gate.disturbance."""
 
     timed: Timed = "auto"
     build: str | None = None
     confidence: float = 0.95
-    budget: float = 300.0
+    budget: float = 600.0
     undecided: str = "pass"
-    rounds_per_launch: int = 10
+    rounds_per_launch: int = 4
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
+    hash_seed: Literal["drawn", "own"] = "drawn"
+    allocator: str = ALLOCATOR
+    disturbed: Literal["again", "kept"] = "again"
     limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"
 
@@ -185,5 +194,8 @@ _KEYS = {
     ),
     "seconds_per_turn": _POSITIVE,
     "timeout": _POSITIVE,
+    "hash_seed": one_of(("drawn", OWN), "drawn, own"),
+    "allocator": one_of((*allocator.VALUES, OWN), ", ".join((*allocator.VALUES, OWN))),
+    "disturbed": one_of(("again", "kept"), "again, kept"),
     "metrics": Bound("a table of metrics", lambda value: isinstance(value, dict)),
 }

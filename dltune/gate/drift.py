@@ -40,6 +40,7 @@ def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
     evident; the verdict's `rounds` are gates. After an alarm the count begins anew.
 
     Only rounds that were measured in pairs count, and no gate that failed, since that was told.
+    `entries` are a chain.
     """
     told = []
     courses: dict[str, _Course] = {}
@@ -62,9 +63,20 @@ def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
     return told
 
 
+def chain(entries: Sequence[Entry]) -> list[Entry]:
+    """Of gates, oldest first, the last one and those before it whose changes it stands on: each
+    one's head is the next one's base. A change that was gated again and again, as a branch is that
+    grows, is not taken for as many."""
+    found = [entries[-1]]
+    for entry in reversed(entries[:-1]):
+        if entry.head == found[-1].base and entry.head != entry.base:
+            found.append(entry)
+    return found[::-1]
+
+
 def judged(result: Result, entries: Sequence[Entry]) -> Result:
     """The result with the drifts that it makes evident; `entries` end with its own."""
-    if not (found := alarms(entries)[-1]):
+    if not (found := alarms(chain(entries))[-1]):
         return result
     verdicts = (*result.verdicts, *found)
     return msgspec.structs.replace(result, verdicts=verdicts, outcome="fail", passed=False)
@@ -91,7 +103,7 @@ def _verdict(course: _Course) -> Verdict:
         rounds=count,
         why=f"it drifts: {ratio - 1:+.1%} over {count} gate{'s' * (count != 1)} since "
         f"{since.head[:10]} of {since.created[:10]}, of which none failed; without a drift there "
-        f"is one such alarm in {ALARMS} gates at most",
+        f"is one such alarm of a metric in {ALARMS} gates at most",
     )
 
 

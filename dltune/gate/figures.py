@@ -68,6 +68,29 @@ def table(result: Result) -> Table:
     )
 
 
+def where(result: Result) -> Table | None:
+    """What got slower; None where nothing was looked for or found."""
+    if not result.slower:
+        return None
+    of = "a step" if result.kind == "steps" else "the command"
+    return Table(
+        f"what got slower in {of}: means of some more rounds, intervals of 95 %",
+        columns("", "what", ">base", ">head", ">longer by", ">interval", ""),
+        [
+            (
+                {"part": "part", "op": "op", "python": "Python"}[one.kind],
+                Key(one.what),
+                quantity(one.base, "s"),
+                quantity(one.head, "s"),
+                quantity(one.head - one.base, "s"),
+                f"{quantity(one.low, 's')} to {quantity(one.high, 's')}",
+                "changed" if one.changed else "",
+            )
+            for one in result.slower
+        ],
+    )
+
+
 def undecided(verdict: Verdict) -> str:
     """Why it is, how much is excluded all the same, and what it would take to decide it."""
     told = [verdict.why]

@@ -6,11 +6,13 @@ from __future__ import annotations
 import hashlib
 import shlex
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from dltune.documents.gate import Outcome, Result, Verdict
 from dltune.gate import figures
+from dltune.tables import Cell, Column, Key, columns
 from dltune.visible import visible
 
 GITHUB: dict[Outcome, str] = {"fail": "error", "undecided": "warning", "pass": "notice"}
@@ -22,7 +24,6 @@ HEADS: dict[Outcome, str] = {
     "undecided": "❔ performance limits are undecided",
 }
 SIGNS: dict[Outcome, str] = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
-COLUMNS = ("", "metric", *figures.COLUMNS)
 
 
 def github(result: Result) -> str:
@@ -106,22 +107,22 @@ def markdown(result: Result) -> str:
         f"{code(result.head.name)} against {code(result.base.name)}: "
         f"{code(shlex.join(result.command), 300)}",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "|".join("---" if i < 2 else "--:" for i in range(len(COLUMNS))) + "|",
+        *_table(
+            columns("", "metric", *(f">{head}" for head in figures.COLUMNS)),
+            [
+                (SIGNS[v.outcome], Key(figures.limited(v)), *figures.cells(v))
+                for v in result.verdicts
+            ],
+        ),
+        "",
     ]
-    for verdict in result.verdicts:
-        cells = (
-            SIGNS[verdict.outcome],
-            code(figures.limited(verdict)),
-            *figures.cells(verdict),
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    lines.append("")
     open_ = [v for v in result.verdicts if v.outcome == "undecided"]
     lines += [f"- {code(v.metric)}: {code(figures.undecided(v), 400)}" for v in open_]
     drifts = [v for v in result.verdicts if v.over == "drift"]
     lines += [f"- {code(figures.sentence(v), 400)}" for v in drifts]
     lines += [f"- {code(note, 400)}" for note in result.notes]
+    if slower := figures.where(result):
+        lines += ["", slower.title, "", *_table(slower.columns, slower.rows)]
     cores = len(result.machine.cores)
     lines += [
         "",
@@ -130,6 +131,14 @@ def markdown(result: Result) -> str:
         f"dltune {code(result.dltune)}</sub>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _table(heads: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    yield "| " + " | ".join(column.head for column in heads) + " |"
+    yield "|" + "|".join("--:" if column.right else "---" for column in heads) + "|"
+    for row in rows:
+        cells = (code(cell.text) if isinstance(cell, Key) else str(cell) for cell in row)
+        yield "| " + " | ".join(cells) + " |"
 
 
 def code(text: str, longest: int = 120) -> str:

@@ -14,7 +14,9 @@ from dltune.documents.gate import Kind, Verdict
 from dltune.documents.machine import Machine
 from dltune.errors import UsageError
 from dltune.gate import documents, instructions, metrics, probe, training, whole
+from dltune.gate.alike import alike
 from dltune.gate.config import Config, Limit
+from dltune.gate.disturbance import Disturbance
 from dltune.gate.side import Side
 from dltune.gate.verdict import Sample, decided, judge, limits_for, next_look
 
@@ -27,13 +29,17 @@ LEAST_ROUNDS = 2
 @dataclass
 class Measurement:
     """What a gate has measured: `steps` are the raw times of steps in seconds, side -> launches ->
-    turns; a run of a whole command is one step."""
+    turns; a run of a whole command is one step. `signatures`: of each side's step graphs.
+    `drawn` gives the sides as the next round has them, in an order drawn by lot: so that whatever
+    disturbs one place disturbs both alike."""
 
     kind: Kind
     limits: tuple[Limit, ...]
     samples: dict[str, Sample]
     verdicts: list[Verdict] = field(default_factory=list)
     steps: dict[str, list[list[tuple[float, ...]]]] = field(default_factory=dict)
+    signatures: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    drawn: Callable[[], list[Side]] = list
     rounds: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -76,11 +82,25 @@ def measure(
         )
     kind = kinds[sides[-1].name]
     limits = limits_for(config, kind)
-    made = Measurement(kind, limits, _samples(limits, sides, tell, config))
+    variables, notes = alike(config, kind, limits, machine, sides)
+
+    def drawn() -> list[Side]:
+        shared = variables()
+        return [side.having(shared) for side in random.sample(sides, len(sides))]
+
+    made = Measurement(
+        kind,
+        limits,
+        _samples(limits, drawn(), tell, config),
+        signatures=signatures,
+        notes=notes,
+        drawn=drawn,
+    )
     for name, values in (before or {}).items():
         if (sample := made.samples.get(name)) and sample.missing is None:
             sample.base, sample.paired = list(values), sample.exact
-    with _sampler(kind, sides, signatures, machine, config, made, tell) as sample_round:
+    disturbance = Disturbance()
+    with _sampler(machine, config, made, disturbance, tell) as sample_round:
         began, longest, look = time.monotonic(), 0.0, 1
         while rounds is None or made.rounds < rounds:
             started = time.monotonic()
@@ -99,6 +119,7 @@ def measure(
                 made.notes.append(_spent(config, made.verdicts, (now - began) / made.rounds))
                 break
             tell(f"round {made.rounds + 1}: {_state(made.verdicts)}")
+    made.notes += disturbance.notes
     return made
 
 
@@ -157,26 +178,26 @@ def _samples(
 
 @contextlib.contextmanager
 def _sampler(
-    kind: Kind,
-    sides: Sequence[Side],
-    signatures: Mapping[str, tuple[str, ...]],
     machine: Machine,
     config: Config,
     made: Measurement,
+    disturbance: Disturbance,
     tell: Callable[[str], None],
 ) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
     """What takes a round: metric -> side -> value."""
-    if kind == "steps":
+    watch = disturbance.turn if config.disturbed == "again" else lambda: lambda: False
+    if made.kind == "steps":
 
         def launch() -> dict[str, dict[str, float]]:
             done = training.launch(
-                _turned(sides),
-                signatures,
+                made.drawn(),
+                made.signatures,
                 machine,
                 rounds=config.rounds_per_launch,
                 seconds=config.seconds_per_turn,
                 patience=PATIENCE,
                 wanted=made.samples,
+                watch=watch,
                 tell=tell,
             )
             for name, rounds in done.steps.items():
@@ -189,12 +210,19 @@ def _sampler(
     counter = instructions.Counter() if sample and not sample.exact else None
 
     def once() -> dict[str, dict[str, float]]:
+        while True:
+            spoilt = watch()
+            runs = {
+                side.name: whole.run(side, timeout=config.timeout, counter=counter)
+                for side in made.drawn()
+            }
+            if not spoilt():
+                break
         values: dict[str, dict[str, float]] = {}
-        for side in _turned(sides):
-            run = whole.run(side, timeout=config.timeout, counter=counter)
-            made.steps.setdefault(side.name, []).append([(run["time"],)])
+        for name, run in runs.items():
+            made.steps.setdefault(name, []).append([(run["time"],)])
             for metric, value in run.items():
-                values.setdefault(metric, {})[side.name] = value
+                values.setdefault(metric, {})[name] = value
         return values
 
     try:
@@ -202,11 +230,6 @@ def _sampler(
     finally:
         if counter:
             counter.close()
-
-
-def _turned(sides: Sequence[Side]) -> list[Side]:
-    """In an order drawn by lot: so that whatever disturbs one place disturbs both sides alike."""
-    return random.sample(sides, len(sides))
 
 
 def _add(

@@ -30,6 +30,7 @@ METRICS = {
     for metric in (
         Metric("step_time", "s", ("steps",), "the lower quartile of a launch's steps"),
         Metric("step_mean", "s", ("steps",), "the mean of all steps, disturbed ones too"),
+        Metric("step_cpu", "s", ("steps",), "CPU time of the job's processes, a step"),
         Metric("time", "s", ("whole",), "of the whole command"),
         Metric("startup", "s", ("steps",), "from the command's start to its first step"),
         Metric("cpu_time", "s", ("whole",), "of the whole command, user and system"),

@@ -22,8 +22,9 @@ def result(
     head: doc.Revision,
     config: Config,
     seconds: float,
+    slower: tuple[doc.Slower, ...] = (),
 ) -> doc.Result:
-    """The result of a gate. `seconds`: what it took."""
+    """The result of a gate. `seconds`: what it took; `slower`: where the time went."""
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
         created=files.now(),
@@ -45,6 +46,7 @@ def result(
             if (found := [_measured(s, name) for s in made.samples.values() if s.of(name)])
         },
         notes=tuple(made.notes),
+        slower=slower,
     )
 
 

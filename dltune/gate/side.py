@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dltune.errors import UsageError
@@ -35,6 +35,14 @@ class Side:
     def temporary(self) -> str | None:
         """Where its temporary files go, which are removed with its checkout; None: the usual."""
         return self.environment.get("TMPDIR")
+
+    def having(self, variables: Mapping[str, str]) -> Side:
+        """The same with these variables beside its own."""
+        return replace(self, environment={**self.environment, **variables})
+
+    def under(self, program: Sequence[str]) -> Side:
+        """The same command, started by another one that takes it after "--"."""
+        return replace(self, command=[*program, "--", *self.command])
 
     def start(
         self,

@@ -29,22 +29,39 @@ from dltune.gate.side import Side, blame
 from dltune.job import messages
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
+from dltune.observe.looks import Looks, Stack
 from dltune.planners import plan as plan_document
 from dltune.stats.samples import quantiles
 
 # executions in which ops are recorded, after each round; the first obeys the orders before
 RECORDED = 4
+LOOKS_A_SECOND = 50
 PLAIN, RECORDING = 1, 2
 SHORT = "let it train for more steps, or set fewer rounds_per_launch or seconds_per_turn"
 
 
 @dataclass
+class Seen:
+    """What was seen within the steps of one side's process: `executions` of each step graph whose
+    ops were recorded, the main graph's first, with what names graphs and keys, and Python's
+    `stacks` while the rounds went on."""
+
+    graphs: dict[int, messages.Graph]
+    keys: dict[int, messages.Key]
+    executions: dict[int, list[messages.Execution]]
+    pid: int
+    stacks: list[Stack]
+    why_no_stacks: str | None
+
+
+@dataclass
 class Launch:
-    """What one launch of all sides gave: side -> the steps of each round in seconds, and metric ->
-    side -> the median over the rounds."""
+    """What one launch of all sides gave: side -> the steps of each round in seconds, metric -> side
+    -> the median over the rounds, and side -> what was seen within its steps, where one looked."""
 
     steps: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
 
 
 def launch(
@@ -57,23 +74,26 @@ def launch(
     patience: float,
     wanted: Collection[str],
     tell: Callable[[str], None],
+    watch: Callable[[], Callable[[], bool]] = lambda: lambda: False,
+    looking: bool = False,
 ) -> Launch:
     """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
 
     `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
     has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; the
     allocator's peak and the ops of a pattern are looked for only if they are among them.
+    `watch`: as of a contest. `looking`: whether to look within the steps.
     Raises UsageError, which names the side, when a job ends too early.
     """
     patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]
     observers = [
-        _Observer(side, signatures[side.name], machine, "peak_bytes" in wanted, patterns)
+        _Observer(side, signatures[side.name], machine, "peak_bytes" in wanted, patterns, looking)
         for side in sides
     ]
     runners = [observer.runner for observer in observers]
 
     def after_round() -> None:
-        if patterns and contest.turns[sides[0].name]:
+        if (patterns or looking) and contest.turns[sides[0].name]:
             for observer in observers:
                 observer.record_ops()
 
@@ -84,6 +104,7 @@ def launch(
         patience=patience,
         tell=lambda told: tell(_phase(told, rounds)),
         keep=after_round,
+        watch=watch,
     )
     with _running(observers):
         try:
@@ -97,7 +118,11 @@ def launch(
             raise blame(culprit.side, str(error), culprit.log) from None
         if contest.culprit:
             raise _ended(observers)
-    return _gathered(contest, observers)
+        made = _gathered(contest, observers)
+        for observer in observers if looking else ():
+            if seen := observer.seen():
+                made.seen[observer.side.name] = seen
+    return made
 
 
 class _Observer:
@@ -110,10 +135,16 @@ class _Observer:
         machine: Machine,
         peak: bool,
         patterns: Sequence[str],
+        looking: bool,
     ) -> None:
         self.side = side
         self._signatures = signatures
         self._patterns = patterns
+        self._looking = looking
+        self._looks: Looks | None = None
+        self._record: Record | None = None
+        self._recording = False  # its turn goes on
+        self._executions: dict[int, list[messages.Execution]] = defaultdict(list)
         self.began = 0
         self.log: Path | None = None
         self.startup: float | None = None
@@ -134,7 +165,13 @@ class _Observer:
             self.startup = (execution.start - self.began) * NANOSECOND
         self.peak = max(self.peak, execution.peak)
         signature = record.graphs[execution.graph].signature
-        if execution.version != RECORDING or signature != self._signatures[0]:
+        # one that was granted in the next turn obeys these orders, too
+        if execution.version != RECORDING or not self._recording:
+            return
+        if self._looking and record.understands(execution):
+            self._record = record
+            self._executions[record.same(execution.graph)].append(execution)
+        if signature != self._signatures[0]:
             return
         for pattern in self._patterns:
             self.ops[pattern].append(
@@ -146,11 +183,32 @@ class _Observer:
             )
 
     def record_ops(self) -> None:
-        """A short turn in which every op is recorded; its steps are in no step time."""
+        """A short turn in which every op is recorded; its steps are in no step time. Once a first
+        round is over, Python is looked at, too."""
+        if self._looking and self._looks is None and self.runner.lead is not None:
+            self._looks = Looks(self.runner.lead, LOOKS_A_SECOND)
         orders = Orders(RECORDING, targets=self._signatures, barrier=True, events=True)
         self.runner.order(orders.lines())
+        self._recording = True
         self.runner.take((RECORDED + 1) * len(self._signatures))
+        self._recording = False
         self.runner.order(Orders(PLAIN, targets=self._signatures, barrier=True).lines())
+
+    def seen(self) -> Seen | None:
+        """What was seen within the steps, while the job still stands; None: nothing."""
+        record, looks = self._record, self._looks
+        if record is None or looks is None:
+            return None
+        stacks = self.end_looks()
+        ordered = sorted(
+            self._executions.items(),
+            key=lambda one: self._signatures.index(record.graphs[one[0]].signature),
+        )
+        return Seen(record.graphs, record.keys, dict(ordered), looks.pid, stacks, looks.why)
+
+    def end_looks(self) -> list[Stack]:
+        looks, self._looks = self._looks, None
+        return looks.end() if looks else []
 
 
 class _Counting(Setting):
@@ -188,6 +246,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
         values = {
             "step_time": [quartile(steps)],
             "step_mean": [sum(steps) / len(steps)],
+            "step_cpu": [statistics.fmean(turn.cpu_seconds for turn in turns)],
             "context_switches": [turn.voluntary + turn.involuntary for turn in turns],
             "page_faults": [turn.faults for turn in turns if turn.faults is not None],
             "startup": [observer.startup] if observer.startup is not None else [],
@@ -213,6 +272,7 @@ def _running(observers: Sequence[_Observer]) -> Iterator[None]:
             job = observer.side.start(observer.log, greet=runner.greet, answer=runner.answer)
             stack.enter_context(job)
             stack.callback(runner.release)
+            stack.callback(observer.end_looks)
             runner.begin(job)
         yield
 

@@ -96,10 +96,11 @@ def _accounted(side: Side, log: BinaryIO, timeout: float) -> tuple[dict[str, Any
             raise
         finally:
             watch.cancel()
-        if late.is_set():
-            _kill(child.pid)
         written = told.read()
-    return (json.loads(written.splitlines()[0]) if written else {}), late.is_set()
+    values: dict[str, Any] = json.loads(written.splitlines()[0]) if written else {}
+    if late.is_set() or values.get("exit_code"):
+        _kill(child.pid)  # what it has left behind
+    return values, late.is_set()
 
 
 def _kill(group: int) -> None:

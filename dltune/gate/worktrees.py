@@ -96,6 +96,11 @@ def tracked(repo: Repository, path: Path) -> bool:
     return done.returncode == 0
 
 
+def changed(repo: Repository, base: str, head: str) -> frozenset[str]:
+    """Files that differ between two commits, named from the top of the repository."""
+    return frozenset(_git(repo.top, "diff", "--name-only", "-z", base, head).stdout.split("\0"))
+
+
 @contextlib.contextmanager
 def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str, Checkout]]:
     """A checkout for each (name, commit), in a folder of temporary files.

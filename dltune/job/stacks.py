@@ -82,11 +82,15 @@ def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
 def own_line(stack: Sequence[Frame]) -> str | None:
     """The innermost frame that is the job's own, as "file.py:31 (function)"; that of an installed
     package when the whole job is one; None when there is neither."""
+    frame = own_frame(stack)
+    return f"{Path(frame.filename).name}:{frame.line} ({frame.name})" if frame else None
+
+
+def own_frame(stack: Sequence[Frame]) -> Frame | None:
+    """The frame that `own_line` tells."""
     candidates = [frame for frame in stack if not _FOREIGN.search(frame.filename)]
     own = [frame for frame in candidates if not _INSTALLED.search(frame.filename)]
-    for frame in own or candidates:
-        return f"{Path(frame.filename).name}:{frame.line} ({frame.name})"
-    return None
+    return next(iter(own or candidates), None)
 
 
 def _reason(stderr: str) -> str:

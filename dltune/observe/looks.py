@@ -32,8 +32,9 @@ class Stack(NamedTuple):
 class Looks:
     """At the threads of one process, idle ones too, which are not stopped for it."""
 
-    def __init__(self, pid: int) -> None:
-        """Begins at once, if py-spy is here and may look; `why` tells if not."""
+    def __init__(self, pid: int, rate: int = RATE) -> None:
+        """Begins at once, `rate` times a second, if py-spy is here and may look; `why` tells if
+        not."""
         self.pid = pid
         self.why: str | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="dltune-")
@@ -44,11 +45,7 @@ class Looks:
             self.why = found
             return
         self._process = subprocess.Popen(
-            [
-                *(command, "record", "--pid", str(pid), "--nonblocking", "--idle", "--threads"),
-                *("--full-filenames", "--rate", str(RATE), "--format", "raw"),
-                *("--output", str(self._file)),
-            ],
+            [*recording(command, self._file, rate), "--pid", str(pid)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -75,6 +72,14 @@ class Looks:
             return list(parse(self._file.read_text(errors="replace").splitlines()))
         finally:
             self._folder.cleanup()
+
+
+def recording(command: str, file: Path, rate: int) -> list[str]:
+    """How py-spy writes what it sees to `file`, `rate` times a second; `command` is its own."""
+    return [
+        *(command, "record", "--nonblocking", "--idle", "--threads", "--full-filenames"),
+        *("--rate", str(rate), "--format", "raw", "--output", str(file)),
+    ]
 
 
 def parse(lines: Iterable[str]) -> Iterator[Stack]:

@@ -1,4 +1,4 @@
-"""/proc/PID/stat and /proc/PID/task/TID/stat."""
+"""/proc/PID/stat and /proc/PID/task/TID/stat, and what /proc/stat has of the whole machine."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ def state(pid: int, tid: int) -> str | None:
     """A thread's state alone, for who asks many times a second."""
     data = read(f"/proc/{pid}/task/{tid}/stat")
     return chr(data[data.rindex(b")") + 2]) if data else None
+
+
+def stolen() -> float:
+    """Seconds that the hypervisor gave to other machines, of all CPUs so far."""
+    data = read("/proc/stat") or b""
+    fields = data.partition(b"\n")[0].split()
+    return int(fields[8]) * TICK if len(fields) > 8 else 0.0
 
 
 def now() -> float:

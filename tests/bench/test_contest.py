@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 import synthetic
@@ -31,6 +31,7 @@ class Trial:
         seconds: float = 0.05,
         signatures: tuple[str, ...] = ("step",),
         patience: float = 0.0,
+        spoilt: Callable[[], bool] = lambda: False,
     ) -> None:
         self.told: list[Progress] = []
         self.kept: list[int] = []
@@ -46,6 +47,7 @@ class Trial:
             patience=patience,
             tell=self.told.append,
             keep=lambda: self.kept.append(sum(map(len, self.contest.turns.values()))),
+            watch=lambda: spoilt,
         )
 
 
@@ -60,6 +62,18 @@ def test_every_setting_has_every_place_equally_often(clock: Clock) -> None:
     assert trial.kept == [3, 6, 9, 12, 15, 18]
     assert trial.contest.partial is None
     assert trial.contest.culprit is None
+
+
+def test_a_spoilt_round_is_taken_again_by_all(clock: Clock) -> None:
+    answers = iter([False, True, True, *[False] * 5])
+    jobs = {name: PretendedJob(clock) for name in NAMES}
+    trial = Trial(jobs, spoilt=lambda: next(answers))
+    trial.contest.run()
+    for name, turns in trial.contest.turns.items():
+        assert [turn.round for turn in turns] == list(range(6))
+        assert len(jobs[name].granted) == 1 + 8
+    assert trial.kept == [3, 6, 9, 12, 15, 18]
+    assert trial.contest.partial is None
 
 
 def test_the_first_step_of_a_turn_warms_up_and_is_dropped(clock: Clock) -> None:

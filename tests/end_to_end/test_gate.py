@@ -24,6 +24,7 @@ budget = 400
 [metrics]
 step_time = { ratio = 1.5 }
 step_mean = { ratio = 1.5 }
+step_cpu = { ratio = 3.0 }
 "ops:*Conv2D*" = { at_most = 60.0 }
 peak_bytes = { ratio = 1.5 }
 startup = { ratio = 20.0 }
@@ -80,7 +81,7 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     assert found.kind == "steps"
     outcomes = {(v.metric, v.over): v.outcome for v in found.verdicts}
     assert outcomes["step_time", "ratio"] == outcomes["step_mean", "ratio"] == "fail"
-    assert outcomes["peak_bytes", "ratio"] == "pass"
+    assert outcomes["peak_bytes", "ratio"] == outcomes["step_cpu", "ratio"] == "pass"
     assert outcomes["ops:*Conv2D*", "value"] == "pass"
     measured = {one.metric: one.values for one in found.measured["head"]}
     assert min(measured["step_time"]) > 0.1
@@ -88,6 +89,12 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     assert min(measured["startup"]) > 0.1
     assert min(measured["context_switches"]) > 0
     assert len(set(map(len, measured.values()))) == 1
+    slower = {(one.kind, one.what): one for one in found.slower}
+    line = slower["python", "gradient_tape.py:14 (<module>)"]
+    assert line.changed
+    for one in (slower["part", "python"], line):
+        assert one.head - one.base == pytest.approx(0.1, rel=0.2)
+    assert "gradient_tape.py:14" in done.stdout
 
 
 def test_a_job_that_ends_early_in_one_checkout(project: Path) -> None:
@@ -125,7 +132,7 @@ def test_a_baseline_of_a_training_job(project: Path) -> None:
     assert made.commit == git(project, "rev-parse", "HEAD").strip()
     measured = {one.metric: len(one.values) for one in made.measured}
     assert measured == dict.fromkeys(
-        ("step_time", "step_mean", "ops:*Conv2D*", "peak_bytes", "startup", "context_switches",
-         "page_faults"), 3,
+        ("step_time", "step_mean", "step_cpu", "ops:*Conv2D*", "peak_bytes", "startup",
+         "context_switches", "page_faults"), 3,
     )  # fmt: skip
     assert made.missing == {}

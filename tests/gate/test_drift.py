@@ -15,15 +15,28 @@ from dltune.gate import drift, figures, history
 SPREAD = 0.049  # of the log ratio of launches, as docs/decisions/gate-launches.md has it
 
 
-def gate(day: int, logs: list[float], outcome: doc.Outcome = "pass") -> history.Entry:
-    """One gate of the history: its rounds' log ratios."""
+def commit(day: int) -> doc.Revision:
+    return doc.Revision(f"day {day}", f"{day:02d}" * 20)
+
+
+def gate(
+    day: int, logs: list[float], outcome: doc.Outcome = "pass", since: int | None = None
+) -> history.Entry:
+    """One gate of the history, of that day's commit against the one of the day `since` (before):
+    its rounds' log ratios."""
     head = tuple(math.exp(log) for log in logs)
     measured = {
         "base": (doc.Measured("step_time", "s", (1.0,) * len(logs)),),
         "head": (doc.Measured("step_time", "s", head),),
     }
     verdict = decided.verdict(outcome=outcome)
-    result = decided.result(verdict, measured=measured, created=f"2026-01-{day:02d}T00:00:00+00:00")
+    result = decided.result(
+        verdict,
+        measured=measured,
+        created=f"2026-01-{day:02d}T00:00:00+00:00",
+        base=commit(day - 1 if since is None else since),
+        head=commit(day),
+    )
     return history.entry(result, paired=True)
 
 
@@ -58,7 +71,9 @@ def test_what_is_told_of_a_drift() -> None:
     assert (verdict.over, verdict.outcome, verdict.metric) == ("drift", "fail", "step_time")
     assert verdict.median is not None
     assert abs(math.log(verdict.median) - 0.01 * verdict.rounds) < 0.03
-    assert f"over {verdict.rounds} gates since 2222222222 of 2026-01-" in figures.sentence(verdict)
+    first = after - verdict.rounds + 1
+    told = f"over {verdict.rounds} gates since {first:02d}{first:02d}{first:02d}{first:02d}"
+    assert told in figures.sentence(verdict)
     assert drift.alarms(entries)[after] == []  # it counts anew
 
 
@@ -97,6 +112,22 @@ def test_a_result_fails_by_the_drift_that_it_makes_evident() -> None:
     assert doc.check(failed) == []
     again = msgspec.json.decode(msgspec.json.encode(failed), type=doc.Result)
     assert again == failed
+
+
+def test_a_branch_that_is_gated_as_it_grows_counts_once() -> None:
+    """Eight gates of one branch, each against where it began."""
+    first, others = gate(1, [0.0] * 20), [gate(day, [0.0] * 20, since=1) for day in range(2, 10)]
+    last = gate(10, [0.0] * 20, since=9)
+    assert drift.chain([first, *others]) == [first, others[-1]]
+    assert drift.chain([first, *others, last]) == [first, others[-1], last]
+    slow = [0.012 + 0.05 * (-1) ** place for place in range(40)]
+    growing = [gate(day, slow, since=1) for day in range(2, 30)]
+    assert drift.judged(decided.result(decided.verdict()), growing).outcome == "pass"
+
+
+def test_the_same_commit_twice_is_a_chain_of_its_own() -> None:
+    again = [gate(3, [0.0] * 20, since=3) for _ in range(3)]
+    assert drift.chain(again) == [again[-1]]
 
 
 def test_what_differs_by_less_than_the_floor_is_equal() -> None:

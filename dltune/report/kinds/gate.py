@@ -24,7 +24,9 @@ def show(loaded: Loaded, _: Context) -> Shown:
     result = loaded.document
     assert isinstance(result, Result)
     at = loaded.prefix
-    limits = html(figures.table(result), f"{at}-limits-table")
+    limits = [html(figures.table(result), f"{at}-limits-table"), _ratios(result)]
+    if slower := figures.where(result):
+        limits.append(html(slower, f"{at}-slower-table"))
     return Shown(
         title=f"Gate {loaded.path.name}",
         head=[
@@ -35,7 +37,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{result.created}, dltune {result.dltune}, in {result.seconds:.0f} s"),
         ],
         sections=[
-            Section(f"{at}-limits", "Limits", joined([limits, _ratios(result)])),
+            Section(f"{at}-limits", "Limits", joined(limits)),
             Section(f"{at}-gate-rounds", "Rounds of the gate", _rounds(result)),
         ],
         headlines=[_headline(result)],

@@ -35,7 +35,7 @@ _PRELOADED: dict[str, tuple[str, dict[str, str]]] = {
     "jemalloc": ("jemalloc", {"MALLOC_CONF": _NO_DECAY}),
     "mimalloc": ("mimalloc", {"MIMALLOC_PAGE_RESET": "0", "MIMALLOC_PURGE_DELAY": "-1"}),
 }
-_VALUES = (*_TUNABLES, *_PRELOADED)
+VALUES = (*_TUNABLES, *_PRELOADED)
 # likeliest gain first; of each line the first that can be had is worth trying
 _TRIED = (
     ("tcmalloc",),
@@ -68,9 +68,9 @@ def _why_not(value: str, here: Circumstances) -> str | None:
 
 
 def _means(value: str, here: Circumstances) -> Means:
-    if value not in _VALUES:
+    if value not in VALUES:
         raise UsageError(
-            f"allocator={value}: there is no such value; it can be {', '.join(_VALUES)}"
+            f"allocator={value}: there is no such value; it can be {', '.join(VALUES)}"
         )
     if why := _why_not(value, here):
         package = allocators.PACKAGES.get(_PRELOADED[value][0]) if value in _PRELOADED else None

@@ -1,0 +1,86 @@
+"""What would differ by chance between two processes of the same code, and is made alike for both
+sides of a round.
+
+Only what no change of the code can mean is made alike. Where memory lies is sampled, not frozen:
+the kernel draws addresses anew at each start, so that no side has one layout, good or bad, for all
+its rounds, and a harmless edit that moves something is not slower for ever. Paths and variables of
+the two checkouts have the same lengths, since the stack begins behind them
+(docs/decisions/gate-launches.md).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dltune.documents.gate import Kind
+from dltune.documents.machine import Machine
+from dltune.documents.sections.settings import Choice
+from dltune.errors import UsageError
+from dltune.gate.config import ALLOCATOR, OWN, Config, Limit
+from dltune.gate.side import Side
+from dltune.planners.settings.applied import Applied, means_of, set_by_user
+from dltune.planners.settings.setting import Circumstances
+from dltune.planners.settings.space import by_name
+from dltune.proc.entry import text
+
+HASH_SEED = "PYTHONHASHSEED"
+# metrics that an allocator which keeps what is freed would change: by the kind of command
+_OF_MEMORY = {"steps": ("page_faults",), "whole": ("page_faults", "peak_bytes")}
+
+
+def alike(
+    config: Config, kind: Kind, limits: Sequence[Limit], machine: Machine, sides: Sequence[Side]
+) -> tuple[Callable[[], dict[str, str]], list[str]]:
+    """What gives the variables that both sides of the next round have beside their own; and what is
+    to be told of it, sentences. One side alone is measured as it is: its baseline must hold for
+    whoever is compared with it.
+
+    Raises UsageError when the allocator that the configuration names cannot be had.
+    """
+    if len(sides) < 2:
+        return dict, []
+    notes: list[str] = []
+    kept = _allocator(config, kind, limits, machine, sides[0].command, notes)
+    drawn = config.hash_seed == "drawn" and HASH_SEED not in os.environ
+    if text(Path("/proc/sys/kernel/randomize_va_space")) == "0":
+        notes.append(
+            "addresses are not drawn anew here (kernel.randomize_va_space is 0): where memory lies "
+            "may make one side faster in all rounds"
+        )
+
+    def variables() -> dict[str, str]:
+        seed = {HASH_SEED: str(random.getrandbits(32))} if drawn else {}
+        return {**kept, **seed}
+
+    return variables, notes
+
+
+def _allocator(
+    config: Config,
+    kind: Kind,
+    limits: Sequence[Limit],
+    machine: Machine,
+    command: Sequence[str],
+    notes: list[str],
+) -> dict[str, str]:
+    if config.allocator == OWN:
+        return {}
+    if of_memory := [one.metric for one in limits if one.metric in _OF_MEMORY[kind]]:
+        notes.append(f"the allocator is left as it is, since {of_memory[0]} is measured")
+        return {}
+    setting = by_name("allocator")
+    here = Circumstances(machine, tuple(command), os.environ)
+    if told := set_by_user(setting, here):
+        notes.append(f"the allocator is the environment's: {told}")
+        return {}
+    choice = Choice(setting.name, config.allocator)
+    try:
+        return Applied((choice,), means_of([choice], here)).environment(os.environ)
+    except UsageError as error:
+        if config.allocator != ALLOCATOR:
+            raise
+        notes.append(f"the allocator is left as it is: {error}")
+        return {}

@@ -1,0 +1,64 @@
+"""Turns in which the machine was kept from both sides.
+
+What the hypervisor takes no change of the code can cause: such turns are taken again, those of both
+sides together, so that the turns that are kept tell as much of one as of the other. A CPU quota or
+a lack of memory may be the change's own doing: that is told, and counts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from dltune.io.report.pressure import PressureWatch
+from dltune.machine import cgroups
+from dltune.proc.stat import TICK, stolen
+
+# of the CPUs' time in a turn, or of the time for what waited for memory
+SHARE = 0.05
+# turns taken again beside those that count; a machine that is always so is measured as it is
+MOST = 0.5
+
+
+class Disturbance:
+    """Looks at the machine from turn to turn. `again`: turns of both sides that were taken again;
+    `kept`: those that count. `during` counts, of these, those in which something was in the way."""
+
+    def __init__(self) -> None:
+        self.again = self.kept = 0
+        self.during: Counter[str] = Counter()
+
+    def turn(self) -> Callable[[], bool]:
+        """Both sides' turns begin; what this gives tells, once they are over, whether they are to
+        be taken again."""
+        since, before, standing = time.monotonic(), stolen(), cgroups.throttled(os.getpid())
+        pressure = PressureWatch(os.getpid())
+
+        def over() -> bool:
+            most = SHARE * max(time.monotonic() - since, TICK)
+            taken = stolen() - before > most * (os.cpu_count() or 1)
+            if taken and self.again < MOST * (self.kept + 1):
+                self.again += 1
+                return True
+            self.kept += 1
+            self.during["the hypervisor gave CPU time to other machines"] += taken
+            stood = cgroups.throttled(os.getpid())
+            if stood is not None and standing is not None:
+                cpus = len(os.sched_getaffinity(0))
+                self.during["a CPU quota was used up"] += stood - standing > most * cpus
+            self.during["memory was short"] += any(
+                one.some > SHARE for one in pressure.shares() if one.resource == "memory"
+            )
+            return False
+
+        return over
+
+    @property
+    def notes(self) -> list[str]:
+        """What to tell of it, sentences."""
+        again = "the hypervisor gave CPU time to other machines; these were taken again"
+        told = [f"{again}: {self.again} turns of both sides"] if self.again else []
+        of = f"of {self.kept} turns of both sides"
+        return told + [f"{why} in {count} {of}" for why, count in self.during.items() if count]

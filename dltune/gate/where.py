@@ -1,0 +1,256 @@
+"""What got slower, after a limit on time has failed: a few more rounds in which one looks within.
+
+Of a training job's steps the parts, the ops by key, and the functions that Python stood in between
+them; of a command of Python timed whole, its functions. Both sides take turns as before, and what
+differs is told where the interval of its difference lies above 0.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from dltune.documents.gate import Slower, Verdict
+from dltune.documents.machine import Machine
+from dltune.errors import UsageError
+from dltune.gate import metrics, training, whole
+from dltune.gate.config import Config
+from dltune.gate.measure import PATIENCE, Measurement
+from dltune.gate.side import Side
+from dltune.job.record import NANOSECOND
+from dltune.job.stacks import Frame, own_frame
+from dltune.machine.checks.py_spy import usable
+from dltune.observe import looks
+from dltune.observe.activity import activity
+from dltune.observe.looks import Stack
+from dltune.profile import breakdown
+from dltune.stats.student import t_quantile
+
+# rounds: fewer tell nothing of their spread; more are begun only within this share of the budget
+ROUNDS, LEAST_ROUNDS, SHARE = 5, 2, 0.3
+TURNS = 4
+# the intervals of all that is told of one kind hold together
+CONFIDENCE = 0.95
+# told only if it is this share of all that was gained, and of each kind at most so many
+LEAST, MOST = 0.05, 5
+# looks between the steps below which a round's shares of them are chance
+LEAST_LOOKS = 20
+# functions of the interpreter in which other threads than the main one begin
+_THREADS = ("_bootstrap", "Thread._bootstrap")
+
+Kind = Literal["part", "op", "python"]
+KINDS: tuple[Kind, ...] = ("part", "op", "python")
+# seconds of a step, or of the whole command, by kind and what
+Amounts = Mapping[tuple[Kind, str], float]
+# in which file and at which line the head's functions were seen, and how often
+Lines = dict[str, Counter[tuple[str, int]]]
+
+
+def asked(verdicts: Iterable[Verdict]) -> bool:
+    """Whether a ratio of times has failed."""
+    return any(
+        verdict.outcome == "fail" and verdict.over == "ratio" and verdict.unit == "s"
+        and verdict.metric not in (*metrics.FROM_DOCUMENT, "startup")
+        for verdict in verdicts
+    )  # fmt: skip
+
+
+def look(
+    tops: Mapping[str, Path],
+    changed: Collection[str],
+    made: Measurement,
+    machine: Machine,
+    config: Config,
+    *,
+    tell: Callable[[str], None],
+) -> tuple[tuple[Slower, ...], list[str]]:
+    """What got slower, the most costly of each kind first, and what could not be seen, sentences.
+
+    `tops`: each side's checkout; `changed`: files that the change touches, as git names them there.
+    Who is interrupted gets what there is: the verdict stands already.
+    """
+    seen: dict[str, list[Amounts]] = {"base": [], "head": []}
+    lines: Lines = defaultdict(Counter)
+    notes: dict[str, None] = {}
+    began = time.monotonic()
+    try:
+        for number in range(ROUNDS):
+            pace = (time.monotonic() - began) / number if number else 0.0
+            if number >= LEAST_ROUNDS and pace * (number + 1) > SHARE * config.budget:
+                break
+            tell(f"what got slower: round {number + 1} of {ROUNDS}")
+            amounts = dict(_round(tops, made, machine, config, lines, notes))
+            for name, known in seen.items():
+                known.append(amounts.get(name, {}))
+    except UsageError as error:
+        notes[f"what got slower is not known: {error}"] = None
+    except KeyboardInterrupt:
+        notes["what got slower was not looked for to the end: interrupted"] = None
+    found = tuple(
+        Slower(kind, _titled(kind, what, lines), *figures, _touched(kind, what, changed))
+        for kind, what, figures in slower(seen["base"], seen["head"])
+    )
+    if not found and not notes:
+        notes["what got slower does not stand out from the noise of its parts"] = None
+    return found, list(notes)
+
+
+def slower(
+    base: Sequence[Amounts], head: Sequence[Amounts]
+) -> Iterator[tuple[Kind, str, tuple[float, float, float, float]]]:
+    """Kind, what, and (base, head, low, high), of what is longer in the head beyond chance: means
+    over rounds, and Student's interval of the difference, for as many at once as were in question
+    (Bonferroni)."""
+    gained = 0.0
+    for kind in KINDS:
+        both = [(b, h) for b, h in zip(base, head, strict=True) if _has(kind, b) and _has(kind, h)]
+        if len(both) < LEAST_ROUNDS:
+            continue
+        every = dict.fromkeys(what for side in zip(*both, strict=True) for one in side
+                              for k, what in one if k == kind)  # fmt: skip
+        pairs = {
+            what: [(b.get((kind, what), 0.0), h.get((kind, what), 0.0)) for b, h in both]
+            for what in every
+        }
+        means = {what: statistics.fmean(h - b for b, h in those) for what, those in pairs.items()}
+        # parts add up to the step; where there are none, functions do to the command
+        gained = gained or sum(means.values())
+        asked = [what for what in every if means[what] > 0 and means[what] >= LEAST * gained]
+        level = 1 - (1 - CONFIDENCE) / 2 / max(1, len(asked))
+        reach = t_quantile(level, len(both) - 1) / math.sqrt(len(both))
+        for what in sorted(asked, key=lambda what: -means[what])[:MOST]:
+            around = reach * statistics.stdev(h - b for b, h in pairs[what])
+            if means[what] > around:
+                before, after = map(statistics.fmean, zip(*pairs[what], strict=True))
+                yield kind, what, (before, after, means[what] - around, means[what] + around)
+
+
+def _has(kind: Kind, amounts: Amounts) -> bool:
+    return any(k == kind for k, _ in amounts)
+
+
+def _round(
+    tops: Mapping[str, Path],
+    made: Measurement,
+    machine: Machine,
+    config: Config,
+    lines: Lines,
+    notes: dict[str, None],
+) -> Iterator[tuple[str, Amounts]]:
+    """Side and amounts."""
+    sides = made.drawn()
+    if made.kind == "whole":
+        for side in sides:
+            steps = [step for run in made.steps[side.name] for turn in run for step in turn]
+            stacks = _looked_at(side, config.timeout)
+            yield side.name, _python(stacks, tops[side.name], side, lines, statistics.median(steps))
+        return
+    done = training.launch(
+        sides,
+        made.signatures,
+        machine,
+        rounds=TURNS,
+        seconds=config.seconds_per_turn,
+        patience=PATIENCE,
+        wanted=(),
+        tell=lambda _: None,
+        looking=True,
+    )
+    for side in sides:
+        seen = done.seen.get(side.name)
+        if seen is None:
+            continue
+        if seen.why_no_stacks:
+            notes[f"which function of Python takes the time is not known: {seen.why_no_stacks}"] = (
+                None
+            )
+        between = [
+            stack
+            for stack in seen.stacks
+            if stack.thread == seen.pid and activity(stack.frames) not in ("step", "input")
+        ]
+        amounts = _within(seen)
+        seconds = amounts.get(("part", "python"), 0.0)
+        yield side.name, {**amounts, **_python(between, tops[side.name], side, lines, seconds)}
+
+
+def _within(seen: training.Seen) -> dict[tuple[Kind, str], float]:
+    """The parts and the ops of a step; of graphs that run beside the main one, as often as they
+    run for each of its executions."""
+    found: dict[tuple[Kind, str], float] = defaultdict(float)
+    parts = breakdown.parts(seen.graphs, seen.executions)
+    main = len(next(iter(seen.executions.values()), ()))
+    for graph, executions in seen.executions.items():
+        runs = len(executions) / main
+        for part in parts[graph]:
+            found["part", part.name] += runs * part.seconds
+        by_key: dict[str, list[float]] = defaultdict(list)
+        for execution in executions:
+            once: Counter[str] = Counter()
+            for _, key, threads, _, start, end, _ in execution.events:
+                if threads >= 0:
+                    once[seen.keys[key].key] += end - start
+            for text, nanoseconds in once.items():
+                by_key[text].append(nanoseconds * NANOSECOND)
+        for text, seconds in by_key.items():
+            found["op", text] += runs * statistics.median(seconds)
+    return found
+
+
+def _python(
+    stacks: Sequence[Stack], top: Path, side: Side, lines: Lines, seconds: float
+) -> dict[tuple[Kind, str], float]:
+    """Of so many seconds those in each function of the job's own, by the looks that found it; where
+    the head has it is noted in `lines`. Nothing of too few looks."""
+    total = sum(stack.looks for stack in stacks)
+    found: dict[tuple[Kind, str], float] = defaultdict(float)
+    for stack in stacks if total >= LEAST_LOOKS else ():
+        if (frame := own_frame(stack.frames)) is None:
+            continue
+        file = _file(frame, top)
+        what = f"{file} ({frame.name})"
+        found["python", what] += seconds * stack.looks / total
+        if side.name == "head":
+            lines[what][file, frame.line] += stack.looks
+    return found
+
+
+def _looked_at(side: Side, timeout: float) -> list[Stack]:
+    """What the main thread of a command was at. Raises UsageError where py-spy cannot tell."""
+    command, why = usable()
+    if command is None:
+        raise UsageError(why)
+    with tempfile.TemporaryDirectory(prefix="dltune-", dir=side.temporary) as folder:
+        file = Path(folder) / "stacks"
+        under = side.under(looks.recording(command, file, training.LOOKS_A_SECOND))
+        try:
+            whole.run(under, timeout=timeout)
+            stacks = list(looks.parse(file.read_text(errors="replace").splitlines()))
+        except (UsageError, OSError) as error:
+            told = "py-spy could not look into the command, which must be a Python"
+            raise UsageError(f"{told} ({error})") from None
+        return [s for s in stacks if s.frames and s.frames[-1].name not in _THREADS]
+
+
+def _file(frame: Frame, top: Path) -> str:
+    """A file of the checkout as git names it."""
+    path = Path(frame.filename)
+    return str(path.relative_to(top)) if path.is_relative_to(top) else frame.filename
+
+
+def _titled(kind: Kind, what: str, lines: Lines) -> str:
+    """With the line at which the head was found most often."""
+    if kind != "python" or not lines.get(what):
+        return what
+    ((file, line), _) = lines[what].most_common(1)[0]
+    return f"{file}:{line}{what.removeprefix(file)}"
+
+
+def _touched(kind: Kind, what: str, changed: Collection[str]) -> bool:
+    return kind == "python" and what.rpartition(" (")[0] in changed

@@ -1,0 +1,85 @@
+"""Turns are taken again where the machine was elsewhere, by its own account."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltune.documents.io import Pressure
+from dltune.gate import disturbance
+from dltune.gate.disturbance import Disturbance
+
+
+class Machine:
+    """What it accounts of a turn of a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stolen = self.throttled = self.waited = self.now = 0.0
+        monkeypatch.setattr(disturbance, "stolen", lambda: self.stolen)
+        monkeypatch.setattr(disturbance.cgroups, "throttled", lambda pid: self.throttled)
+        monkeypatch.setattr(disturbance.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(disturbance, "PressureWatch", lambda pid: self)
+        monkeypatch.setattr(disturbance.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(disturbance.os, "sched_getaffinity", lambda pid: {0, 1})
+
+    def shares(self) -> tuple[Pressure, ...]:
+        return (Pressure("io", "job", 1.0, None), Pressure("memory", "job", self.waited, None))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def turn(machine: Machine, found: Disturbance, **account: float) -> bool:
+    over = found.turn()
+    machine.now += 1.0
+    machine.waited = account.get("waited", 0.0)
+    machine.stolen += account.get("stolen", 0.0)
+    machine.throttled += account.get("throttled", 0.0)
+    return over()
+
+
+def test_what_the_hypervisor_took_is_taken_again(machine: Machine) -> None:
+    found = Disturbance()
+    assert turn(machine, found, stolen=0.11)
+    assert not turn(machine, found)
+    (told,) = found.notes
+    assert "the hypervisor gave CPU time to other machines" in told
+    assert "1 turns" in told
+
+
+@pytest.mark.parametrize(
+    ("account", "told"),
+    [
+        ({"throttled": 0.11}, "a CPU quota was used up in 1 of 2 turns of both sides"),
+        ({"waited": 0.06}, "memory was short in 1 of 2 turns of both sides"),
+    ],
+)
+def test_what_the_change_may_have_done_is_told_and_counts(
+    machine: Machine, account: dict[str, float], told: str
+) -> None:
+    found = Disturbance()
+    assert not turn(machine, found, **account)
+    assert not turn(machine, found)
+    assert found.notes == [told]
+
+
+def test_a_little_is_let_go(machine: Machine) -> None:
+    found = Disturbance()
+    assert not turn(machine, found, stolen=0.09, throttled=0.09, waited=0.04)
+    assert found.notes == []
+
+
+def test_a_machine_that_is_always_disturbed_is_measured_as_it_is(machine: Machine) -> None:
+    found = Disturbance()
+    again = [turn(machine, found, stolen=1.0) for _ in range(300)]
+    assert again.count(True) == found.again
+    assert again.count(False) == found.kept >= 2 * found.again - 2
+    taken, counted = found.notes
+    assert f"{found.again} turns" in taken
+    assert counted.endswith(f"in {found.kept} of {found.kept} turns of both sides")
+
+
+def test_here() -> None:
+    """Without a pretended machine: an answer, whatever it is."""
+    assert Disturbance().turn()() in (True, False)

@@ -1,0 +1,149 @@
+"""What got slower stands out of what did not."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import decided
+import msgspec
+import pytest
+
+from dltune.documents import gate as doc
+from dltune.documents.gate import Slower
+from dltune.gate import figures, formats, where, worktrees
+from dltune.gate.ab import ab
+from dltune.gate.config import Config, Limit
+from dltune.gate.where import slower
+from dltune.machine import topology
+from dltune.machine.checks.py_spy import usable
+
+JOB = """
+import time
+
+def load():
+    time.sleep({load})
+
+def train():
+    time.sleep(0.3)
+
+for _ in range(2):
+    load()
+    train()
+"""
+
+
+LOT = random.Random(5)
+
+
+def rounds(count: int, lot: random.Random = LOT, **seconds: float) -> list[where.Amounts]:
+    return [
+        {("op", name): value * lot.gauss(1.0, 0.05) for name, value in seconds.items()}
+        for _ in range(count)
+    ]
+
+
+def test_what_differs_is_told_and_noise_is_not() -> None:
+    base, head = rounds(6, a=1.0, b=1.0, c=1.0), rounds(6, a=1.0, b=2.0, c=1.0)
+    ((kind, what, (before, after, low, high)),) = slower(base, head)
+    assert (kind, what) == ("op", "b")
+    assert (before, after) == (pytest.approx(1, abs=0.1), pytest.approx(2, abs=0.2))
+    assert 0 < low < after - before < high
+
+
+def test_the_most_costly_comes_first_and_what_is_new_counts() -> None:
+    base, head = rounds(6, a=1.0, b=1.0), rounds(6, a=1.5, b=1.0, new=2.0)
+    assert [what for _, what, _ in slower(base, head)] == ["new", "a"]
+
+
+def test_little_beside_much_is_left_out() -> None:
+    base = [{("op", "a"): 1.0, ("op", "b"): 1.0} for _ in range(6)]
+    head = [{("op", "a"): 9.0, ("op", "b"): 1.01} for _ in range(6)]
+    assert [what for _, what, _ in slower(base, head)] == ["a"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_few_rounds_tell_nothing(count: int) -> None:
+    assert list(slower(rounds(count, a=1.0), rounds(count, a=2.0))) == []
+
+
+def test_seldom_where_nothing_changes() -> None:
+    """What is told of unchanged code, of some hundred ops, in gates that failed by chance."""
+    lot = random.Random(7)
+    ops = {f"op{number}": 1.0 for number in range(100)}
+    told = sum(bool(list(slower(rounds(5, lot, **ops), rounds(5, lot, **ops)))) for _ in range(200))
+    assert told / 200 < 0.1
+
+
+def test_a_kind_that_was_not_seen_in_a_round_does_not_count_there() -> None:
+    base = [{("op", "a"): 1.0, ("python", "f"): 0.5 + i / 100} for i in range(3)]
+    head = [{("op", "a"): 1.0, ("python", "f"): 1.5 - i / 100} for i in range(3)]
+    missing: list[where.Amounts] = [{("op", "a"): 1.0}]
+    ((kind, what, (before, after, *_)),) = slower(base + missing, head + missing)
+    assert (kind, what) == ("python", "f")
+    assert after - before == pytest.approx(0.98, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked"),
+    [
+        (decided.verdict(outcome="fail"), True),
+        (decided.verdict(outcome="pass"), False),
+        (decided.verdict("ops:*", outcome="fail"), True),
+        (decided.verdict("startup", outcome="fail"), False),
+        (decided.verdict("plan_step_time", outcome="fail"), False),
+        (decided.verdict(outcome="fail", over="value"), False),
+        (decided.verdict("page_faults", outcome="fail", unit="count"), False),
+    ],
+)
+def test_it_is_asked_where_a_ratio_of_times_has_failed(verdict: doc.Verdict, asked: bool) -> None:
+    assert where.asked([verdict]) == asked
+
+
+@pytest.mark.skipif(usable()[0] is None, reason="py-spy cannot look here")
+def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for load in (0.1, 0.5):
+        (project / "job.py").write_text(JOB.format(load=load))
+        git("add", ".")
+        git("commit", "-qm", "job")
+    config = Config(timed="whole", confidence=0.5, limits=(Limit("time", ratio=1.2),))
+    found, _ = ab(
+        project, "HEAD~1", [sys.executable, "job.py"], config, topology.local(), tell=lambda _: None
+    )
+    assert found.outcome == "fail"
+    (only,) = found.slower
+    assert (only.kind, only.what, only.changed) == ("python", "job.py:5 (load)", True)
+    assert only.head - only.base == pytest.approx(0.8, rel=0.2)
+    assert 0 < only.low < only.head - only.base < only.high
+
+
+@pytest.mark.parametrize("name", decided.HOSTILE)
+def test_it_is_shown_whatever_it_is_called(name: str) -> None:
+    one = Slower("op", name, 0.001, 0.002, 0.0009, 0.0011, changed=True)
+    result = decided.result(decided.verdict(outcome="fail"), slower=(one,))
+    table = figures.where(result)
+    assert table is not None
+    (row,) = table.rows
+    assert row[2:] == ("1 ms", "2 ms", "1 ms", "900 us to 1.1 ms", "changed")
+    text = formats.markdown(result)
+    assert "what got slower in a step" in text
+    assert "<script" not in text
+    assert len(text.splitlines()) == len(formats.markdown(result).split("\n")) - 1
+
+
+def test_it_comes_back_from_its_file() -> None:
+    one = Slower("part", "python", 0.001, 0.002, 0.0009, 0.0011)
+    result = decided.result(decided.verdict(outcome="fail"), slower=(one,))
+    assert doc.check(result) == []
+    assert msgspec.json.decode(msgspec.json.encode(result), type=doc.Result) == result
+    bad = msgspec.structs.replace(result, slower=(msgspec.structs.replace(one, low=-1.0),))
+    assert [fault.partition(":")[0] for fault in doc.check(bad)] != []
+
+
+def test_files_that_the_change_touches(project: Path) -> None:
+    repo = worktrees.repository(project)
+    commits = (worktrees.commit_of(repo, "base"), worktrees.commit_of(repo, "HEAD"))
+    assert "job.py" in worktrees.changed(repo, *commits)
+    assert "inner/kept.txt" not in worktrees.changed(repo, *commits)
