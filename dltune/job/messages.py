@@ -259,7 +259,9 @@ class Admission(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, tag="report", frozen=True):
     """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops. Clusters ran
-    so often first with inputs of some shapes (`compilations`), for `compiling` seconds."""
+    so often first with inputs of some shapes (`compilations`), for `compiling` seconds. The main
+    thread was looked at `denormal_looks` times; in `denormal` of them it had computed with denormal
+    numbers since the look before."""
 
     why: str
     xla: float
@@ -267,6 +269,8 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     compiling: float
     unmarked: float
     admission: Admission
+    denormal_looks: int = 0
+    denormal: int = 0
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):

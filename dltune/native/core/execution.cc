@@ -6,6 +6,7 @@
 #include "admission.h"
 #include "channel.h"
 #include "child.h"
+#include "denormals.h"
 
 namespace dltune {
 
@@ -270,6 +271,7 @@ void NoteCluster(uint64_t inputs, int64_t ns) {
 
 void Report(const char* why) {
   if (InChild()) return;
+  LookForDenormals();
   const std::string reason = why;
   Send([reason] {
     std::lock_guard<std::mutex> lock(g_clusters_mu);
@@ -279,6 +281,8 @@ void Report(const char* why) {
                    {"compilations", g_clusters.size()},
                    {"compiling", g_compiling_ns * 1e-9},
                    {"unmarked", g_unmarked_ns * 1e-9},
+                   {"denormal_looks", g_denormal_looks.load()},
+                   {"denormal", g_denormal.load()},
                    {"admission", AdmissionReport()}});
   });
 }

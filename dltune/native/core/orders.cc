@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "execution.h"
@@ -31,6 +32,11 @@ using Fields = std::vector<std::string>;
 // are small beside one tensor.
 using Turn = std::vector<const Orders*>;
 std::atomic<const Turn*> g_turn{nullptr};
+std::atomic<bool> g_ordered{false};
+
+// What is told once, at the start, and orders no execution anything.
+const auto& g_settings =
+    *new std::set<std::string>{"core", "cores", "uniform", "count", "detach"};
 
 std::mutex g_mu;
 auto& g_versions = *new std::map<int64_t, const Orders*>;
@@ -312,6 +318,8 @@ const Orders* OrdersFor(uint64_t execution) {
   return turn ? (*turn)[execution % turn->size()] : idle;
 }
 
+bool Ordered() { return g_ordered.load(std::memory_order_relaxed); }
+
 std::string KeyOf(int number) {
   std::lock_guard<std::mutex> lock(g_numbers_mu);
   return g_keys.at(number);
@@ -326,6 +334,7 @@ void LetGo() {
 std::string Obey(const std::string& line) {
   std::lock_guard<std::mutex> lock(g_mu);
   const Fields field = Split(line, '\t');
+  if (!field.empty() && !g_settings.count(field[0])) g_ordered = true;
   if (field.empty() || Understood(field)) return "";
   g_draft.refused = true;
   return "not understood: " + line;

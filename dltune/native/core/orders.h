@@ -57,6 +57,9 @@ extern std::atomic<bool> g_count_bytes;
 
 // The snapshot for the n-th execution of a graph (they alternate when several are in turn).
 const Orders* OrdersFor(uint64_t execution);
+// Whether there was an order for executions yet. Until then, as where only the framework's own
+// threads are set, ops run as if dltune were not there.
+bool Ordered();
 
 // The key that has this number, as `Work::op`, in every snapshot.
 std::string KeyOf(int number);

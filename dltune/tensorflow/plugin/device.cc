@@ -167,7 +167,7 @@ class TunedDevice : public ThreadPoolDevice {
   }
 
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
-    if (InChild()) {
+    if (InChild() || !Ordered()) {
       ThreadPoolDevice::Compute(kernel, context);
       return;
     }
@@ -210,6 +210,10 @@ class TunedDevice : public ThreadPoolDevice {
 
   void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
                     AsyncOpKernel::DoneCallback done) override {
+    if (!Ordered()) {
+      ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
+      return;
+    }
     dltune::Node* node = InChild() ? nullptr : NodeOf(*kernel);
     if (!node && WaitsForInput(*kernel)) {
       const int64_t start = NowNs();
