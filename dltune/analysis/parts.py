@@ -28,6 +28,15 @@ def wall(profile: Profile) -> float:
     return whole or max((step.wall.median for step in profile.steps), default=0.0)
 
 
+def recording(profile: Profile) -> float:
+    """Seconds of a round of the steps that it took to record its ops, where that was measured: at
+    most the executor's part, between the ops."""
+    overhead = profile.counters.overhead if profile.counters else None
+    if overhead is None or overhead.median <= 1:
+        return 0.0
+    return min(wall(profile) * (1 - 1 / overhead.median), part(profile, "executor") * wall(profile))
+
+
 def taken(step: Step, index: int, ops: tuple[Op, ...]) -> float:
     """Seconds of a node in the sampled execution, else by the median of its op."""
     node = step.nodes[index]

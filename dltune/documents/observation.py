@@ -74,6 +74,11 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wanted = self.cpu + (self.queued or 0.0)
         return (self.queued or 0.0) / wanted if wanted > 0 else 0.0
 
+    @property
+    def idle(self) -> float:
+        """The share of its CPUs that it did not use."""
+        return max(0.0, 1 - self.cpu / len(self.cpus)) if self.cpus else 0.0
+
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A process that is not the job's. `cpu`: cores that it had."""
@@ -105,14 +110,19 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
-    them that ran at most once. `eager`: seconds of ops that ran one by one. XLA compiled clusters
-    for so many new sets of input shapes (`compilations`), for `compiling` seconds."""
+    them that ran at most once; `again`: those of the function of which it made the most. `eager`:
+    seconds of ops that ran one by one. XLA compiled clusters for so many new sets of input shapes
+    (`compilations`), for `compiling` seconds. In `denormal` of `denormal_looks` its main thread had
+    computed with denormal numbers since the look before."""
 
     traced: int
     once: int
     eager: float
+    again: int = 0
     compilations: int = 0
     compiling: float = 0.0
+    denormal_looks: int = 0
+    denormal: int = 0
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,16 +15,21 @@ from dltune.findings.seen import Seen
 # of a step; what costs less is not told
 LEAST_SHARE = 0.05
 MOST = 5
+# rules on what could not be seen: no cause of anything
+UNSEEN = frozenset({"missing-ranks", "unseen-background", "no-data-file"})
 
 
 def diagnose(
     seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
 ) -> Diagnosis:
     """At most `MOST` findings, the most costly first; what is known to cost little is left out."""
+    found = registry.look(seen)
     costly = [
         finding
-        for finding in registry.look(seen)
-        if finding.cure and (finding.share is None or finding.share >= LEAST_SHARE)
+        for finding in found
+        if finding.cause not in UNSEEN
+        and finding.cure
+        and (finding.share is None or finding.share >= LEAST_SHARE)
     ]
     return Diagnosis(
         schema=document.SCHEMA,
@@ -38,6 +43,7 @@ def diagnose(
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(
+            *(f"{one.claim}: {one.cure}" for one in found if one.cause in UNSEEN and one.cure),
             *(_unmeasured(seen.profile) if seen.profile else ()),
             *(seen.observation.unseen if seen.observation else ()),
             *(seen.io.unseen if seen.io else ()),

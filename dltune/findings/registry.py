@@ -14,6 +14,7 @@ from dltune.findings.cores import (
 from dltune.findings.data import (
     amplified_reading,
     block_size,
+    busy_input,
     exact_offsets,
     input_wait,
     many_sleeps,
@@ -48,6 +49,7 @@ from dltune.findings.ops import (
 from dltune.findings.python import (
     between_steps,
     checkpoints,
+    denormals,
     eager,
     host_reads,
     retracing,
@@ -117,11 +119,13 @@ RULES: tuple[Rule, ...] = (
     validation.find,
     host_reads.find,
     tiny_steps.find,
+    denormals.find,
     between_steps.find,
     # data: how steps wait for it, how a job reads it, then a file that was read in every way
     slow_store.find,
     python_input.find,
     sequential_map.find,
+    busy_input.find,
     input_wait.find,
     shared_pages.find,
     amplified_reading.find,
@@ -157,5 +161,11 @@ def look(seen: Seen) -> tuple[Finding, ...]:
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What nothing is to be done about comes last. Shares are equal that differ by rounding."""
-    return tuple(sorted(findings, key=lambda one: (-round(one.share or 0.0, 6), one.cure is None)))
+    """By what they cost, or by what their cures can bring at most where that is less; what nothing
+    is to be done about comes last. Shares are equal that differ by rounding."""
+
+    def rank(one: Finding) -> tuple[float, bool]:
+        share = one.share or 0.0
+        return -round(min(share, one.gain.high) if one.gain else share, 6), one.cure is None
+
+    return tuple(sorted(findings, key=rank))

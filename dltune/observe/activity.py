@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from dltune.documents.observation import Activity, Python, Share
 from dltune.documents.profile import Line
-from dltune.job.stacks import Frame, own_line
+from dltune.job.stacks import Frame, own_frame, own_line
 from dltune.observe.looks import Stack
 from dltune.profile.python_lines import runs_graph
 
@@ -56,7 +56,10 @@ _OPS = re.compile(r"/tensorflow/python/(ops|framework|util|eager)/|/keras/src/(o
 _FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|utils)")
 _CALL = re.compile(r"/tensorflow/python/eager/polymorphic_function/")
 _IMPORTS = re.compile(r"^<frozen importlib")  # a job that only begins
-_VALIDATES = re.compile(r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)\w*")
+_VALIDATES = re.compile(
+    r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)"
+    r"(_?(one_)?(epoch|model|loop|step|set|batch|network|dataset))?"
+)
 _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")
 
 
@@ -65,11 +68,13 @@ def activity(frames: Sequence[Frame]) -> Activity:
     for name, file, function in _RULES:
         if any(file.search(f.filename) and function.fullmatch(f.name) for f in frames):
             return name
-    if any(_VALIDATES.fullmatch(frame.name) for frame in frames):
+    own = own_frame(frames)
+    if own and any(_VALIDATES.fullmatch(f.name) for f in frames[frames.index(own) :]):
         return "validation"
     if runs_graph(frames):
         return "step"
-    if any(_FIT.search(frame.filename) for frame in frames):
+    fit = next((i for i, frame in enumerate(frames) if _FIT.search(frame.filename)), None)
+    if fit is not None and own not in frames[:fit]:  # no callback of the job's own
         return "fit"
     if any(_CALL.search(frame.filename) for frame in frames):
         return "call"

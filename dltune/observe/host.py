@@ -11,9 +11,11 @@ from dltune.documents.observation import Host, Neighbour
 from dltune.machine import cgroups
 from dltune.proc import process
 from dltune.proc.entry import text
-from dltune.proc.stat import TICK, Stat
+from dltune.proc.stat import TICK, Stat, stolen
 from dltune.proc.tree import processes
 
+# the parent of the kernel's own threads, which work for the job as well as for others
+KERNEL = 2
 # processes are named that have at least so much of a core
 NAMED, MOST_NAMED = 0.05, 3
 
@@ -26,18 +28,25 @@ class HostWatch:
         self._pid = pid
         self._since = time.monotonic()
         self._processes = processes()
-        self._stolen = _stolen()
+        self._stolen = stolen()
         self._throttled = cgroups.throttled(pid)
         self._reclaims = cgroups.reclaims(pid)
         self._limits = cgroups.limits(pid=pid)
 
+    def _used(self, pid: int, now: Stat) -> float:
+        """CPU seconds of a process since the watch began."""
+        first = self._processes.get(pid)
+        began = first.user + first.kernel if first and first.started == now.started else 0.0
+        return now.user + now.kernel - began
+
     def figures(self, job: Collection[int], own: Collection[int]) -> Host:
         """`job`: processes of the job; `own`: those that watch it."""
         seconds = max(time.monotonic() - self._since, TICK)
+        there = processes()
         used = {
-            pid: now.user + now.kernel - _before(self._processes.get(pid), now)
-            for pid, now in processes().items()
-            if pid not in job and pid not in own
+            pid: self._used(pid, now)
+            for pid, now in there.items()
+            if pid not in job and pid not in own and now.parent != KERNEL
         }
         cores = {pid: max(0.0, cpu) / seconds for pid, cpu in used.items()}
         busiest = sorted(cores, key=lambda pid: -cores[pid])[:MOST_NAMED]
@@ -45,8 +54,10 @@ class HostWatch:
         throttled = None
         now_throttled = cgroups.throttled(self._pid)
         if self._throttled is not None and now_throttled is not None:
-            share = (now_throttled - self._throttled) / seconds / len(cpus)
-            throttled = min(1.0, max(0.0, share))
+            # of the time that was the job's on its CPUs: idle ones do not stand still
+            stood = max(0.0, now_throttled - self._throttled)
+            ran = sum(self._used(pid, now) for pid, now in there.items() if pid in job)
+            throttled = stood / (stood + ran) if stood else 0.0
         return Host(
             cpus=cpus,
             online=os.cpu_count() or len(cpus),
@@ -58,22 +69,11 @@ class HostWatch:
                 for pid in busiest
                 if cores[pid] >= NAMED
             ),
-            stolen=max(0.0, _stolen() - self._stolen) / seconds,
+            stolen=max(0.0, stolen() - self._stolen) / seconds,
             memory_limit=self._limits.memory,
             reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
         )
-
-
-def _before(first: Stat | None, now: Stat) -> float:
-    """CPU seconds of a process when the watch began."""
-    return first.user + first.kernel if first and first.started == now.started else 0.0
-
-
-def _stolen() -> float:
-    """Seconds that the hypervisor gave to others, of all CPUs so far."""
-    fields = text(Path("/proc/stat")).partition("\n")[0].split()
-    return int(fields[8]) * TICK if len(fields) > 8 else 0.0
 
 
 def _available() -> int:

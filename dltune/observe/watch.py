@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import statistics
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
 from dltune.proc import process, tree
 
+# what TensorFlow puts behind a function's name, another for each graph
+_NUMBERS = re.compile(r"(_\d+)+$")
 # looks at memory, of which the first few may still fill what a job needs once
 LEAST_SIZES, FILLING = 3, 0.3
 # what grows steadily: its slopes are at most so many times each other's, and so large a share of
@@ -141,6 +144,7 @@ class JobWatch:
         if record is None:
             return None
         new = list(record.graphs)[self._graphs :]
+        functions = Counter(_NUMBERS.sub("", record.graphs[graph].name) for graph in new)
 
         def added(total: str) -> Any:
             """To what the process had reported when the watch began."""
@@ -149,9 +153,12 @@ class JobWatch:
         return Graphs(
             traced=len(new),
             once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
+            again=max(functions.values(), default=0),
             eager=float(added("unmarked")),
             compilations=added("compilations"),
             compiling=float(added("compiling")),
+            denormal_looks=added("denormal_looks"),
+            denormal=added("denormal"),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ from dltune.machine.placement import cores_for, ladder, placements
 from dltune.proc.process import exists
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
-from dltune.profile.discovery import WARM_UP, Discovery, Steps
+from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
 from dltune.profile.peers import answers, peers
 from dltune.profile.python_lines import PythonLines, between_looks
@@ -38,6 +39,8 @@ GONE, GONE_SECONDS = 20.0, 5.0
 LOOK_SECONDS = 2.0
 # seconds that a job may train without a step that runs again and again
 SEARCH_SECONDS = 600.0
+# after a rest steps are recorded anew for so long, and no longer than that
+ANEW_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,9 @@ class Session:
         self._asked_lacks = lacks
         self._lacks: tuple[str, ...] | None = None
         self._resting = False  # steps are known, and the job is left alone for a while
+        self._rested: float | None = None  # until when
+        # executions until then, by process and graph
+        self._before: dict[int, Counter[int]] = defaultdict(Counter)
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
@@ -225,11 +231,37 @@ class Session:
         steps = None if self._resting else self._discovery.find()
         if steps is None:
             return
-        if self._ready():
-            self._start_climb(steps)
-        else:
+        if not self._ready():
             self._resting = True
             self._order_all(discover=False)
+        elif self._recorded_anew(steps):
+            self._start_climb(steps)
+
+    def _record_anew(self) -> None:
+        """After a rest: what was recorded while the job began is not how it runs now."""
+        self._resting = False
+        self._rested = time.monotonic()
+        for pid, record in self.sightings.records.items():
+            self._before[pid] = record.runs.copy()
+        self._order_all(discover=True)
+
+    def _recorded_anew(self, steps: Steps) -> bool:
+        """Whether the steps were recorded often enough since the rest, if there was one; then what
+        was recorded before it is forgotten of each graph that was."""
+        if self._rested is None:
+            return True
+
+        def since(pid: int, graph: int) -> int:
+            return self.sightings.records[pid].runs[graph] - self._before[pid][graph]
+
+        late = time.monotonic() - self._rested >= ANEW_SECONDS
+        if since(steps.pid, steps.targets[0]) < OWN and not late:
+            return False
+        for pid, record in self.sightings.records.items():
+            for graph, kept in record.executions.items():
+                if (anew := since(pid, graph)) >= OWN_LEAST:
+                    del kept[:-anew]
+        return True
 
     def _look_after(self, job: Job) -> None:
         """Every few seconds: make sure that the job can still come to a step."""
@@ -237,7 +269,8 @@ class Session:
             return
         self._looked = time.monotonic()
         if self._resting and self._ready():
-            self._resting = False
+            self._record_anew()
+        elif self._rested is not None:
             self._look_for_steps()
         require_all_reported(job.pid, {python.pid for python in self.sightings.pythons})
         for process in self._processes.values():

@@ -82,6 +82,12 @@ def test_graphs_that_go_on_to_run_are_traced_once():
     assert looked(Seen(observation=parts)) == ()
 
 
+def test_graphs_of_several_functions_are_not_one_traced_again():
+    """An epoch's end: the last batch, validation and its last batch."""
+    parts = observation(python=python(tracing=0.3), graphs=graphs(traced=3, once=3, again=2))
+    assert looked(Seen(observation=parts)) == ()
+
+
 def test_the_first_tracing_is_no_finding():
     first = observation(python=python(tracing=0.6), graphs=graphs(traced=1))
     assert looked(Seen(observation=first)) == ()
@@ -153,11 +159,51 @@ def test_an_input_pipeline_in_which_one_thread_works():
     assert (finding.cause, finding.share) == ("sequential-map", 0.5)
 
 
+def test_an_input_pipeline_that_takes_the_cpus_from_the_steps():
+    finding = found(python=python(input=0.5), processes=(process(cpu=1.95),))
+    assert (finding.cause, finding.share, finding.choices) == ("busy-input", 0.5, ())
+
+
+def test_what_can_bring_little_comes_after_what_can_bring_more():
+    eager = observation(
+        python=python(eager=1.0),
+        graphs=graphs(eager=0.6 * observation().seconds),
+    )
+    finding = looked(Seen(observation=eager))[0]
+    assert (finding.cause, finding.share) == ("eager", pytest.approx(0.4))
+
+
+def test_ops_between_the_steps_are_not_told_as_figures_read():
+    finding = found(python=python(eager=0.3))
+    assert finding.cause == "host-reads"
+    assert "runs single ops between the steps in 30%" in finding.claim
+    assert "takes figures out of tensors" in found(python=python(reading=0.3)).claim
+
+
+def test_a_quota_of_a_part_of_a_cpu_is_used_up():
+    finding = found(host=host(quota=1.5, throttled=0.5), processes=(process(intra=16),))
+    assert finding.choices == (Choice("threads", "2x1"),)
+    enough = observation(host=host(quota=3.5, throttled=0.1), processes=(process(intra=4),))
+    assert looked(Seen(observation=enough)) == ()
+
+
+def test_denormal_numbers_in_python():
+    finding = found(python=python(python=0.5), graphs=graphs(denormal_looks=10, denormal=10))
+    assert (finding.cause, finding.share, finding.sure) == ("denormals", 0.5, "rule")
+    assert "train.py:7" in finding.evidence
+    now_and_then = graphs(denormal_looks=10, denormal=5)
+    assert found(python=python(python=0.5), graphs=now_and_then).cause == "between-steps"
+    in_little = observation(graphs=graphs(denormal_looks=10, denormal=10))
+    assert looked(Seen(observation=in_little)) == ()
+
+
 def test_when_memory_ends():
     growing = process(growth=10.0 * MIB, resident=900 * MIB)
     finding = found(processes=(growing,), host=host(memory_limit=1000 * MIB))
     assert (finding.cause, finding.share) == ("growing-memory", None)
-    assert "memory grows by 600 MiB a minute; in 10 s there is none left" in finding.claim
+    assert (
+        "memory grows by 600 MiB a minute; at this rate there is none left in 10 s" in finding.claim
+    )
 
 
 def test_memory_that_grows_for_years_is_no_finding():

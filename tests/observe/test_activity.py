@@ -51,6 +51,16 @@ RUNS = (
             "fit",
             (RUNS[1], Frame("Trainer.fit", f"{KERAS}/backend/tensorflow/trainer.py", 399)),
         ),
+        # a callback of the job's own, and functions that only sound like validation
+        (
+            "python",
+            (
+                Frame("Mine.on_train_batch_end", "/home/me/train.py", 9),
+                Frame("Trainer.fit", f"{KERAS}/backend/tensorflow/trainer.py", 399),
+            ),
+        ),
+        ("step", (*RUNS, Frame("Policy.evaluate_actions", "/home/me/ppo.py", 9))),
+        ("python", (Frame("validate_inputs", "/home/me/data.py", 9),)),
         ("python", ()),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from profile_pretended import Job, NoLooks, Process
@@ -39,7 +39,9 @@ def here(monkeypatch):
 class Profiling:
     """A session, its pretended processes and all it told and kept."""
 
-    def __init__(self, cores: int = 4, processes: int = 1) -> None:
+    def __init__(
+        self, cores: int = 4, processes: int = 1, ready: Callable[[], bool] = lambda: True
+    ) -> None:
         self.progress: list[Progress] = []
         self.kept: list[Profile] = []
         self.session = Session(
@@ -50,6 +52,7 @@ class Profiling:
             tell=self.progress.append,
             keep=self.kept.append,
             look=NoLooks,
+            ready=ready,
         )
         self.processes = [Process(curve, pid) for pid in range(1, processes + 1)]
         for process in self.processes:
@@ -90,6 +93,29 @@ def test_a_whole_profile_finds_the_best_count_of_each_op():
         assert op.own == pytest.approx(curve(TRAINING.index(op.type), 0))
         for time in op.times:
             assert time.median == pytest.approx(curve(TRAINING.index(op.type), time.threads))
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(60.0, 0.001), (0.0, 0.5)])
+def test_after_a_rest_steps_are_recorded_anew(monkeypatch, seconds, pause):
+    """While it begins the job waits for input; that is not how it runs. What does not come within
+    so many seconds is not waited for."""
+    monkeypatch.setattr(session, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(session, "ANEW_SECONDS", seconds)
+    watching = [True]
+    profiling = Profiling(ready=lambda: not watching[0])
+    process = profiling.process
+
+    def story():
+        yield from process.show(graph(0, TRAINING))
+        for _ in range(20):
+            yield from process.run(0, pause=0.5)
+        watching.clear()
+        watching.append(False)
+        yield None
+        yield from forever(process, 0)
+
+    (step,) = profiling.run(story()).steps
+    assert step.wall.median == pytest.approx(step.span.median + pause, rel=1e-3)
 
 
 def test_the_job_is_let_go_and_was_told_to_detach():

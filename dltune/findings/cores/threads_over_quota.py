@@ -33,7 +33,7 @@ def _observed(observation: Observation) -> Iterator[Finding]:
     quota, throttled = observation.host.quota, observation.host.throttled
     if quota is None or throttled is None or throttled < THROTTLED:
         return
-    paid = max(1, math.floor(quota))
+    paid = max(1, math.ceil(quota))  # one that stands still now and then uses up what is paid for
     if main.intra <= paid:
         return
     yield Finding(
@@ -41,7 +41,7 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
         f"its threads stood still for {throttled:.0%} of the time, after they had used up what the "
         f"quota allows in a period; TensorFlow has {main.intra} intra-op and {main.inter} inter-op "
-        "threads, as many as the machine has CPUs",
+        "threads",
         f"give it {paid} intra-op thread{'s' * (paid > 1)} (TF_NUM_INTRAOP_THREADS={paid}), or the "
         "container more CPUs",
         share=throttled,

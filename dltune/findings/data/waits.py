@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dltune.analysis.parts import part
+from dltune.analysis.parts import part, wall
 from dltune.documents.io import Process, Thread
 from dltune.findings.seen import Seen
+
+WAITS, GENERATES = 0.05, 0.3  # of the time
+# of the CPUs: where less is idle, nothing can be prepared beside the steps
+IDLE = 0.05
+# seconds of a step, within which an element that is ready goes from its thread to the step's
+HAND_OVER = 4e-4
 
 
 def input_share(seen: Seen) -> float:
@@ -15,6 +21,18 @@ def input_share(seen: Seen) -> float:
     return max(looks, part(seen.profile.profile, "input") if seen.profile else 0.0)
 
 
+def preparation_share(seen: Seen) -> float | None:
+    """Of the wall time, what steps wait for data that are still being prepared, and not for storage
+    nor for a generator's Python; None where that is too little to be told."""
+    python = seen.observation.python if seen.observation else None
+    share = input_share(seen) - (storage_share(seen) or 0.0)
+    if share < WAITS or (python and python.generator >= GENERATES):
+        return None
+    if seen.profile and 0 < share * wall(seen.profile.profile) < HAND_OVER:
+        return None
+    return share
+
+
 def longest(seen: Seen) -> tuple[Process, Thread] | None:
     """The thread that waited for storage the most of its time, and its process."""
     readers = seen.io.watch.readers if seen.io and seen.io.watch else []
@@ -22,13 +40,16 @@ def longest(seen: Seen) -> tuple[Process, Thread] | None:
 
 
 def main_thread_waits(seen: Seen) -> float:
-    """Share of its time that the main thread of the process that was started waits for storage."""
+    """Share of its time that the main thread of the process that trains waits for storage; where
+    nobody knows which trains, of the process that was started."""
     watch = seen.io.watch if seen.io else None
     watched = {one.pid for one in watch.processes} if watch else set()
+    python = seen.observation.python if seen.observation else None
     waits = (
         thread.waiting / thread.seconds
         for process, thread in (watch.readers if watch else ())
-        if thread.tid == process.pid and process.parent not in watched
+        if thread.tid == process.pid
+        and (process.pid == python.pid if python else process.parent not in watched)
     )
     return min(1.0, max(waits, default=0.0))
 
@@ -36,15 +57,14 @@ def main_thread_waits(seen: Seen) -> float:
 def storage_share(seen: Seen) -> float | None:
     """What waiting for storage costs of the job's time, at most; None where it is not known.
 
-    It costs what the main thread of the process that was started waits. The wait of another thread
-    costs no more than what steps wait for their data.
+    It costs what the main thread waits. The wait of another thread costs no more than what steps
+    wait for their data.
     """
     found = longest(seen)
     if found is None:
         return None
-    if main := main_thread_waits(seen):
-        return main
+    main = main_thread_waits(seen)
     _, thread = found
     known = seen.observation is not None and seen.observation.python is not None
-    waits = min(thread.waiting / thread.seconds, input_share(seen))
-    return waits if seen.profile or known else None
+    waits = max(main, min(thread.waiting / thread.seconds, input_share(seen)))
+    return waits if main or seen.profile or known else None

@@ -43,8 +43,8 @@ def _observed(main: Process) -> Iterator[Finding]:
         f"at {_each() * 1e6:.2g} us each they take {share:.0%} of its CPU time, of which "
         f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
         "the system and is mapped anew",
-        "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold=..., "
-        "tcmalloc or jemalloc",
+        "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold="
+        "4294967296:glibc.malloc.mmap_threshold=1073741824, tcmalloc or jemalloc",
         share=share,
         gain=Gain(0.5 * share, min(1.0, main.kernel / main.cpu)),
         sure="modelled",

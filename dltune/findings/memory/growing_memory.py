@@ -27,12 +27,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         "growing-memory",
-        f"memory grows by {main.growth * 60 / 2**20:.0f} MiB a minute; in {_time(left)} there is "
-        "none left, and the kernel ends the job",
+        f"memory grows by {main.growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
+        f"left in {_time(left)}, and the kernel ends the job",
         f"pid {main.pid} holds {main.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
         "still be had",
         "look for what is kept from step to step: lists of tensors, graphs traced or compiled "
-        "anew, a new tf.data iterator or model in a loop",
+        "anew, a new tf.data iterator or model in a loop; what fills once, such as a cache() or a "
+        "replay buffer, comes to an end",
         sure="measured",
     )
 

@@ -47,4 +47,6 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _pressure(seen: Seen) -> Pressure | None:
     watch = seen.io.watch if seen.io else None
     found = [one for one in watch.pressure if one.resource == "memory"] if watch else []
-    return max(found, key=lambda one: one.some, default=None)
+    # others may be short of memory where the job is not
+    own = [one for one in found if one.of == "job"]
+    return max(own or found, key=lambda one: one.some, default=None)

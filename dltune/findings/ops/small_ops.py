@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import op_seconds, part, taken, wall, working
+from dltune.analysis.parts import op_seconds, part, recording, taken, wall, working
 from dltune.analysis.why import SHORT_SECONDS
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
@@ -26,7 +26,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     ]
     short = [each for each in seconds if each < SHORT_SECONDS]
     whole = op_seconds(profile)
-    lost = part(profile, "executor")
+    plain = wall(profile) - recording(profile)
+    lost = (part(profile, "executor") * wall(profile) - recording(profile)) / plain if plain else 0
     within = sum(short) / whole * working(profile) if whole > 0 else 0.0
     if lost + within < SHARE:
         return
@@ -37,7 +38,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"in {lost:.0%} of it no op runs though the step does",
         "fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
         "large ops are often slower on CPUs, so only measuring tells (dltune tune --only xla)",
-        seconds=lost * wall(profile),
+        seconds=lost * plain,
         share=lost,
         gain=Gain(0.0, min(1.0, lost + within)),
         sure="modelled",

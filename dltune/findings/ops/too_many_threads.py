@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, recording, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
@@ -17,9 +17,9 @@ DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the ops took in the job, without what others on the cores and the kernel for
-    page faults took from it, less what they take one after the other on one thread each. The least
-    of it leaves out what the executor needs on one thread, too."""
+    """Its cost: what the ops took in the job, without what recording them, others on the cores and
+    the kernel for page faults took from it, less what they take one after the other on one thread
+    each. The least of it leaves out what the executor needs on one thread, too."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -33,14 +33,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
-    took = (part(profile, "ops") + part(profile, "executor")) * whole
-    took *= free
+    executor = (part(profile, "executor") * whole - recording(profile)) * free
+    took = part(profile, "ops") * whole * free + executor
+    whole -= recording(profile)
     if whole <= 0 or alone <= 0:
         return
     share = (took - alone) / whole
     runs = sum(figures.op.count for figures in seen.profile.ops)
-    executor = part(profile, "executor") * free
-    least = share - min(executor, runs * DISPATCH / whole)
+    least = share - min(executor, runs * DISPATCH) / whole
     if least < SHARE:
         return
     intra = profile.settings.intra

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import runs_graphs, shares, where
+from dltune.findings.looked import LEAST, runs_graphs, shares, where
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
@@ -23,13 +23,15 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = sum(one.share for one in at)
     between = max(0.0, share - eager)
+    if between < LEAST:
+        return
     yield Finding(
         "eager",
         "the job runs its ops eagerly, one by one",
         f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
         f"{between:.0%}{where(max(at, key=lambda one: one.share))}",
         "put the training step into a tf.function (Keras: run_eagerly=False)",
-        share=share,
+        share=between,
         gain=Gain(0.0, between),
         sure="measured",
     )

@@ -16,11 +16,17 @@ def find(seen: Seen) -> Iterator[Finding]:
     if not costs(seen, share) or not runs_graphs(seen):
         return
     most = max(found, key=lambda one: one.share)
+    reads = most.activity == "reading"
     yield Finding(
         "host-reads",
-        f"Python takes figures out of tensors between the steps in {share:.0%} of the time",
-        f"most often{where(most)}: .numpy(), float() or a conversion, or ops that run one by one",
-        "keep metrics in the step's tf.function, and read them every hundredth step",
+        f"Python takes figures out of tensors between the steps in {share:.0%} of the time"
+        if reads
+        else f"Python runs single ops between the steps in {share:.0%} of the time",
+        f"most often{where(most)}: "
+        + (".numpy(), float() or a conversion" if reads else "each is called for itself"),
+        "keep metrics in the step's tf.function, and read them every hundredth step"
+        if reads
+        else "do them in the step's tf.function, or in the input pipeline",
         share=share,
         gain=Gain(0.0, share),
         sure="measured",

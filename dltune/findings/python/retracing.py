@@ -8,9 +8,11 @@ from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, shares, where
 from dltune.findings.seen import Seen
 
-MANY = 3  # new graphs during the watch
-# of them that ran once at most: a program of several parts traces some that go on to run, and where
-# nearly all are such, what runs is new
+# new graphs of one function during the watch: an epoch's last batch, or validation, is another one
+# of another shape, but no third
+MANY = 3
+# of new graphs, those that ran once at most: a program of several parts traces some that go on to
+# run, and where nearly all are such, what runs is new
 AGAIN, FIRST = 0.5, 0.9
 
 
@@ -20,9 +22,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     observation = seen.observation
     graphs = observation.graphs if observation else None
     tracing = at(seen, "tracing")
-    if observation is None or graphs is None or tracing is None or graphs.traced < MANY:
+    if observation is None or graphs is None or tracing is None or graphs.again < MANY:
         return
-    if graphs.once < AGAIN * graphs.traced:
+    # once its steps are known the job runs unrecorded: then nobody knows what ran
+    if seen.profile is None and graphs.once < AGAIN * graphs.traced:
         return
     steps = shares(seen).get("step")
     first = (
@@ -32,7 +35,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         "retracing",
         f"tf.function traces new graphs all the time: {graphs.traced} in "
         f"{observation.seconds:.0f} s",
-        f"{graphs.once} of them ran once at most; Python was at tracing in "
+        f"{graphs.again} of them are of one function; Python was at tracing in "
         f"{tracing.share:.0%} of looks{where(tracing)}",
         "pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
         "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "

@@ -35,6 +35,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
         f"late at the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
         f"{cycles.setting * 1e3:g} ms; in the next collective all ranks wait for it",
-        "give the background thread a core of its own (SCP), or have all ranks sleep alike "
-        "(GS): dltune plan allreduce",
+        "give the background thread a core of its own, or have all ranks sleep alike: "
+        "dltune plan allreduce",
     )

@@ -29,6 +29,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             "gradients travel in small batches",
             f"{timeline.batches} collectives of {fused:.1f} tensors and about "
             f"{each / 1024:.0f} KiB on average, each {milliseconds(timeline.transfer.median)}",
-            "let more of them come together: bins in the order of the graph (TOPO: dltune plan "
+            "let more of them come together: bins in the order of the graph (dltune plan "
             "allreduce), or a longer HOROVOD_CYCLE_TIME",
         )

@@ -38,10 +38,10 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in user "
         f"space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
         "MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
-        "sleeps in its place (NBCS), or set OMPI_MCA_mpi_yield_when_idle=1"
+        "sleeps in its place, or set OMPI_MCA_mpi_yield_when_idle=1"
         if rank.controller == "mpi"
-        else "gloo does not spin: longer cycles (HOROVOD_CYCLE_TIME) or larger bins give it "
-        "less to do",
+        else "over gloo it looks for work all the time: longer cycles (HOROVOD_CYCLE_TIME) or "
+        "larger bins give it less to do",
         share=share or None,
         gain=Gain(0.0, share),
         sure="modelled",

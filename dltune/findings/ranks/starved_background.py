@@ -29,6 +29,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "
         f"is ready for {thread.wait:.0%} more, {thread.involuntary:.0f} involuntary "
         "switches/s; whoever sends gradients with it waits too",
-        "give it a core, or a part of one, of its own: dltune plan allreduce (SCP), or "
+        "give it a core, or a part of one, of its own: dltune plan allreduce, or "
         "HOROVOD_THREAD_AFFINITY",
     )
