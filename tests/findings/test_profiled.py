@@ -7,7 +7,7 @@ import pytest
 from keyed import keyed
 from looked import looked
 from norms import Graph
-from observations import observation, process, python
+from observations import host, observation, process, python
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
@@ -247,6 +247,24 @@ def test_ops_that_are_faster_on_one_thread():
     found = [one for one in wrong(made) if one.cause == "too-many-threads"]
     assert [one.share for one in found] == [pytest.approx((4e-3 - 1e-3) / 5e-3)]
     assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence
+
+
+@pytest.mark.parametrize(("two", "threads"), [(2e-4, "1x1"), (1e-4, "2x1")])
+def test_more_threads_than_cpus_wait_for_one_another(two, threads):
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1.8e-4, 2: two}, count=10)
+    made = analyse(parts(plain(add), ops=1.8e-3, executor=1e-4, python=1e-3))
+    crowd = (process(intra=48, cpu=1.2, queued=1.4),)
+
+    def told(**more) -> list[Finding]:
+        seen = Seen(observation(**more), made)
+        return [one for one in looked(seen) if one.cause == "too-many-threads"]
+
+    (finding,) = told(processes=crowd)
+    assert finding.claim.startswith("ops have 48 threads on 2 CPUs")
+    assert finding.share == pytest.approx(1.4 / 2.6, rel=0.01)
+    assert [choice.value for choice in finding.choices] == [threads]
+    assert told(processes=(process(intra=2, cpu=1.2, queued=1.4),)) == []
+    assert told(processes=crowd, host=host(quota=1.0, throttled=0.6)) == []
 
 
 def test_page_faults_are_no_threads_fault():

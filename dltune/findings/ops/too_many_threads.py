@@ -1,4 +1,4 @@
-"""Ops that are faster on one thread than on all."""
+"""More threads than the CPUs have room for, or than ops are large enough for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.figures import Figures
 from dltune.analysis.parts import part, recording, wall
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
 from dltune.findings.memory.allocator_trim import fault_share
@@ -17,9 +18,11 @@ DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the ops took in the job, without what recording them, others on the cores and
-    the kernel for page faults took from it, less what they take one after the other on one thread
-    each. The least of it leaves out what the executor needs on one thread, too."""
+    """Its cost: where there are more threads than CPUs, at most the time that they were ready and
+    waited for one another; else what the ops took in the job, without what recording them, others
+    on the cores and the kernel for page faults took from it, less what they take one after the
+    other on one thread each. The least of it leaves out what the executor needs on one thread,
+    too."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -28,8 +31,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return
     alone, whole = sum(figures.serial for figures in seen.profile.ops), wall(profile)
-    if alone - sum(map(_on_several, seen.profile.ops)) > SHARE * whole:
-        return  # several threads bring a step something
+    # whether several threads bring a step something
+    brings = alone - sum(map(_on_several, seen.profile.ops)) > SHARE * whole
+    if (crowd := _crowd(seen.observation)) >= SHARE:
+        yield _over_cpus(seen, crowd, several=brings)
+        return
+    if brings:
+        return
     free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
@@ -56,6 +64,37 @@ def find(seen: Seen) -> Iterator[Finding]:
         gain=Gain(least, share),
         sure="modelled",
         choices=(Choice("threads", "1x1"),),
+        tries=("threads",),
+    )
+
+
+def _crowd(observation: Observation | None) -> float:
+    """Of what the process' threads wanted of the CPUs, the share that they had not because they are
+    more than these; 0 where there are no more of them, or a rule on a quota tells."""
+    main = observation.main if observation else None
+    if observation is None or main is None or (main.intra or 0) <= len(main.cpus):
+        return 0.0
+    if (observation.host.throttled or 0.0) >= SHARE:
+        return 0.0
+    return main.waited * (1 - observation.disturbed)
+
+
+def _over_cpus(seen: Seen, crowd: float, *, several: bool) -> Finding:
+    main = seen.observation.main if seen.observation else None
+    assert main is not None
+    right = len(main.cpus) if several else 1
+    small = "" if several else ", and its ops are too small for more than one"
+    return Finding(
+        "too-many-threads",
+        f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
+        f"its threads were ready without a CPU for {crowd:.0%} of the time that they wanted, and "
+        "nobody else was there: they wait for one another",
+        f"give it {right} thread{'s' * (right > 1)}: TF_NUM_INTRAOP_THREADS={right} "
+        "TF_NUM_INTEROP_THREADS=1",
+        share=crowd,
+        gain=Gain(0.0, crowd),
+        sure="modelled",
+        choices=(Choice("threads", f"{right}x1"),),
         tries=("threads",),
     )
 
