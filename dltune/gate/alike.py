@@ -1,7 +1,8 @@
 """What would differ by chance between two processes of the same code, and is made alike for both
 sides of a round.
 
-Only what no change of the code can mean is made alike. Where memory lies is sampled, not frozen:
+Only what no change of the code can mean is made alike, unless the configuration asks for an
+allocator: one that keeps what is freed hides page faults. Where memory lies is sampled, not frozen:
 the kernel draws addresses anew at each start, so that no side has one layout, good or bad, for all
 its rounds, and a harmless edit that moves something is not slower for ever. Paths and variables of
 the two checkouts have the same lengths, since the stack begins behind them
@@ -18,8 +19,7 @@ from pathlib import Path
 from dltune.documents.gate import Kind
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import Choice
-from dltune.errors import UsageError
-from dltune.gate.config import ALLOCATOR, OWN, Config, Limit
+from dltune.gate.config import OWN, Config, Limit
 from dltune.gate.side import Side
 from dltune.planners.settings.applied import Applied, means_of, set_by_user
 from dltune.planners.settings.setting import Circumstances
@@ -77,10 +77,4 @@ def _allocator(
         notes.append(f"the allocator is the environment's: {told}")
         return {}
     choice = Choice(setting.name, config.allocator)
-    try:
-        return Applied((choice,), means_of([choice], here)).environment(os.environ)
-    except UsageError as error:
-        if config.allocator != ALLOCATOR:
-            raise
-        notes.append(f"the allocator is left as it is: {error}")
-        return {}
+    return Applied((choice,), means_of([choice], here)).environment(os.environ)

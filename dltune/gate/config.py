@@ -6,7 +6,7 @@
     budget = 600              # seconds of measuring before it ends undecided
     undecided = "pass"        # or "fail", or "pass below 5 %"
     hash_seed = "drawn"       # for each round, the same for both sides; or "own"
-    allocator = "glibc-keep"  # both sides', as dltune's setting of that name has it; or "own"
+    allocator = "own"         # or a value of dltune's setting of that name, for both sides
     disturbed = "again"       # rounds in which the machine was elsewhere; or "kept"
 
     [tool.dltune.gate.metrics]
@@ -36,7 +36,7 @@ from dltune.visible import visible
 
 Timed = Literal["auto", "steps", "whole"]
 PYPROJECT = "pyproject.toml"
-OWN, ALLOCATOR = "own", "glibc-keep"
+OWN = "own"
 _BELOW = re.compile(r"pass below (\d{1,3}(?:\.\d+)?) ?%", re.ASCII)
 
 
@@ -70,7 +70,7 @@ class Config:
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
     hash_seed: Literal["drawn", "own"] = "drawn"
-    allocator: str = ALLOCATOR
+    allocator: str = OWN
     disturbed: Literal["again", "kept"] = "again"
     limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"

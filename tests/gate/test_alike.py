@@ -20,6 +20,7 @@ from dltune.machine import allocators
 
 SIDES = [Side(name, name, ("python", "train.py"), Path()) for name in ("base", "head")]
 TIME = (Limit("time", ratio=1.1),)
+KEPT = Config(allocator="glibc-keep")
 WRITE = (
     "import os, sys\n"
     "told = {k: v for k, v in os.environ.items()}\n"
@@ -53,7 +54,7 @@ def test_one_side_alone_is_measured_as_it_is() -> None:
 
 
 def test_each_has_its_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables, notes = given(Config(hash_seed="own", allocator="own"))
+    variables, notes = given(Config(hash_seed="own"))
     assert (variables(), notes) == ({}, [])
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert "PYTHONHASHSEED" not in given()[0]()
@@ -61,7 +62,7 @@ def test_each_has_its_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(allocators.glibc() is None, reason="not glibc")
 def test_the_allocator_keeps_what_is_freed() -> None:
-    tunables = given()[0]()["GLIBC_TUNABLES"].split(":")
+    tunables = given(KEPT)[0]()["GLIBC_TUNABLES"].split(":")
     assert "glibc.malloc.trim_threshold=4294967296" in tunables
 
 
@@ -75,22 +76,19 @@ def test_the_allocator_keeps_what_is_freed() -> None:
     ],
 )
 def test_what_it_would_change_is_measured_without_it(kind, metric, left) -> None:
-    variables, notes = given(kind=kind, limits=(*TIME, Limit(metric, ratio=1.1)))
+    variables, notes = given(KEPT, kind, (*TIME, Limit(metric, ratio=1.1)))
     assert ("GLIBC_TUNABLES" not in variables()) == left
     assert (notes == [f"the allocator is left as it is, since {metric} is measured"]) == left
 
 
 def test_the_user_s_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
-    variables, notes = given()
+    variables, notes = given(KEPT)
     assert "GLIBC_TUNABLES" not in variables()
     assert notes == ["the allocator is the environment's: MALLOC_ARENA_MAX=2"]
 
 
 def test_an_allocator_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocators, "glibc", lambda: None)
-    _, notes = given()
-    assert "the allocator is left as it is" in notes[0]
     monkeypatch.setattr(allocators, "find", lambda name, environment: None)
     with pytest.raises(UsageError, match="jemalloc"):
         given(Config(allocator="jemalloc"))

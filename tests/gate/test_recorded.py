@@ -15,7 +15,7 @@ import resampled
 from dltune.gate.config import Config
 from dltune.gate.metrics import DEFAULT_RATIO
 
-# 300 s of launches of 12.5 s
+# 300 s of launches of 12.5 s, as they were recorded
 MOST, TRIALS = 24, 400
 
 
