@@ -66,7 +66,7 @@ class Config:
     confidence: float = 0.95
     budget: float = 600.0
     undecided: str = "pass"
-    rounds_per_launch: int = 4
+    rounds_per_launch: int = 10
     seconds_per_turn: float = 0.25
     timeout: float = 600.0
     hash_seed: Literal["drawn", "own"] = "drawn"

@@ -33,21 +33,21 @@ from dltune.profile import breakdown
 from dltune.stats.student import t_quantile
 
 # rounds: fewer tell nothing of their spread; more are begun only within this share of the budget
-ROUNDS, LEAST_ROUNDS, SHARE = 5, 2, 0.3
+ROUNDS, LEAST_ROUNDS, SHARE = 4, 2, 0.3
 TURNS = 4
 # the intervals of all that is told of one kind hold together
 CONFIDENCE = 0.95
 # told only if it is this share of all that was gained, and of each kind at most so many
 LEAST, MOST = 0.05, 5
-# looks between the steps below which a round's shares of them are chance
+# looks at the main thread below which a round tells nothing of Python
 LEAST_LOOKS = 20
 # functions of the interpreter in which other threads than the main one begin
 _THREADS = ("_bootstrap", "Thread._bootstrap")
 
 Kind = Literal["part", "op", "python"]
 KINDS: tuple[Kind, ...] = ("part", "op", "python")
-# seconds of a step, or of the whole command, by kind and what
-Amounts = Mapping[tuple[Kind, str], float]
+# seconds of a step, or of the whole command, by what; a kind that could not be seen is not there
+Amounts = Mapping[Kind, Mapping[str, float]]
 # in which file and at which line the head's functions were seen, and how often
 Lines = dict[str, Counter[tuple[str, int]]]
 
@@ -109,15 +109,12 @@ def slower(
     (Bonferroni)."""
     gained = 0.0
     for kind in KINDS:
-        both = [(b, h) for b, h in zip(base, head, strict=True) if _has(kind, b) and _has(kind, h)]
+        rounds = zip(base, head, strict=True)
+        both = [(b[kind], h[kind]) for b, h in rounds if kind in b and kind in h]
         if len(both) < LEAST_ROUNDS:
             continue
-        every = dict.fromkeys(what for side in zip(*both, strict=True) for one in side
-                              for k, what in one if k == kind)  # fmt: skip
-        pairs = {
-            what: [(b.get((kind, what), 0.0), h.get((kind, what), 0.0)) for b, h in both]
-            for what in every
-        }
+        every = dict.fromkeys(what for pair in both for side in pair for what in side)
+        pairs = {what: [(b.get(what, 0.0), h.get(what, 0.0)) for b, h in both] for what in every}
         means = {what: statistics.fmean(h - b for b, h in those) for what, those in pairs.items()}
         # parts add up to the step; where there are none, functions do to the command
         gained = gained or sum(means.values())
@@ -129,10 +126,6 @@ def slower(
             if means[what] > around:
                 before, after = map(statistics.fmean, zip(*pairs[what], strict=True))
                 yield kind, what, (before, after, means[what] - around, means[what] + around)
-
-
-def _has(kind: Kind, amounts: Amounts) -> bool:
-    return any(k == kind for k, _ in amounts)
 
 
 def _round(
@@ -149,7 +142,8 @@ def _round(
         for side in sides:
             steps = [step for run in made.steps[side.name] for turn in run for step in turn]
             stacks = _looked_at(side, config.timeout)
-            yield side.name, _python(stacks, tops[side.name], side, lines, statistics.median(steps))
+            seconds = statistics.median(steps)
+            yield side.name, {"python": _python(stacks, tops[side.name], side, lines, seconds)}
         return
     done = training.launch(
         sides,
@@ -170,26 +164,25 @@ def _round(
             notes[f"which function of Python takes the time is not known: {seen.why_no_stacks}"] = (
                 None
             )
-        between = [
-            stack
-            for stack in seen.stacks
-            if stack.thread == seen.pid and activity(stack.frames) not in ("step", "input")
-        ]
         amounts = _within(seen)
-        seconds = amounts.get(("part", "python"), 0.0)
-        yield side.name, {**amounts, **_python(between, tops[side.name], side, lines, seconds)}
+        main = [stack for stack in seen.stacks if stack.thread == seen.pid]
+        if sum(stack.looks for stack in main) >= LEAST_LOOKS:
+            between = [s for s in main if activity(s.frames) not in ("step", "input")]
+            seconds = amounts["part"].get("python", 0.0)
+            amounts["python"] = _python(between, tops[side.name], side, lines, seconds)
+        yield side.name, amounts
 
 
-def _within(seen: training.Seen) -> dict[tuple[Kind, str], float]:
+def _within(seen: training.Seen) -> dict[Kind, dict[str, float]]:
     """The parts and the ops of a step; of graphs that run beside the main one, as often as they
     run for each of its executions."""
-    found: dict[tuple[Kind, str], float] = defaultdict(float)
+    found: dict[Kind, dict[str, float]] = {kind: defaultdict(float) for kind in ("part", "op")}
     parts = breakdown.parts(seen.graphs, seen.executions)
     main = len(next(iter(seen.executions.values()), ()))
     for graph, executions in seen.executions.items():
         runs = len(executions) / main
         for part in parts[graph]:
-            found["part", part.name] += runs * part.seconds
+            found["part"][part.name] += runs * part.seconds
         by_key: dict[str, list[float]] = defaultdict(list)
         for execution in executions:
             once: Counter[str] = Counter()
@@ -199,23 +192,23 @@ def _within(seen: training.Seen) -> dict[tuple[Kind, str], float]:
             for text, nanoseconds in once.items():
                 by_key[text].append(nanoseconds * NANOSECOND)
         for text, seconds in by_key.items():
-            found["op", text] += runs * statistics.median(seconds)
+            found["op"][text] += runs * statistics.median(seconds)
     return found
 
 
 def _python(
     stacks: Sequence[Stack], top: Path, side: Side, lines: Lines, seconds: float
-) -> dict[tuple[Kind, str], float]:
+) -> dict[str, float]:
     """Of so many seconds those in each function of the job's own, by the looks that found it; where
-    the head has it is noted in `lines`. Nothing of too few looks."""
+    the head has it is noted in `lines`."""
     total = sum(stack.looks for stack in stacks)
-    found: dict[tuple[Kind, str], float] = defaultdict(float)
-    for stack in stacks if total >= LEAST_LOOKS else ():
+    found: dict[str, float] = defaultdict(float)
+    for stack in stacks:
         if (frame := own_frame(stack.frames)) is None:
             continue
         file = _file(frame, top)
         what = f"{file} ({frame.name})"
-        found["python", what] += seconds * stack.looks / total
+        found[what] += seconds * stack.looks / total
         if side.name == "head":
             lines[what][file, frame.line] += stack.looks
     return found

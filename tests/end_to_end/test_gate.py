@@ -31,7 +31,7 @@ startup = { ratio = 20.0 }
 context_switches = { at_most = 1e9 }
 page_faults = { at_most = 1e9 }
 """
-SLOW = "        time.sleep(0.1)\n        record(train_step(*batch))\n"
+SLOW = "        time.sleep(0.04)\n        record(train_step(*batch))\n"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     assert outcomes["peak_bytes", "ratio"] == outcomes["step_cpu", "ratio"] == "pass"
     assert outcomes["ops:*Conv2D*", "value"] == "pass"
     measured = {one.metric: one.values for one in found.measured["head"]}
-    assert min(measured["step_time"]) > 0.1
+    assert min(measured["step_time"]) > 0.04
     assert 0 < min(measured["ops:*Conv2D*"]) < min(measured["step_time"])
     assert min(measured["startup"]) > 0.1
     assert min(measured["context_switches"]) > 0
@@ -93,7 +93,7 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     line = slower["python", "gradient_tape.py:14 (<module>)"]
     assert line.changed
     for one in (slower["part", "python"], line):
-        assert one.head - one.base == pytest.approx(0.1, rel=0.2)
+        assert one.head - one.base == pytest.approx(0.04, rel=0.25)
     assert "gradient_tape.py:14" in done.stdout
 
 

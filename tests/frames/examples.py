@@ -59,7 +59,7 @@ def written(folder: Path) -> dict[str, Path]:
         found[f"{name}:sample"] = Path(shutil.copy(sample, folder))
     found["dltune.gate-history"] = folder / "history.jsonl"
     for _ in range(2):
-        history.append(found["dltune.gate-history"], history.entry(result))
+        history.append(found["dltune.gate-history"], history.entry(result, paired=True))
     return found
 
 
