@@ -59,6 +59,7 @@ class Disturbance:
     def notes(self) -> list[str]:
         """What to tell of it, sentences."""
         again = "the hypervisor gave CPU time to other machines; these were taken again"
-        told = [f"{again}: {self.again} turns of both sides"] if self.again else []
+        turns = f"{self.again} turn{'s' * (self.again > 1)} of both sides"
+        told = [f"{again}: {turns}"] if self.again else []
         of = f"of {self.kept} turns of both sides"
         return told + [f"{why} in {count} {of}" for why, count in self.during.items() if count]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.figures import Figures
 from dltune.analysis.parts import part, recording, wall
 from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation
+from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
 from dltune.findings.memory.allocator_trim import fault_share
@@ -33,14 +33,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     alone, whole = sum(figures.serial for figures in seen.profile.ops), wall(profile)
     # whether several threads bring a step something
     brings = alone - sum(map(_on_several, seen.profile.ops)) > SHARE * whole
-    if (crowd := _crowd(seen.observation)) >= SHARE:
-        yield _over_cpus(seen, crowd, several=brings)
+    main = seen.observation.main if seen.observation else None
+    if main and (crowd := _crowd(seen.observation)) >= SHARE:
+        yield _over_cpus(main, crowd, several=brings)
         return
     if brings:
         return
     free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
-    if seen.observation and seen.observation.main:
-        free = max(0.0, free - fault_share(seen.observation.main))
+    if main:
+        free = max(0.0, free - fault_share(main))
     executor = (part(profile, "executor") * whole - recording(profile)) * free
     took = part(profile, "ops") * whole * free + executor
     whole -= recording(profile)
@@ -79,9 +80,7 @@ def _crowd(observation: Observation | None) -> float:
     return main.waited * (1 - observation.disturbed)
 
 
-def _over_cpus(seen: Seen, crowd: float, *, several: bool) -> Finding:
-    main = seen.observation.main if seen.observation else None
-    assert main is not None
+def _over_cpus(main: Process, crowd: float, *, several: bool) -> Finding:
     right = len(main.cpus) if several else 1
     small = "" if several else ", and its ops are too small for more than one"
     return Finding(
