@@ -1,18 +1,21 @@
 """Live gates: of unchanged code, of harmless edits and of slowdowns put in; what the verdicts are.
 
     python scripts/gate_live.py FILE [--kind steps|whole] [--times 8] [--neighbour] [--seconds 3600]
+                                [--launches FOLDER]
     python scripts/gate_live.py FILE --tell
 
 Makes a project under git in a temporary folder and calls the gate on it with its default
 configuration, change after change in turns, until each has been gated so many times or the seconds
 are over. Each gate adds a line of JSON to FILE, and what is there already is not done again.
-`--neighbour`: with another process that computes on one core meanwhile. `--tell` prints the counts.
+`--neighbour`: with another process that computes on one core meanwhile. `--launches`: the steps of
+each gate are kept in FOLDER, a recording for scripts/gate_power.py. `--tell` prints the counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import os
 import shutil
@@ -27,6 +30,7 @@ from typing import Any
 
 from dltune.gate.ab import ab
 from dltune.gate.config import Config
+from dltune.gate.measure import Measurement
 from dltune.machine import topology
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "gate"))
@@ -75,7 +79,7 @@ def commit(project: Path, message: str) -> None:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", message], check=True)
 
 
-def gate(kind: str, change: str, *, neighbour: bool) -> dict[str, Any]:
+def gate(kind: str, change: str, *, neighbour: bool, keep: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder)
         subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
@@ -89,6 +93,8 @@ def gate(kind: str, change: str, *, neighbour: bool) -> dict[str, Any]:
                 project, "HEAD~1", command, Config(), topology.local(), tell=lambda _: None
             )
     (verdict,) = result.verdicts
+    if keep:
+        record(keep, change, made)
     return {
         "kind": kind,
         "change": change,
@@ -100,6 +106,19 @@ def gate(kind: str, change: str, *, neighbour: bool) -> dict[str, Any]:
         "slower": [f"{one.kind} {one.what}" for one in result.slower],
         "notes": result.notes,
     }
+
+
+def record(folder: Path, change: str, made: Measurement) -> None:
+    launches = [
+        {side: [[round(step * 1e6) for step in turn] for turn in turns] for side, turns in sides}
+        for sides in (
+            zip(made.steps, both, strict=True) for both in zip(*made.steps.values(), strict=True)
+        )
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{change.replace(' ', '-')}-{time.time_ns()}.json.gz"
+    data = {"about": f"a live gate: {change}", "launches": launches}
+    path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
 
 
 @contextlib.contextmanager
@@ -150,6 +169,7 @@ def main() -> None:
     parser.add_argument("--changes", default=",".join(CHANGES))
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no gate after these")
+    parser.add_argument("--launches", type=Path, metavar="FOLDER")
     parser.add_argument("--tell", action="store_true")
     args = parser.parse_args()
     began, asked = time.monotonic(), (args.kind, args.neighbour)
@@ -163,7 +183,10 @@ def main() -> None:
             load = os.getloadavg()[0]
             described = ["git", "-C", str(JOBS), "describe", "--always", "--dirty"]
             revision = subprocess.check_output(described, text=True).strip()
-            line = {**gate(args.kind, change, neighbour=args.neighbour), "load": load}
+            line = {
+                **gate(args.kind, change, neighbour=args.neighbour, keep=args.launches),
+                "load": load,
+            }
             line["commit"] = revision
             with args.file.open("a") as lines:
                 print(json.dumps(line), file=lines)

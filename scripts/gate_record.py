@@ -1,10 +1,11 @@
 """Record the steps of unchanged code: launches of two processes that take turns.
 
-    python scripts/gate_record.py FOLDER [--vary NAME='TOML']... [--seconds 160] -- CMD...
+    python scripts/gate_record.py FOLDER [--vary NAME='TOML']... [--seconds 160] [--neighbour]
+                                  -- CMD...
 
 What scripts/gate_power.py reads, FOLDER/NAME.json.gz for each configuration of the gate that is
 named, which take turns launch by launch; without any, FOLDER/default.json.gz. CMD runs here, in
-both processes of a launch.
+both processes of a launch. `--neighbour`: with another process that computes on one core meanwhile.
 
     python scripts/gate_record.py own --vary kept= --vary "own=allocator = 'own'" -- python train.py
 """
@@ -12,6 +13,7 @@ both processes of a launch.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import math
@@ -23,6 +25,8 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+from gate_live import busy
 
 from dltune.gate import probe, training
 from dltune.gate.alike import alike
@@ -39,6 +43,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--vary", action="append", metavar="NAME=TOML")
     parser.add_argument("--seconds", type=float, default=160.0, help="begin no launch after these")
+    parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("job", nargs="+")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -56,42 +61,46 @@ def main() -> None:
         name: {metric: [] for metric in ("step_time", "step_mean", "step_cpu")} for name in kinds
     }
     took: dict[str, list[float]] = defaultdict(list)
-    while time.monotonic() - began < args.seconds:
-        for name, (config, variables) in kinds.items():
-            started, shared = time.monotonic(), variables()
-            found = training.launch(
-                [side.having(shared) for side in random.sample(sides, 2)],
-                {side.name: signatures for side in sides},
-                machine,
-                rounds=config.rounds_per_launch,
-                seconds=config.seconds_per_turn,
-                patience=PATIENCE,
-                wanted=(),
-                tell=lambda _: None,
-            )
-            took[name].append(time.monotonic() - started)
-            recorded[name].append(
-                {
-                    side: [[round(step * 1e6) for step in turn] for turn in turns]
-                    for side, turns in found.steps.items()
-                }
-            )
-            for metric in logs[name]:
-                both = found.values[metric]
-                logs[name][metric].append(math.log(both["head"] / both["base"]))
-            spreads = ", ".join(
-                f"{metric} {statistics.pstdev(values):.4f}" for metric, values in logs[name].items()
-            )
-            faults = [round(value) for value in found.values.get("page_faults", {}).values()]
-            print(
-                f"{name}, launch {len(took[name])}: spreads so far {spreads}; "
-                f"{statistics.median(took[name]):.1f} s each; page faults a step {faults}; "
-                f"load {os.getloadavg()[0]:.1f}",
-                flush=True,
-            )
-            data = {"about": f"{' '.join(args.job)} ({name})", "launches": recorded[name]}
-            path = args.folder / f"{name}.json.gz"
-            path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
+    with contextlib.ExitStack() as stack:
+        if args.neighbour:
+            stack.enter_context(busy())
+        while time.monotonic() - began < args.seconds:
+            for name, (config, variables) in kinds.items():
+                started, shared = time.monotonic(), variables()
+                found = training.launch(
+                    [side.having(shared) for side in random.sample(sides, 2)],
+                    {side.name: signatures for side in sides},
+                    machine,
+                    rounds=config.rounds_per_launch,
+                    seconds=config.seconds_per_turn,
+                    patience=PATIENCE,
+                    wanted=(),
+                    tell=lambda _: None,
+                )
+                took[name].append(time.monotonic() - started)
+                recorded[name].append(
+                    {
+                        side: [[round(step * 1e6) for step in turn] for turn in turns]
+                        for side, turns in found.steps.items()
+                    }
+                )
+                for metric in logs[name]:
+                    both = found.values[metric]
+                    logs[name][metric].append(math.log(both["head"] / both["base"]))
+                spreads = ", ".join(
+                    f"{metric} {statistics.pstdev(values):.4f}"
+                    for metric, values in logs[name].items()
+                )
+                faults = [round(value) for value in found.values.get("page_faults", {}).values()]
+                print(
+                    f"{name}, launch {len(took[name])}: spreads so far {spreads}; "
+                    f"{statistics.median(took[name]):.1f} s each; page faults a step {faults}; "
+                    f"load {os.getloadavg()[0]:.1f}",
+                    flush=True,
+                )
+                data = {"about": f"{' '.join(args.job)} ({name})", "launches": recorded[name]}
+                path = args.folder / f"{name}.json.gz"
+                path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
 
 
 if __name__ == "__main__":
