@@ -14,11 +14,19 @@ import msgspec
 from dltune.documents.faults import AMOUNT, SHARE, at_least, each, repeated
 from dltune.documents.profile import Line
 
-# what a main thread of Python is at: a step's graph runs; a graph is traced, or compiled; it waits
-# for the next batch; it takes figures out of tensors; it runs a single op; it saves; it validates;
-# Keras prepares and ends a step; a step is called, before or after its graph; anything else
+# what a main thread of Python is at
 Activity = Literal[
-    "step", "tracing", "input", "reading", "eager", "saving", "validation", "fit", "call", "python"
+    "step",  # its graph runs
+    "tracing",  # a graph is traced, or compiled
+    "input",  # it waits for the next batch
+    "queue",  # or for what another thread or process of the job puts into a queue
+    "reading",  # it takes figures out of tensors
+    "eager",  # it runs a single op
+    "saving",
+    "validation",
+    "fit",  # Keras prepares and ends a step
+    "call",  # a step is called, before or after its graph
+    "python",  # anything else
 ]
 
 
@@ -46,11 +54,11 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the job, over the `seconds` that it was seen.
 
     `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
-    threads were ready for and did not have. `cpus`: those that its main thread may run on; `ranks`:
-    how many of the job there are on this node, as a launcher told it, None without one. `intra`,
-    `inter`: TensorFlow's threads, None in a process without. `faults`: minor page faults a second.
-    `resident`: bytes in memory at the end, without those of files; `growth`: of them, bytes a
-    second, None where it was not seen for long enough.
+    threads were ready for and did not have. `cpus`: those that any of its threads may run on;
+    `ranks`: how many of the job there are on this node, as a launcher told it, None without one.
+    `intra`, `inter`: TensorFlow's threads, None in a process without. `faults`: minor page faults a
+    second. `resident`: bytes in memory at the end, without those of files; `growth`: of them, bytes
+    a second, None where it was not seen for long enough.
     """
 
     pid: int
@@ -91,10 +99,10 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`cpus`: those that this process may use, of the machine's `online` ones; `quota`: the
     tightest limit on the job's CPU time, in cores; `throttled`: share of the time that it stood
-    still for it. `others`: cores that processes which are not the job's had, `neighbours` those
-    with the most; `stolen`: cores that the hypervisor gave to other machines. `available`: bytes of
-    memory that may still be had; `memory_limit`: bytes that the job's control group may have, and
-    `reclaims`: how often a second it came to that limit."""
+    still for it. `others`: cores that processes which are not the job's had of those that the job
+    may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor gave to
+    other machines. `available`: bytes of memory that may still be had; `memory_limit`: bytes that
+    the job's control group may have, and `reclaims`: how often a second it came to that limit."""
 
     cpus: tuple[int, ...]
     online: int
@@ -138,8 +146,15 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def disturbed(self) -> float:
-        """The share of all cores that others had."""
-        return min(1.0, (self.host.others + self.host.stolen) / max(1, len(self.host.cpus)))
+        """The share of its cores that others had."""
+        taken = self.host.others / self.cores + self.host.stolen / self.host.online
+        return min(1.0, taken)
+
+    @property
+    def cores(self) -> int:
+        """The CPUs that any process of the job may run on."""
+        allowed = {cpu for one in self.processes for cpu in one.cpus}
+        return max(1, len(allowed or self.host.cpus))
 
     @property
     def main(self) -> Process | None:

@@ -44,6 +44,13 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
         re.compile(r"(.*\.)?(__next__|_next_internal|get_next)"),
     ),
     (
+        "queue",
+        re.compile(
+            r"/queue\.py$|/multiprocessing/(queues|connection|pool)\.py$|/concurrent/futures/"
+        ),
+        re.compile(r"(.*\.)?(get|_?recv\w*|_?poll|next|__next__|result|wait|as_completed)"),
+    ),
+    (
         "reading",
         re.compile(r"/tensorflow/python/(framework|ops)/"),
         re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection
@@ -11,7 +12,8 @@ from dltune.documents.observation import Host, Neighbour
 from dltune.machine import cgroups
 from dltune.proc import process
 from dltune.proc.entry import text
-from dltune.proc.stat import TICK, Stat, stolen
+from dltune.proc.stat import TICK, Stat, busy, stolen
+from dltune.proc.threads import threads
 from dltune.proc.tree import processes
 
 # the parent of the kernel's own threads, which work for the job as well as for others
@@ -28,7 +30,7 @@ class HostWatch:
         self._pid = pid
         self._since = time.monotonic()
         self._processes = processes()
-        self._stolen = stolen()
+        self._stolen, self._busy = stolen(), busy()
         self._throttled = cgroups.throttled(pid)
         self._reclaims = cgroups.reclaims(pid)
         self._limits = cgroups.limits(pid=pid)
@@ -51,6 +53,11 @@ class HostWatch:
         cores = {pid: max(0.0, cpu) / seconds for pid, cpu in used.items()}
         busiest = sorted(cores, key=lambda pid: -cores[pid])[:MOST_NAMED]
         cpus = tuple(sorted(os.sched_getaffinity(0)))
+        # what ran on the job's CPUs, and was neither its nor ours
+        now = busy()
+        on_its = sum(now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in _allowed(job) & now.keys())
+        its = sum(self._used(pid, there[pid]) for pid in {*job, *own} & there.keys())
+        others = min(sum(cores.values()), max(0.0, on_its - its) / seconds)
         throttled = None
         now_throttled = cgroups.throttled(self._pid)
         if self._throttled is not None and now_throttled is not None:
@@ -63,7 +70,7 @@ class HostWatch:
             online=os.cpu_count() or len(cpus),
             quota=self._limits.quota,
             throttled=throttled,
-            others=sum(cores.values()),
+            others=others,
             neighbours=tuple(
                 Neighbour(pid, process.command(pid) or "a thread of the kernel", cores[pid])
                 for pid in busiest
@@ -74,6 +81,16 @@ class HostWatch:
             reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
         )
+
+
+def _allowed(job: Collection[int]) -> set[int]:
+    """The CPUs that any process of the job may run on; all where none runs any more."""
+    allowed: set[int] = set()
+    for pid in job:
+        for tid in threads(pid):
+            with contextlib.suppress(OSError):
+                allowed |= os.sched_getaffinity(tid)
+    return allowed or set(range(os.cpu_count() or 1))
 
 
 def _available() -> int:

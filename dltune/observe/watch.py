@@ -121,7 +121,7 @@ class JobWatch:
         settings = record.settings() if record else None
         threads = [thread.used for thread in seen.threads.values()]
         queued = [one.queued for one in threads if one.queued is not None]
-        main = next((t for (tid, _), t in seen.threads.items() if tid == seen.pid), None)
+        allowed = {thread.last.cpus for thread in seen.threads.values()}
         return Process(
             pid=seen.pid,
             command=seen.command,
@@ -130,7 +130,7 @@ class JobWatch:
             kernel=used.kernel / seconds,
             queued=sum(queued) / seconds if queued else None,
             threads=len(seen.running),
-            cpus=tuple(sorted(cpulist.parse(main.last.cpus))) if main else (),
+            cpus=tuple(sorted({cpu for mask in allowed for cpu in cpulist.parse(mask)})),
             ranks=_ranks(seen.pid),
             intra=settings.intra if settings else None,
             inter=settings.inter if settings else None,

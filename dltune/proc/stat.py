@@ -86,6 +86,16 @@ def stolen() -> float:
     return int(fields[8]) * TICK if len(fields) > 8 else 0.0
 
 
+def busy() -> dict[int, float]:
+    """Seconds that programs, and the kernel for them, have run on each CPU so far."""
+    lines = (read("/proc/stat") or b"").decode().splitlines()
+    return {
+        int(name[3:]): sum(map(int, times[:3])) * TICK
+        for name, *times in map(str.split, lines)
+        if name.startswith("cpu") and name != "cpu"
+    }
+
+
 def now() -> float:
     """Ticks since boot, the clock of `Stat.started`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) / TICK

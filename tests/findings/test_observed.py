@@ -52,6 +52,40 @@ def test_processes_that_are_in_each_others_way():
     assert finding.choices == (Choice("threads", "1x1"),)
 
 
+def test_processes_that_rest_are_in_nobodys_way():
+    resting = tuple(process(pid, cpu=0.01, queued=0.0) for pid in range(2, 5))
+    alone = process(cpu=1.0, queued=2.0)
+    assert looked(Seen(observation=observation(processes=(alone, *resting)))) == ()
+
+
+def test_processes_on_what_a_quota_pays_for():
+    two = tuple(process(pid, cpu=0.5, queued=0.4, intra=1) for pid in (1, 2))
+    finding = found(host=host(quota=1.0), processes=two)
+    assert finding.cause == "crowded-processes"
+    assert finding.claim.endswith("have 2 intra-op threads together, on 1 CPU")
+
+
+def test_processes_with_cpus_of_their_own_do_not_meet():
+    bound = tuple(
+        process(pid, cpus=(pid,), cpu=0.9, queued=0.05, intra=1, ranks=2) for pid in (0, 1)
+    )
+    assert looked(Seen(observation=observation(processes=bound))) == ()
+
+
+def test_others_elsewhere_than_on_the_jobs_cpus_cost_nothing():
+    large = host(cpus=tuple(range(8)), online=8, others=1.0, neighbours=(BUSY,))
+    on_two = observation(host=large, processes=(process(cpu=1.0, queued=1.0, ranks=4),))
+    finding = looked(Seen(observation=on_two))[0]
+    assert finding.claim == "other processes have 1.0 of the job's 2 CPUs"
+    assert finding.share == 0.5
+
+
+def test_a_main_thread_that_waits_for_its_own_loader():
+    finding = found(python=python(queue=0.4))
+    assert (finding.cause, finding.share) == ("queue-wait", 0.4)
+    assert "at train.py:7 (<module>) in 40% of looks" in finding.evidence
+
+
 def test_a_neighbour_costs_no_more_than_the_job_waits():
     busy = host(others=0.9, neighbours=(BUSY,))
     finding = found(host=busy, processes=(process(cpu=1.0, queued=0.25),))

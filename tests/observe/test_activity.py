@@ -10,6 +10,8 @@ from dltune.observe.looks import Stack
 
 TF = "/env/lib/python3.11/site-packages/tensorflow/python"
 KERAS = "/env/lib/python3.11/site-packages/keras/src"
+STANDARD = "/usr/lib/python3.11"
+GET = Frame("Queue.get", f"{STANDARD}/queue.py", 171)
 OWN = Frame("<module>", "/home/me/train.py", 30)
 RUNS = (
     Frame("quick_execute", f"{TF}/eager/execute.py", 53),
@@ -30,6 +32,9 @@ RUNS = (
             ),
         ),
         ("input", (Frame("OwnedIterator._next_internal", f"{TF}/data/ops/iterator_ops.py", 773),)),
+        ("queue", (Frame("Condition.wait", f"{STANDARD}/threading.py", 1), GET, OWN)),
+        ("queue", (Frame("Connection._recv", f"{STANDARD}/multiprocessing/connection.py", 1), OWN)),
+        ("input", (GET, Frame("get_next", f"{TF}/data/ops/iterator_ops.py", 773))),
         ("reading", (Frame("_EagerTensorBase.numpy", f"{TF}/framework/ops.py", 416),)),
         ("eager", (Frame("norm", f"{TF}/ops/linalg_ops.py", 1),)),
         ("saving", (*RUNS[:1], Frame("save", f"{TF}/training/saver.py", 5))),

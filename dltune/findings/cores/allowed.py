@@ -8,10 +8,25 @@ from dltune.documents.observation import Observation
 
 
 def allowed(observation: Observation) -> int:
-    """The CPUs that the process that trains may run on, or those that its quota pays for."""
-    main, quota = observation.main, observation.host.quota
-    cpus = len(main.cpus) if main and main.cpus else len(observation.host.cpus)
+    """Of the process that trains."""
+    main = observation.main
+    return _room(observation, len(main.cpus) if main and main.cpus else observation.cores)
+
+
+def allowed_together(observation: Observation) -> int:
+    """Of all processes of the job."""
+    return _room(observation, observation.cores)
+
+
+def _room(observation: Observation, cpus: int) -> int:
+    quota = observation.host.quota
     return max(1, min(cpus, math.floor(quota if quota is not None else cpus)))
+
+
+def as_usual(threads: int, inter: int | None) -> str:
+    """A choice of threads, by which TensorFlow has what it has of itself on so many CPUs; no more
+    inter-op threads than the job's."""
+    return f"{threads}x{min(threads, inter or threads)}"
 
 
 def confined(observation: Observation) -> bool:

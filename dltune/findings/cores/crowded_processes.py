@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.allowed import allowed_together, as_usual
 from dltune.findings.seen import Seen
 
-# threads that want a core, over cores
-CROWDED = 1.25
+# threads that want a core, over cores; cores that a process wants which works
+CROWDED, WORKS = 1.25, 0.1
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -18,8 +19,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     observation = seen.observation
     if observation is None:
         return
-    trains = [one for one in observation.processes if one.intra is not None]
-    cores = len(observation.host.cpus)
+    trains = [
+        one
+        for one in observation.processes
+        if one.intra is not None and one.cpu + (one.queued or 0.0) >= WORKS
+    ]
+    cores = allowed_together(observation)
     wanted = sum(one.cpu + (one.queued or 0.0) for one in trains)
     threads = sum(one.intra or 0 for one in trains)
     if len(trains) < 2 or threads <= cores or wanted < CROWDED * cores:
@@ -29,7 +34,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     each = max(1, cores // len(trains))
     yield Finding(
         "crowded-processes",
-        f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPUs",
+        f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPU"
+        + "s" * (cores > 1),
         f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
         f"them (pid {', '.join(str(one.pid) for one in trains[:8])})",
         f"give each {each} intra-op thread{'s' * (each > 1)}: TF_NUM_INTRAOP_THREADS={each} "
@@ -37,6 +43,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",
-        choices=(Choice("threads", f"{each}x1"),),
+        choices=(Choice("threads", as_usual(each, trains[0].inter)),),
         tries=("threads",),
     )

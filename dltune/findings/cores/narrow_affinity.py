@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.allowed import as_usual
 from dltune.findings.seen import Seen
 from dltune.machine import cpulist
 
@@ -57,6 +58,6 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",
-        choices=(Choice("threads", f"{have}x1"),),
+        choices=(Choice("threads", as_usual(have, main.inter)),),
         tries=("threads",),
     )

@@ -11,12 +11,12 @@ SHARE = 0.05  # of all cores
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the cores that the others had, at most what the job waited for."""
+    """Its cost: what the others had of the job's cores, at most what the job waited for."""
     observation = seen.observation
     main = observation.main if observation else None
     if observation is None or main is None:
         return
-    host, cores = observation.host, len(observation.host.cpus)
+    host, cores = observation.host, observation.cores
     waited = main.waited
     share = min(host.others / cores, waited if main.queued is not None else 1.0)
     if share >= SHARE:
@@ -25,7 +25,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         )
         yield Finding(
             "neighbour",
-            f"other processes have {host.others:.1f} of {cores} CPUs",
+            f"other processes have {host.others:.1f} of the job's {cores} CPUs",
             f"{names or 'many small ones'}; the job's threads were ready without a CPU for "
             f"{waited:.0%} of what they wanted",
             "end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
@@ -33,12 +33,12 @@ def find(seen: Seen) -> Iterator[Finding]:
             gain=Gain(0.0, share),
             sure="measured",
         )
-    stolen = host.stolen / cores
+    stolen = host.stolen / host.online
     if stolen >= SHARE:
         yield Finding(
             "neighbour",
             f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other machines",
-            f"steal time, {host.stolen:.2f} of {cores} CPUs in {observation.seconds:.0f} s",
+            f"steal time, {host.stolen:.2f} of {host.online} CPUs in {observation.seconds:.0f} s",
             "a machine with CPUs of its own (dedicated, not shared), or another hour",
             share=stolen,
             gain=Gain(0.0, stolen),

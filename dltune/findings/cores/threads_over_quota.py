@@ -10,6 +10,7 @@ from dltune.analysis.parts import wall, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.allowed import as_usual
 from dltune.findings.seen import Seen
 
 THROTTLED = 0.05  # of the time
@@ -47,7 +48,7 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         share=throttled,
         gain=Gain(0.0, throttled),
         sure="modelled",
-        choices=(Choice("threads", f"{paid}x1"),),
+        choices=(Choice("threads", as_usual(paid, main.inter)),),
         tries=("threads",),
     )
 
@@ -78,7 +79,7 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         share=share,
         gain=None if share is None else Gain(0.0, share),
         sure="modelled",
-        choices=(Choice("threads", f"{right}x1"),),
+        choices=(Choice("threads", as_usual(right, profile.settings.inter)),),
         tries=("threads",),
     )
 
