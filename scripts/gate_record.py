@@ -31,7 +31,6 @@ from gate_live import busy
 from dltune.gate import probe, training
 from dltune.gate.alike import alike
 from dltune.gate.config import Config, parse
-from dltune.gate.measure import PATIENCE
 from dltune.gate.side import Side
 from dltune.machine import topology
 
@@ -73,7 +72,7 @@ def main() -> None:
                     machine,
                     rounds=config.rounds_per_launch,
                     seconds=config.seconds_per_turn,
-                    patience=PATIENCE,
+                    patience=config.timeout,
                     wanted=(),
                     tell=lambda _: None,
                 )

@@ -12,6 +12,8 @@ from dltune.bench.step_barrier import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 
+# seconds without news after which a job that has its turn is taken to hang
+HUNG = 600.0
 MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
 
 
@@ -105,7 +107,7 @@ class Contest:
         """Warm up, and find out how long this setting's turn is."""
         self.tell(Progress(f"warming up {runner.setting.name}"))
         try:
-            found = first_turn(runner, self.seconds)
+            found = first_turn(runner, self.seconds, idle=lambda: self._heed(runner))
         except JobEndedError:
             raise _ended_before_a_turn(runner) from None
         if found:
@@ -118,8 +120,15 @@ class Contest:
             ),
         )
 
+    def _heed(self, runner: Runner) -> None:
+        """Raises UsageError when the job hangs in its turn."""
+        limit = max(HUNG, self.patience)
+        if time.monotonic() - runner.news > limit:
+            raise _under(runner, UsageError("it hangs in a step"), f"{limit:g} s without news")
+
     def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
         def others() -> None:
+            self._heed(runner)
             for other in self.runners:
                 if other is not runner:
                     other.listen(0)

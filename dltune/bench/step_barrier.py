@@ -67,6 +67,7 @@ class StepBarrier:
         self._source: Iterator[Event | None] | None = None
         self._steppers: dict[int, Process] = {}
         self._lead: int | None = None
+        self.stood: int | None = None  # CLOCK_MONOTONIC ns when the process that leads first did
         self._waiting: dict[int, int] = {}  # pid -> CLOCK_MONOTONIC ns since when it stands
         self._granted = 0
         self._starts: dict[str, list[int]] = defaultdict(list)
@@ -190,7 +191,7 @@ class StepBarrier:
             late = process.pid not in self._steppers and self._granted
             self._steppers[process.pid] = process
             if self._lead is None:
-                self._lead = process.pid
+                self._lead, self.stood = process.pid, message.at
             if late:  # another rank, for which those that have their turn may be waiting
                 process.order([grant_line(self._granted)])
             else:

@@ -140,6 +140,7 @@ def record_command(
     from dltune.gate import result
     from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
+    from dltune.gate.verdict import least_baseline
     from dltune.machine import topology
 
     here = Path.cwd()
@@ -148,6 +149,11 @@ def record_command(
         require_pyperf()
     machine = topology.local()
     side = _here(here, job)
+    if rounds < (least := least_baseline(config.confidence)):
+        raise UsageError(
+            f"--rounds {rounds}: a baseline of fewer than {least} decides no ratio with confidence "
+            f"{config.confidence:g}"
+        )
     named = {"output": output} | ({"pyperf": pyperf} if pyperf else {})
     with _claimed(named, overwrite) as (files, tell):
         made = measure([side], machine, config, tell=tell, rounds=rounds)
@@ -213,7 +219,9 @@ def check_command(
         if measured:
             now = against.load(measured)
             at = now.machine or machine
-            note = against.require_machine(before, at, other=other_machine)
+            note = against.require_machine(before, at, other=other_machine, whose=now.title)
+            if now.command:
+                against.require_command(before, now.command)
             made, head = against.compare(before, now, config), Revision(now.title, now.commit)
         else:
             if before.machine is None:
@@ -225,13 +233,11 @@ def check_command(
             note = against.require_machine(before, machine, other=other_machine)
             against.require_command(before, job)
             for limit in limits_for(config, before.kind):
-                if limit.metric not in before.values and limit.ratio is not None:
-                    why = before.missing.get(limit.metric, "it was recorded without it")
-                    raise UsageError(
-                        f"{baseline} has no {limit.metric}: {why}",
-                        remedy="record the baseline again under this configuration",
-                    )
-            made = measure([side], machine, config, tell=tell, before=before.values)
+                if limit.ratio is not None:
+                    against.require_enough(before, limit.metric, config.confidence)
+            made = measure(
+                *([side], machine, config), tell=tell, before=before.values, exact=before.exact
+            )
             if made.kind != before.kind:
                 raise UsageError(
                     f"{baseline} timed the command {metrics.TIMED[before.kind]}, now it is timed "
@@ -317,7 +323,7 @@ def _write(
 
     if outputs.history:
         entry = history.entry(found, paired=paired)
-        entries = [*history.load(outputs.history), entry]
+        entries = [*history.of_command(outputs.history, entry.command), entry]
         found = drift.judged(found, entries)
         if "trend" in files:
             files["trend"].write_bytes(trend.render(entries).encode())
@@ -328,11 +334,24 @@ def _write(
     if "markdown" in files:
         files["markdown"].write_bytes(formats.markdown(found).encode())
     if "gitlab" in files:
-        source = Path(config.source).name if config.limits else "pyproject.toml"
-        files["gitlab"].write_bytes(formats.gitlab(found, source))
+        files["gitlab"].write_bytes(formats.gitlab(found, _shown_at(config)))
     if outputs.history:
         history.append(outputs.history, entry)
     return found
+
+
+def _shown_at(config: Config) -> str:
+    """The file that sets the limits, as the repository names it."""
+    import os
+
+    from dltune.gate import worktrees
+
+    if not config.limits:
+        return "pyproject.toml"
+    try:
+        return os.path.relpath(config.source, worktrees.repository(Path.cwd()).top)
+    except UsageError:
+        return config.source
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
@@ -355,7 +374,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
         return
     from dltune.gate import figures
 
-    bad = [v for v in found.verdicts if v.outcome == found.outcome]
+    bad = [verdict for verdict in found.verdicts if not verdict.passed]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
 
 

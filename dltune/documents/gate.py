@@ -55,7 +55,8 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `unit`), or of all that the gates of a history add up to, as a ratio (`rounds` are gates). [low,
     high] holds the true median with the result's confidence; None: no bound yet. `base` and `head`
     are medians. `why` is a sentence. `needed`: about how many rounds in all would decide what is
-    undecided; None: that cannot be foreseen.
+    undecided; None: that cannot be foreseen. `passed`: what the outcome means under the
+    configuration; None: not told.
     """
 
     metric: str
@@ -71,6 +72,7 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: int
     why: str
     needed: int | None = None
+    passed: bool | None = None
 
 
 class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from dltune.errors import UsageError
 from dltune.gate import metrics, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import Measurement
-from dltune.gate.verdict import Sample
+from dltune.gate.verdict import Sample, least_baseline
 from dltune.visible import visible
 
 
@@ -49,19 +49,39 @@ def load(path: Path) -> Before:
     )
 
 
-def require_machine(before: Before, here: Machine, *, other: bool) -> str | None:
-    """A note where the machines differ and that was asked for. Raises UsageError where it was not:
-    times of two machines tell nothing of the code."""
+def require_machine(
+    before: Before, here: Machine, *, other: bool, whose: str = "this one"
+) -> str | None:
+    """A note where the machines differ and that was asked for; `whose`: what tells of the second.
+    Raises UsageError where it was not: times of two machines tell nothing of the code."""
     if before.machine is None or before.machine.fingerprint == here.fingerprint:
         return None
     there = f"{before.machine.name}, {len(before.machine.cores)} cores"
     difference = f"{before.title} was measured on another machine ({visible(there)})"
     if not other:
         raise UsageError(
-            f"{difference} than this one ({visible(here.name)}, {len(here.cores)} cores)",
+            f"{difference} than {whose} ({visible(here.name)}, {len(here.cores)} cores)",
             remedy="record a baseline here, use `dltune gate ab`, or pass --other-machine",
         )
     return difference
+
+
+def require_enough(before: Before, metric: str, confidence: float) -> None:
+    """Raises UsageError when a baseline lacks what a ratio of the metric is decided by."""
+    values = before.values.get(metric)
+    if values is None:
+        why = before.missing.get(metric, "it was recorded without it")
+        raise UsageError(
+            f"{before.title} has no {metric}: {why}",
+            remedy="record the baseline again under this configuration",
+        )
+    least = least_baseline(confidence)
+    if metric not in before.exact and len(values) < least:
+        raise UsageError(
+            f"{before.title} has {len(values)} rounds of {metric}; fewer than {least} decide no "
+            f"ratio with confidence {confidence:g}",
+            remedy="record the baseline again, with more --rounds",
+        )
 
 
 def require_command(before: Before, command: Sequence[str]) -> None:

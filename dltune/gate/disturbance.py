@@ -1,8 +1,9 @@
 """Turns in which the machine was kept from both sides.
 
-What the hypervisor takes no change of the code can cause: such turns are taken again, those of both
-sides together, so that the turns that are kept tell as much of one as of the other. A CPU quota or
-a lack of memory may be the change's own doing: that is told, and counts.
+What the hypervisor takes is no change's doing (but where a machine has credits for CPU time): such
+turns are taken again, those of both sides together, so that the turns that are kept tell as much of
+one as of the other. A CPU quota or a lack of memory may be the change's own doing: that is told,
+and counts.
 """
 
 from __future__ import annotations

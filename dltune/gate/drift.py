@@ -64,13 +64,13 @@ def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
 
 
 def chain(entries: Sequence[Entry]) -> list[Entry]:
-    """Of gates, oldest first, the last one and those before it whose changes it stands on: each
-    one's head is the next one's base. A change that was gated again and again, as a branch is that
-    grows, is not taken for as many."""
+    """Of gates, the last one and those whose changes it stands on, oldest first: each one's head is
+    the next one's base. A change that was gated again and again, as a branch is that grows, is not
+    taken for as many; gates that ran beside each other may stand in any order."""
     found = [entries[-1]]
-    for entry in reversed(entries[:-1]):
-        if entry.head == found[-1].base and entry.head != entry.base:
-            found.append(entry)
+    by_head = {entry.head: entry for entry in entries[:-1] if entry.head != entry.base}
+    while before := by_head.pop(found[-1].base, None):
+        found.append(before)
     return found[::-1]
 
 
@@ -95,6 +95,7 @@ def _verdict(course: _Course) -> Verdict:
         over="drift",
         limit=1.0,
         outcome="fail",
+        passed=False,
         median=ratio,
         low=None,
         high=None,

@@ -101,7 +101,7 @@ def undecided(verdict: Verdict) -> str:
         more = verdict.needed - verdict.rounds
         told.append(f"some {more} more round{'s' * (more != 1)} would decide it")
     elif verdict.median is not None and verdict.high is not None:
-        told.append("it lies too near to the limit for any number of rounds that can be foreseen")
+        told.append("no number of rounds that can be foreseen would decide it")
     return "; ".join(told)
 
 

@@ -29,7 +29,7 @@ SIGNS: dict[Outcome, str] = {"pass": "✅ pass", "fail": "❌ fail", "undecided"
 def github(result: Result) -> str:
     """A line for each limit, as the runner of GitHub Actions obeys them."""
     return "".join(
-        f"::{GITHUB[v.outcome]} title={_property(f'dltune gate: {visible(v.metric)}')}::"
+        f"::{GITHUB[_severity(v)]} title={_property(f'dltune gate: {visible(v.metric)}')}::"
         f"{_data(visible(figures.sentence(v), LONGEST))}\n"
         for v in result.verdicts
     )
@@ -45,7 +45,7 @@ def gitlab(result: Result, path: str) -> bytes:
                     "description": visible(figures.sentence(v), LONGEST),
                     "check_name": f"dltune gate {v.over}",
                     "fingerprint": _fingerprint(v),
-                    "severity": GITLAB[v.outcome],
+                    "severity": GITLAB[_severity(v)],
                     "location": {"path": path, "lines": {"begin": 1}},
                 }
                 for v in result.verdicts
@@ -62,10 +62,8 @@ def junit(result: Result) -> bytes:
     UTF-8. A limit that fails is a failure; one that is undecided is skipped, or a failure where
     that is what undecided means. Text is escaped; what XML cannot hold is written out.
     """
-    strict = not result.passed and result.outcome == "undecided"
-    tags = {"pass": "system-out", "fail": "failure"}
-    tags["undecided"] = "failure" if strict else "skipped"
-    told = [tags[verdict.outcome] for verdict in result.verdicts]
+    tags = {"pass": "system-out", "fail": "failure", "undecided": "skipped"}
+    told = [tags[_severity(verdict)] for verdict in result.verdicts]
     counts = {
         "tests": str(len(result.verdicts)),
         "failures": str(told.count("failure")),
@@ -126,9 +124,9 @@ def markdown(result: Result) -> str:
     cores = len(result.machine.cores)
     lines += [
         "",
-        f"<sub>{result.confidence:.0%} intervals that hold at every look; {result.seconds:.0f} s "
-        f"on {cores} core{'s' * (cores != 1)} of {code(result.machine.name, 80)}; "
-        f"dltune {code(result.dltune)}</sub>",
+        f"<sub>{result.confidence * 100:.4g}% intervals that hold at every look; "
+        f"{result.seconds:.0f} s on {cores} core{'s' * (cores != 1)} of "
+        f"{code(result.machine.name, 80)}; dltune {code(result.dltune)}</sub>",
     ]
     return "\n".join(lines) + "\n"
 
@@ -149,6 +147,11 @@ def code(text: str, longest: int = 120) -> str:
         "<code>" + "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in shown)
         + "</code>"
     )  # fmt: skip
+
+
+def _severity(verdict: Verdict) -> Outcome:
+    """What is undecided fails where that is what undecided means."""
+    return "fail" if verdict.passed is False else verdict.outcome
 
 
 def _fingerprint(verdict: Verdict) -> str:

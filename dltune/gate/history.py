@@ -37,7 +37,7 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One gate. `machine`: its fingerprint."""
+    """One gate. `machine`: its fingerprint. `command`: none in lines of earlier versions."""
 
     schema: str
     created: str
@@ -46,6 +46,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: str
     outcome: Outcome
     points: tuple[Point, ...]
+    command: tuple[str, ...] = ()
 
 
 def entry(result: Result, *, paired: bool) -> Entry:
@@ -64,6 +65,7 @@ def entry(result: Result, *, paired: bool) -> Entry:
         head=result.head.commit or result.head.name,
         outcome=result.outcome,
         points=tuple(points),
+        command=result.command,
     )
 
 
@@ -103,6 +105,11 @@ def load(path: Path) -> list[Entry]:
             raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")
         entries.append(found)
     return entries
+
+
+def of_command(path: Path, command: tuple[str, ...]) -> list[Entry]:
+    """Those of `load` that measured this command: several jobs may share a file."""
+    return [one for one in load(path) if one.command == command]
 
 
 def append(path: Path, added: Entry) -> None:

@@ -7,7 +7,7 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.gate import Kind, Verdict
@@ -20,8 +20,6 @@ from dltune.gate.disturbance import Disturbance
 from dltune.gate.side import Side
 from dltune.gate.verdict import Sample, decided, judge, limits_for, next_look
 
-# a training job that has not come to a step may tell nothing for so long, in seconds
-PATIENCE = 120.0
 # no verdict is found with fewer rounds, so no budget ends before them
 LEAST_ROUNDS = 2
 
@@ -59,13 +57,15 @@ def measure(
     *,
     tell: Callable[[str], None],
     before: Mapping[str, Sequence[float]] | None = None,
+    exact: Collection[str] = (),
     rounds: int | None = None,
 ) -> Measurement:
     """Measure the sides in turns and judge after each round.
 
     Two sides are "base" and "head". With one, its values are the head's, and `before` has the
-    base's (metric -> values); without that nothing is judged, and exactly `rounds` are taken.
-    Raises UsageError, which names the side, when its command fails.
+    base's (metric -> values, of those in `exact` one that does not vary); without that nothing is
+    judged, and exactly `rounds` are taken. Raises UsageError, which names the side, when its
+    command fails, and for a metric that can be measured here in another way only than `before`.
     """
     steps = _steps(config)
     signatures = {
@@ -98,6 +98,13 @@ def measure(
     )
     for name, values in (before or {}).items():
         if (sample := made.samples.get(name)) and sample.missing is None:
+            if sample.exact != (name in exact):
+                ways = {True: "counted once", False: "measured in every round"}
+                raise UsageError(
+                    f"{name} of the baseline was {ways[name in exact]}, here it is "
+                    f"{ways[sample.exact]}",
+                    remedy="record the baseline again",
+                )
             sample.base, sample.paired = list(values), sample.exact
     disturbance = Disturbance()
     with _sampler(machine, config, made, disturbance, tell) as sample_round:
@@ -195,7 +202,7 @@ def _sampler(
                 machine,
                 rounds=config.rounds_per_launch,
                 seconds=config.seconds_per_turn,
-                patience=PATIENCE,
+                patience=config.timeout,
                 wanted=made.samples,
                 watch=watch,
                 tell=tell,
@@ -248,7 +255,7 @@ def _spent(config: Config, verdicts: Sequence[Verdict], pace: float) -> str:
     told = f"the budget of {config.budget:g} s was spent"
     open_ = [verdict.needed for verdict in verdicts if verdict.outcome == "undecided"]
     if needed := max((rounds for rounds in open_ if rounds is not None), default=0):
-        told += f"; about {math.ceil(needed * pace / 60)} min would decide what can be"
+        told += f"; a budget of about {math.ceil(needed * pace / 60)} min would decide what can be"
     return told
 
 

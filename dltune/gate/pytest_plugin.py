@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # calls of one turn take about so long together, so that the clock and a call's own noise are small
 TURN_SECONDS = 0.005
-# of the budget, for one limit of one test
+# of the budget, for one limit of one test; where calls are long, as few rounds as decide anything
 MOST_SECONDS = 10.0
 
 
@@ -77,12 +77,12 @@ class Gate:
         turns, in an order drawn by lot."""
         from dltune.gate.config import Limit
 
-        calls = max(_calls(new), _calls(base))
+        calls = {new: _calls(new), base: _calls(base)}
 
         def both(sample: Sample) -> None:
             turns = [(new, sample.head), (base, sample.base)]
             for function, values in random.sample(turns, 2):
-                values.append(_turn(function, calls))
+                values.append(_turn(function, calls[function]))
 
         return self._hold(Limit("time", ratio=limit), both)
 
@@ -98,14 +98,16 @@ class Gate:
 
     def _decided(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
         from dltune.gate.verdict import Sample, judge, next_look
+        from dltune.stats.anytime import least_rounds
 
         sample = Sample("time", "s")
         until = time.monotonic() + min(self._config.budget, MOST_SECONDS)
+        least = least_rounds(self._config.confidence, paired=limit.ratio is not None)
         look = 1
         while True:
             take(sample)
             rounds = len(sample.head)
-            spent = time.monotonic() >= until
+            spent = time.monotonic() >= until and rounds >= least
             if rounds < look and not spent:
                 continue
             look = next_look(rounds)

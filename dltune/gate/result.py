@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dltune import __version__
 from dltune.documents import files
 from dltune.documents import gate as doc
@@ -25,6 +27,9 @@ def result(
     slower: tuple[doc.Slower, ...] = (),
 ) -> doc.Result:
     """The result of a gate. `seconds`: what it took; `slower`: where the time went."""
+    verdicts = tuple(
+        msgspec.structs.replace(verdict, passed=held(verdict, config)) for verdict in made.verdicts
+    )
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
         created=files.now(),
@@ -38,8 +43,8 @@ def result(
         budget=config.budget,
         seconds=seconds,
         outcome=overall(made.verdicts),
-        passed=all(held(verdict, config) for verdict in made.verdicts),
-        verdicts=tuple(made.verdicts),
+        passed=all(verdict.passed for verdict in verdicts),
+        verdicts=verdicts,
         measured={
             name: tuple(found)
             for name in ("base", "head")

@@ -82,11 +82,12 @@ def in_checkout(
 ) -> Side:
     """The command in a checkout. Raises UsageError when there is no such program.
 
-    PYTHONPATH begins with the checkout, so that its packages come before an installed copy; a
-    program by a relative path that the checkout lacks, such as .venv/bin/python, is `here`'s.
+    PYTHONPATH begins with the folder's counterpart and the checkout's top, so that their packages
+    come before an installed copy; a program by a relative path that the checkout lacks, such as
+    .venv/bin/python, is `here`'s.
     """
-    paths = [checkout.top / SOURCE, checkout.top]
-    own = [str(path) for path in paths if path.is_dir()]
+    folders = dict.fromkeys((checkout.folder, checkout.top))
+    own = [str(path) for each in folders for path in (each / SOURCE, each) if path.is_dir()]
     short = checkout.commit[:10]
     named = "" if checkout.commit.startswith(revision) else f"{visible(revision, 60)}, "
     inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

@@ -147,7 +147,6 @@ class _Observer:
         self._executions: dict[int, list[messages.Execution]] = defaultdict(list)
         self.began = 0
         self.log: Path | None = None
-        self.startup: float | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
         orders = Orders(PLAIN, targets=signatures, barrier=True)
@@ -160,9 +159,13 @@ class _Observer:
             self._hear,
         )
 
+    @property
+    def startup(self) -> list[float]:
+        """Seconds until it stood before its first step; without the time at the barrier."""
+        stood = self.runner.stood
+        return [] if stood is None else [(stood - self.began) * NANOSECOND]
+
     def _hear(self, record: Record, execution: messages.Execution) -> None:
-        if self.startup is None:
-            self.startup = (execution.start - self.began) * NANOSECOND
         self.peak = max(self.peak, execution.peak)
         signature = record.graphs[execution.graph].signature
         # one that was granted in the next turn obeys these orders, too
@@ -249,7 +252,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
             "step_cpu": [statistics.fmean(turn.cpu_seconds for turn in turns)],
             "context_switches": [turn.voluntary + turn.involuntary for turn in turns],
             "page_faults": [turn.faults for turn in turns if turn.faults is not None],
-            "startup": [observer.startup] if observer.startup is not None else [],
+            "startup": observer.startup,
             "peak_bytes": [float(observer.peak)] if observer.peak else [],
             **{OPS + pattern: seconds for pattern, seconds in observer.ops.items()},
         }

@@ -12,7 +12,7 @@ from dltune.documents.gate import Kind, Outcome, Unit, Verdict
 from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
 from dltune.gate.outlook import excluded, rounds_needed
-from dltune.stats.anytime import anytime_median, anytime_ratio
+from dltune.stats.anytime import anytime_median, anytime_ratio, least_rounds
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
 
@@ -79,6 +79,12 @@ def limits_for(config: Config, kind: Kind) -> tuple[Limit, ...]:
     return config.limits or (Limit(metrics.DEFAULT[kind], ratio=metrics.DEFAULT_RATIO),)
 
 
+def least_baseline(confidence: float) -> int:
+    """With fewer rounds a baseline's median has no interval that is good for half of what both
+    sides may err together: of n values, their whole range misses it with 2 ** (1 - n)."""
+    return math.ceil(1 - math.log2((1 - confidence) / 2))
+
+
 def next_look(rounds: int) -> int:
     """After how many rounds to judge again: where there are many, one more tells little."""
     return max(rounds + 1, math.ceil(rounds * LOOK_AGAIN))
@@ -106,8 +112,18 @@ def _verdict(over: Over, limit: float, sample: Sample, confidence: float) -> Ver
         head=statistics.median(sample.head) if sample.head else None,
         rounds=interval.rounds if interval else 0,
         why=why,
-        needed=rounds_needed(interval, limit) if interval and outcome == "undecided" else None,
+        needed=_needed(sample, interval, limit, confidence)
+        if interval and outcome == "undecided"
+        else None,
     )
+
+
+def _needed(sample: Sample, interval: Interval, limit: float, confidence: float) -> int | None:
+    """About how many rounds decide it; of a baseline's own spread no round takes anything."""
+    if not sample.paired:
+        return None
+    least = least_rounds(confidence, paired=sample.base != [])
+    return least if interval.rounds < least else rounds_needed(interval, limit)
 
 
 def _ratio(sample: Sample, confidence: float) -> Interval:
@@ -122,7 +138,7 @@ def _ratio(sample: Sample, confidence: float) -> Interval:
     head = anytime_median(sample.head, either)
     base = median_interval(sample.base, either)
     median, low, high = over_base(head.median, base.median, floor), -math.inf, math.inf
-    if base.confidence >= either and min(sample.base) > 0:
+    if base.confidence >= either and head.rounds >= least_rounds(either, paired=False):
         low, high = over_base(head.low, base.high, floor), over_base(head.high, base.low, floor)
     return Interval(median, low, high, confidence, head.rounds)
 
@@ -150,16 +166,16 @@ def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tu
     unbounded = low is None and high is None
     rounds = interval.rounds
     if unbounded and over == "ratio" and not (sample.paired or sample.exact):
-        if 0 in sample.base:
-            return "undecided", "the base measured 0, over which there is no ratio"
         few = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
         return "undecided", few
     lies = "" if sample.exact else "the whole interval lies "
     if high is not None and high <= limit:
         return "pass", f"{lies}within the limit"
-    if (low is not None and low > limit) or interval.median == math.inf == interval.high:
+    if interval.low > limit:
         return "fail", f"{lies}beyond the limit"
     if unbounded:
         few = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
         return "undecided", few
+    if over == "ratio" and not (sample.paired or sample.exact):
+        return "undecided", "the interval holds the limit; a baseline of more rounds narrows it"
     return "undecided", "the interval holds the limit"

@@ -21,7 +21,7 @@ from dltune.documents.machine import Machine
 from dltune.errors import UsageError
 from dltune.gate import metrics, training, whole
 from dltune.gate.config import Config
-from dltune.gate.measure import PATIENCE, Measurement
+from dltune.gate.measure import Measurement
 from dltune.gate.side import Side
 from dltune.job.record import NANOSECOND
 from dltune.job.stacks import Frame, own_frame
@@ -97,7 +97,10 @@ def look(
         for kind, what, figures in slower(seen["base"], seen["head"])
     )
     if not found and not notes:
-        notes["what got slower does not stand out from the noise of its parts"] = None
+        if not any(map(any, seen.values())):
+            notes["nothing was seen within the two: what got slower is not known"] = None
+        else:
+            notes["what got slower does not stand out from the noise of its parts"] = None
     return found, list(notes)
 
 
@@ -106,7 +109,7 @@ def slower(
 ) -> Iterator[tuple[Kind, str, tuple[float, float, float, float]]]:
     """Kind, what, and (base, head, low, high), of what is longer in the head beyond chance: means
     over rounds, and Student's interval of the difference, for as many at once as were in question
-    (Bonferroni)."""
+    (Bonferroni; that these were chosen by what was measured is not in it)."""
     gained = 0.0
     for kind in KINDS:
         rounds = zip(base, head, strict=True)
@@ -151,7 +154,7 @@ def _round(
         machine,
         rounds=TURNS,
         seconds=config.seconds_per_turn,
-        patience=PATIENCE,
+        patience=config.timeout,
         wanted=(),
         tell=lambda _: None,
         looking=True,

@@ -98,8 +98,7 @@ def _accounted(side: Side, log: BinaryIO, timeout: float) -> tuple[dict[str, Any
             watch.cancel()
         written = told.read()
     values: dict[str, Any] = json.loads(written.splitlines()[0]) if written else {}
-    if late.is_set() or values.get("exit_code"):
-        _kill(child.pid)  # what it has left behind
+    _kill(child.pid)  # what it has left behind
     return values, late.is_set()
 
 

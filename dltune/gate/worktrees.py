@@ -152,7 +152,8 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # one that Python has not set
+                signal.signal(number, handler)
 
 
 @_undisturbed()
@@ -164,7 +165,6 @@ def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
         with contextlib.suppress(OSError):
             Path(folder).chmod(0o700)
     shutil.rmtree(home, ignore_errors=True)
-    _git(repo.top, "worktree", "prune")
 
 
 def _sweep(repo: Repository) -> None:
@@ -181,7 +181,8 @@ def _sweep(repo: Repository) -> None:
                 fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(repo, home, tops)
         except FileNotFoundError:
-            _remove(repo, home, tops)
+            if not home.exists():  # else it is none of ours
+                _remove(repo, home, tops)
         except OSError:
             continue  # another gate is at work
 

@@ -23,7 +23,9 @@ fewer rounds decide (docs/decisions/gate-verdict.md).
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -38,6 +40,8 @@ BOLDNESS = (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 PRECISION = 1e-5
 # bounds may lie outside of what was seen, by no more than this
 SPAN = 3.0
+# the logarithm of a stake at which nobody needs to know it more exactly
+MOST = 700.0
 _LOG_2 = math.log(2)
 
 
@@ -45,22 +49,45 @@ def evidence(rounds: int, beyond: int) -> Fraction:
     """M(n, k): the stake, begun with 1, after `beyond` of `rounds` fell where they were bet on."""
     if not 0 <= beyond <= rounds:
         raise ValueError(f"{beyond} of {rounds} rounds")
-    ways = sum(math.comb(rounds + 1, j) for j in range(beyond + 1))
+    ways, term = 0, 1  # C(n+1, j)
+    for j in range(beyond + 1):
+        ways += term
+        term = term * (rounds + 1 - j) // (j + 1)
     return Fraction(ways, (rounds + 1) * math.comb(rounds, beyond))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def log_evidence(rounds: int, beyond: int) -> float:
+    """The logarithm of M(n, k), which itself is more than a float holds from 1,034 rounds on."""
+    found = evidence(rounds, beyond)
+    return math.log(found.numerator) - math.log(found.denominator)
 
 
 @functools.lru_cache(maxsize=4096)
 def rank(rounds: int, confidence: float) -> int | None:
     """k such that [r(k), r(n+1-k)] of the sorted ratios r(1)..r(n) is the interval; None while no
     k is enough. Each side errs with probability (1 - confidence) / 2 at most."""
+    needed = math.log(2 / (1 - confidence))
+    # r(k) is the bound of all m below it: n + 1 - k rounds lie above such an m, and fewer for each
+    # larger k
+    enough = bisect.bisect_left(
+        range(1, (rounds + 1) // 2 + 1),
+        True,
+        key=lambda k: log_evidence(rounds, rounds + 1 - k) < needed,
+    )
+    return enough or None
+
+
+@functools.cache
+def least_rounds(confidence: float, *, paired: bool) -> int:
+    """With fewer, no interval has a bound: of ratios measured together, or of values alone."""
     needed = 2 / (1 - confidence)
-    found = None
-    for k in range(1, (rounds + 1) // 2 + 1):
-        # r(k) is the bound of all m below it: n + 1 - k rounds lie above such an m
-        if evidence(rounds, rounds + 1 - k) < needed:
-            break
-        found = k
-    return found
+    # the boldest stake on rounds that all lie far beyond
+    return next(
+        n
+        for n in itertools.count(1)
+        if (stake([math.inf] * n) >= needed if paired else rank(n, confidence))
+    )
 
 
 def anytime_median(values: Sequence[float], confidence: float) -> Interval:
@@ -98,7 +125,7 @@ def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:
 def stake(distances: Sequence[float]) -> float:
     """The stake, begun with 1, after betting that the centre of `distances` is above 0."""
     beyond = sum(x > 0 for x in distances)
-    bets = [float(evidence(len(distances), beyond))]
+    bets = [math.exp(min(log_evidence(len(distances), beyond), MOST))]
     bets += [bet(distances, boldness) for boldness in BOLDNESS]
     return statistics.fmean(bets)
 
@@ -112,14 +139,14 @@ def bet(distances: Sequence[float], boldness: float) -> float:
                   else -2 * boldness * max(x, -1e6))
         for x in distances
     )  # fmt: skip
-    return math.exp(min(logarithm, 700.0))
+    return math.exp(min(logarithm, MOST))
 
 
 def _bound(logs: Sequence[float], needed: float) -> float:
     """The largest m such that the bet "the centre is above m" has won `needed`; -inf: none yet."""
     finite = [x for x in logs if math.isfinite(x)]
     if not finite:
-        return -math.inf
+        return math.inf if min(logs) == math.inf and stake(logs) >= needed else -math.inf
     low, high = min(finite) - SPAN, max(finite)
     if stake([x - low for x in logs]) < needed:
         return -math.inf

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 import synthetic
 from pretended import Clock, PretendedJob, plan, setting
 
+from dltune.bench import contest
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.cli import progress
@@ -202,6 +203,30 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
         "dltune: building the plugin for the job's TensorFlow",
     ]
     assert len(set(told)) == len(told)
+
+
+class HangingJob(PretendedJob):
+    """From its third turn on it runs nothing that it is granted."""
+
+    def order(self, lines: Sequence[str]) -> None:
+        if len(self.granted) < 2:
+            super().order(lines)
+
+
+def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "HUNG", 0.05)
+    jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock)}
+    with pytest.raises(UsageError, match=r"under plan \(0.05 s without news\): it hangs in a step"):
+        Trial(jobs).contest.run()
+
+
+def test_when_a_job_first_stood(clock: Clock) -> None:
+    """Behind the barrier it waits for its turn, which is no time of its own."""
+    clock.pass_(3.0)
+    trial = Trial({name: PretendedJob(clock) for name in NAMES})
+    at = clock.now
+    trial.contest.run()
+    assert [runner.stood for runner in trial.runners] == [at] * len(NAMES)
 
 
 def test_interrupted_says_where(clock: Clock) -> None:

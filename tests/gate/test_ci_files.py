@@ -84,7 +84,8 @@ def test_the_action(project: Path, head: str, event: str, code: int) -> None:
     }
     known = inputs | {"inputs.command": JOB, event: "base"}
     (step,) = [one for one in action["runs"]["steps"] if one.get("id") == "gate"]
-    assert "${{" not in step["run"]  # what a contributor names must not become a script
+    for one in action["runs"]["steps"]:
+        assert "${{" not in one.get("run", "")  # what a contributor names must not become a script
     git(project, "checkout", "-q", head)
     told = {name: project.parent / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     environment = {name: evaluated(value, known) for name, value in step["env"].items()}
@@ -101,10 +102,42 @@ def test_the_action(project: Path, head: str, event: str, code: int) -> None:
 def test_without_a_base_no_outcome_is_told(project: Path) -> None:
     action = yaml.safe_load((CI / "gate" / "action.yml").read_text())
     (step,) = [one for one in action["runs"]["steps"] if one.get("id") == "gate"]
-    environment = {"COMMAND": JOB, "BASE": "0" * 40, "CONFIG": "", "HISTORY": "h.jsonl"}
-    done = ran(project, step["run"], environment)
-    assert done.returncode != 0
+    environment = {"COMMAND": JOB, "CONFIG": "", "HISTORY": "h.jsonl", "NAME": "gate"}
+    for base in ("0" * 40, ""):
+        done = ran(project, step["run"], environment | {"BASE": base})
+        assert done.returncode == 0
+        assert "no revision before this one" in done.stdout
+    done = ran(project, step["run"], environment | {"BASE": "1" * 40})
+    assert done.returncode == 2
+    assert "there is no revision '1111" in done.stderr
     assert not (project / "gate.json").exists()
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("verdict", [True, False])
+def test_the_comment_is_the_gate_s_own(project: Path, earlier: bool, verdict: bool) -> None:
+    """As far as that goes without GitHub: `gh` is asked which comment is the gate's, and is given
+    its text."""
+    action = yaml.safe_load((CI / "gate" / "action.yml").read_text())
+    (step,) = [one for one in action["runs"]["steps"] if one.get("id") == "comment"]
+    programs = project.parent / "bin"
+    programs.mkdir()
+    said = project.parent / "said"
+    listing = 'case "$*" in *--jq*) echo 7;; esac\n' if earlier else ""
+    (programs / "gh").write_text(f'#!/bin/sh\necho "$MARK $*" >> {said}\n{listing}')
+    (programs / "gh").chmod(0o755)
+    if verdict:
+        (project / "quick.md").write_text("it holds\n")
+    done = ran(project, step["run"], {"NAME": "quick", "REPOSITORY": "me/it", "NUMBER": "3"})
+    assert done.returncode == 0, done.stderr
+    asked, written = said.read_text().splitlines()
+    assert asked.startswith("<!-- dltune gate quick --> api repos/me/it/issues/3/comments ")
+    where = "--method PATCH repos/me/it/issues/comments/7" if earlier else "repos/me/it/issues/3"
+    assert where in written
+    assert "body=@quick.comment" in written
+    text = (project / "quick.comment").read_text().splitlines()
+    assert text[0] == "<!-- dltune gate quick -->"
+    assert text[1] == ("it holds" if verdict else "The gate has come to no verdict: see its run.")
 
 
 def test_the_examples_name_what_the_action_takes() -> None:
@@ -130,9 +163,10 @@ def test_the_template(project: Path, head: str, variable: str, code: int) -> Non
         template = template.replace(f"$[[ inputs.{name} ]]", value)
     assert "$[[" not in template
     job = yaml.safe_load(template)["dltune-gate"]
+    assert job["variables"]["COMMAND"] == {"value": JOB, "expand": False}
     git(project, "checkout", "-q", head)
     base = git(project, "rev-parse", "base").strip()
-    done = ran(project, "\n".join(job["script"]), {variable: base})
+    done = ran(project, "\n".join(job["script"]), {variable: base, "COMMAND": given["command"]})
     assert done.returncode == code, done.stderr
     reports = job["artifacts"]["reports"].values()
     for name in (*job["artifacts"]["paths"], *reports, *job["cache"]["paths"]):

@@ -125,6 +125,11 @@ def test_a_branch_that_is_gated_as_it_grows_counts_once() -> None:
     assert drift.judged(decided.result(decided.verdict()), growing).outcome == "pass"
 
 
+def test_gates_that_ran_beside_each_other_stand_in_any_order() -> None:
+    first, second, third = (gate(day, [0.0] * 20) for day in (1, 2, 3))
+    assert drift.chain([second, first, third]) == [first, second, third]
+
+
 def test_the_same_commit_twice_is_a_chain_of_its_own() -> None:
     again = [gate(3, [0.0] * 20, since=3) for _ in range(3)]
     assert drift.chain(again) == [again[-1]]

@@ -23,6 +23,7 @@ def clock(monkeypatch):
         now[0] += seconds
 
     monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
 def test_fast(dltune_gate):
     assert dltune_gate.within(0.5, lambda: time.sleep(1e-3)).outcome == "pass"
@@ -36,6 +37,12 @@ def test_no_slower(dltune_gate):
 
 def test_slower(dltune_gate):
     dltune_gate.ratio(1.5, new=lambda: time.sleep(1e-2), base=lambda: time.sleep(1e-3))
+
+def test_far_slower(dltune_gate):
+    dltune_gate.ratio(1.5, new=lambda: time.sleep(5.0), base=lambda: time.sleep(1e-6))
+
+def test_long(dltune_gate):
+    dltune_gate.within(1.0, lambda: time.sleep(2.0))
 
 def test_plain():
     pass
@@ -61,7 +68,7 @@ def run(tmp_path: Path):
 
 def test_limits_are_held_when_asked_for(run) -> None:
     done = run("--dltune-gate")
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "4 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "limit 100 us" in done.stdout
     assert "ratio to the base" in done.stdout
     assert "Traceback" not in done.stdout
@@ -69,7 +76,7 @@ def test_limits_are_held_when_asked_for(run) -> None:
 
 def test_without_the_option_they_are_skipped(run) -> None:
     done = run()
-    assert "1 passed, 4 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 passed, 6 skipped" in done.stdout, done.stdout + done.stderr
     assert "held with --dltune-gate" in done.stdout
 
 

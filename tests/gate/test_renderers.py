@@ -44,9 +44,13 @@ def test_junit_has_a_test_for_each_limit() -> None:
 
 
 def test_undecided_is_a_failure_where_it_means_that() -> None:
-    result = decided.result(decided.verdict(outcome="undecided"), passed=False, outcome="undecided")
+    strict = decided.verdict(outcome="undecided", passed=False)
+    tolerated = decided.verdict("time", outcome="undecided", passed=True)
+    result = decided.result(strict, tolerated, passed=False, outcome="undecided")
     (suite,) = ET.fromstring(formats.junit(result))
-    assert (suite.get("failures"), suite.get("skipped")) == ("1", "0")
+    assert (suite.get("failures"), suite.get("skipped")) == ("1", "1")
+    levels = [line.split(" ")[0] for line in formats.github(result).splitlines()]
+    assert levels == ["::error", "::warning"]
 
 
 @given(ANY_TEXT)

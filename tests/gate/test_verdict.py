@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from dltune.gate import config, figures
 from dltune.gate.config import Config, Limit
 from dltune.gate.outlook import FORESEEN, excluded
-from dltune.gate.verdict import Sample, decided, held, judge, overall
+from dltune.gate.verdict import Sample, decided, held, judge, least_baseline, overall
+from dltune.stats.anytime import least_rounds
 
 RATIO = Limit("step_time", ratio=1.03)
 
@@ -56,6 +57,30 @@ def test_counts_that_hardly_differ_do_not() -> None:
         sample = Sample("page_faults", "count", [0.0] * 12, [faults] * 12)
         (verdict,) = judge(limit, sample, 0.98)
         assert verdict.outcome == outcome
+
+
+def test_one_round_over_nothing_decides_nothing() -> None:
+    limit = Limit("page_faults", ratio=1.1)
+    (verdict,) = judge(limit, Sample("page_faults", "count", [0.0], [300.0]), 0.95)
+    assert verdict.outcome == "undecided"
+    least = least_rounds(0.95, paired=True)
+    assert verdict.needed == least
+    assert figures.undecided(verdict) == (
+        f"1 round is too few for an interval; some {least - 1} more rounds would decide it"
+    )
+    for faults, outcome in ((300.0, "fail"), (3.0, "pass")):
+        sample = Sample("page_faults", "count", [0.0] * 15, [faults] * 15, paired=False)
+        assert judge(limit, sample, 0.95)[0].outcome == outcome
+
+
+def test_a_baseline_of_too_few_rounds() -> None:
+    enough = least_baseline(0.95)
+    assert enough == 7
+    for rounds, outcome in ((enough, "pass"), (enough - 1, "undecided")):
+        sample = Sample("step_time", "s", [1.0] * rounds, [1.0] * 30, paired=False)
+        (verdict,) = judge(RATIO, sample, 0.95)
+        assert verdict.outcome == outcome
+        assert verdict.needed is None
 
 
 def test_an_exact_value_needs_one_round() -> None:

@@ -86,6 +86,19 @@ def test_what_a_killed_gate_left_is_removed_by_the_next(
     assert git("worktree", "list").count("\n") == 1
 
 
+def test_a_work_tree_that_only_is_called_like_ours_stays(
+    project: Path, git: Callable[..., str], tmp_path: Path
+) -> None:
+    mine = tmp_path / f"{worktrees.PREFIX}of-mine" / "tree"
+    git("worktree", "add", "-q", str(mine), "base")
+    (mine / "unsaved").write_text("work")
+    repo = worktrees.repository(project)
+    with worktrees.checkouts(repo, commits(repo)):
+        pass
+    assert (mine / "unsaved").read_text() == "work"
+    assert str(mine) in git("worktree", "list")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_to_the_whole_command_leave_nothing(
     project: Path, git: Callable[..., str], temporary: Path, number: int
@@ -192,6 +205,11 @@ def test_a_side_s_code_comes_first(project: Path, monkeypatch: pytest.MonkeyPatc
         (top / "src").mkdir()
         side = in_checkout("base", "base", found["base"], ["python3", "job.py"], project)
         assert side.environment["PYTHONPATH"] == f"{top / 'src'}:{top}:/mine"
+        inner = worktrees.Checkout(found["base"].commit, top, top / "part", found["base"].temporary)
+        (inner.folder / "src").mkdir(parents=True)
+        side = in_checkout("base", "base", inner, ["python3", "job.py"], project)
+        paths = [inner.folder / "src", inner.folder, top / "src", top, "/mine"]
+        assert side.environment["PYTHONPATH"] == ":".join(map(str, paths))
         (project / "tool").symlink_to(sys.executable)
         side = in_checkout("base", "base", found["base"], ["./tool", "job.py"], project)
         assert side.command == [str(project / "tool"), "job.py"]

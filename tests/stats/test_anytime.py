@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.stats.anytime import anytime_median, anytime_ratio, evidence, rank, stake
+from dltune.stats.anytime import (
+    anytime_median,
+    anytime_ratio,
+    evidence,
+    least_rounds,
+    log_evidence,
+    rank,
+    stake,
+)
 from dltune.stats.signs import median_interval
 
 RATIOS = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40)
@@ -28,6 +36,39 @@ def integral(rounds: int, beyond: int, parts: int = 20_000) -> float:
 @pytest.mark.parametrize(("rounds", "beyond"), [(1, 0), (1, 1), (5, 3), (9, 9), (30, 21), (30, 2)])
 def test_evidence_is_the_integral(rounds: int, beyond: int) -> None:
     assert float(evidence(rounds, beyond)) == pytest.approx(integral(rounds, beyond), rel=1e-4)
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_its_logarithm(both: tuple[int, int]) -> None:
+    assert math.exp(log_evidence(*both)) == pytest.approx(float(evidence(*both)))
+
+
+def test_more_rounds_than_a_float_can_hold_the_evidence_of() -> None:
+    with pytest.raises(OverflowError):
+        float(evidence(1500, 1500))
+    found = anytime_ratio([1.001, 1.002, 0.999] * 500, 0.95)
+    assert 0.999 <= found.low <= found.median <= found.high <= 1.002
+    assert rank(3000, 0.95) == 1407
+
+
+def test_ratios_over_nothing() -> None:
+    """One is no evidence; as many as decide any other ratio are."""
+    for rounds in (1, least_rounds(0.95, paired=True) - 1):
+        assert anytime_ratio([math.inf] * rounds, 0.95).low == -math.inf
+    enough = anytime_ratio([math.inf] * least_rounds(0.95, paired=True), 0.95)
+    assert (enough.low, enough.high) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_with_fewer_rounds_there_is_no_bound(confidence: float) -> None:
+    least = least_rounds(confidence, paired=True)
+    assert anytime_ratio([1.0] * least, confidence).high < math.inf
+    alone = least_rounds(confidence, paired=False)
+    assert anytime_median([1.0] * alone, confidence).high == 1.0
+    for fewer in range(1, least):
+        assert anytime_ratio([1.0] * fewer, confidence).high == math.inf
+    for fewer in range(1, alone):
+        assert anytime_median([1.0] * fewer, confidence).high == math.inf
 
 
 @given(st.integers(0, 60))
