@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -172,6 +173,7 @@ def main() -> None:
     parser.add_argument("--launches", type=Path, metavar="FOLDER")
     parser.add_argument("--tell", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is started is ended then too
     began, asked = time.monotonic(), (args.kind, args.neighbour)
     for number in range(0 if args.tell else args.times):
         for change in args.changes.split(","):

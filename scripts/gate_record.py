@@ -19,6 +19,7 @@ import json
 import math
 import os
 import random
+import signal
 import statistics
 import time
 import tomllib
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("job", nargs="+")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is started is ended then too
     args.folder.mkdir(parents=True, exist_ok=True)
     machine = topology.local()
     sides = [Side(name, name, args.job, Path.cwd()) for name in ("base", "head")]

@@ -162,14 +162,13 @@ def over_base(head: float, base: float, floor: float) -> float:
 
 def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tuple[Outcome, str]:
     """What follows from the interval for the limit, and why, in a sentence."""
-    low, high = interval.bounds
-    unbounded = low is None and high is None
+    unbounded = interval.low == -math.inf and interval.high == math.inf
     rounds = interval.rounds
     if unbounded and over == "ratio" and not (sample.paired or sample.exact):
         few = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
         return "undecided", few
     lies = "" if sample.exact else "the whole interval lies "
-    if high is not None and high <= limit:
+    if interval.high <= limit:
         return "pass", f"{lies}within the limit"
     if interval.low > limit:
         return "fail", f"{lies}beyond the limit"

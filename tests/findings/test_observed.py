@@ -216,7 +216,7 @@ def test_ops_between_the_steps_are_not_told_as_figures_read():
 
 def test_a_quota_of_a_part_of_a_cpu_is_used_up():
     finding = found(host=host(quota=1.5, throttled=0.5), processes=(process(intra=16),))
-    assert finding.choices == (Choice("threads", "2x1"),)
+    assert finding.choices == (Choice("threads", "2x2"),)
     enough = observation(host=host(quota=3.5, throttled=0.1), processes=(process(intra=4),))
     assert looked(Seen(observation=enough)) == ()
 

@@ -44,6 +44,9 @@ def test_far_slower(dltune_gate):
 def test_long(dltune_gate):
     dltune_gate.within(1.0, lambda: time.sleep(2.0))
 
+def test_near(dltune_gate):
+    dltune_gate.ratio(1.001, new=lambda: time.sleep(1e-3), base=lambda: time.sleep(1e-3))
+
 def test_plain():
     pass
 """
@@ -68,7 +71,7 @@ def run(tmp_path: Path):
 
 def test_limits_are_held_when_asked_for(run) -> None:
     done = run("--dltune-gate")
-    assert "4 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "4 failed, 4 passed" in done.stdout, done.stdout + done.stderr
     assert "limit 100 us" in done.stdout
     assert "ratio to the base" in done.stdout
     assert "Traceback" not in done.stdout
@@ -76,7 +79,7 @@ def test_limits_are_held_when_asked_for(run) -> None:
 
 def test_without_the_option_they_are_skipped(run) -> None:
     done = run()
-    assert "1 passed, 6 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 passed, 7 skipped" in done.stdout, done.stdout + done.stderr
     assert "held with --dltune-gate" in done.stdout
 
 
@@ -90,5 +93,5 @@ def test_a_faulty_configuration_is_an_error_of_use(run) -> None:
 @pytest.mark.parametrize(("meaning", "told"), [("pass", "1 passed"), ("fail", "1 failed")])
 def test_undecided_means_what_the_configuration_says(run, meaning: str, told: str) -> None:
     settings = f"[tool.dltune.gate]\nbudget = 1e-9\nundecided = '{meaning}'\n"
-    done = run("--dltune-gate", "-k", "test_slower", config=settings)
+    done = run("--dltune-gate", "-k", "test_near", config=settings)
     assert told in done.stdout

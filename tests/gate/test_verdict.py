@@ -105,7 +105,7 @@ def test_a_baseline_s_own_spread_counts() -> None:
     assert judge(RATIO, few, 0.98)[0].outcome == "undecided"
     assert "45 rounds against 4 are too few" in judge(RATIO, few, 0.98)[0].why
     none = Sample("step_time", "s", [0.0] * 15, narrow, paired=False)
-    assert "no ratio" in judge(RATIO, none, 0.98)[0].why
+    assert judge(RATIO, none, 0.98)[0].outcome == "fail"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_lies_at_the_limit_is_not_foreseen() -> None:
     ratios = [1.03 * x for x in (0.98, 1.02, 0.99, 1.01, 0.97, 1.03) * 4]
     (verdict,) = judge(RATIO, Sample("step_time", "s", [1.0] * 24, ratios), 0.95)
     assert (verdict.outcome, verdict.needed) == ("undecided", None)
-    assert "too near to the limit" in figures.undecided(verdict)
+    assert "no number of rounds" in figures.undecided(verdict)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))

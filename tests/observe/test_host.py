@@ -23,6 +23,7 @@ def test_what_others_have_of_the_jobs_cpus_alone(monkeypatch, ran, least, most):
     monkeypatch.setattr(
         host, "busy", lambda: {mine: ran * (now := next(ticks)), mine + 1: 9.0 * now}
     )
+    monkeypatch.setattr(host, "MOST_NAMED", 1000)
     job = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.sched_setaffinity(0, {mine}))
     busy = subprocess.Popen([sys.executable, "-c", BUSY])
     try:

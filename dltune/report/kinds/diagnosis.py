@@ -23,6 +23,7 @@ _ACTIVITIES = {
     "step": "runs a step's graph",
     "tracing": "traces a graph",
     "input": "waits for the next batch",
+    "queue": "waits for another thread or process of the job",
     "reading": "takes figures out of tensors",
     "eager": "runs a single op",
     "saving": "saves",
