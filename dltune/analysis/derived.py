@@ -37,6 +37,23 @@ def times(ops: Sequence[Figures]) -> Table:
     return Table("ops by time on one thread", columns(*heads), [_times(one) for one in ops], 2)
 
 
+def own_times(ops: Sequence[Op], count: int) -> Table:
+    """Of ops that were not measured one at a time: what they took as the job ran them."""
+    taken = sorted(ops, key=lambda op: -(op.own or 0.0) * op.count)
+    whole = sum((op.own or 0.0) * op.count for op in ops)
+    rows = [
+        (
+            Key(op.key),
+            str(op.count),
+            f"{op.own * op.count / whole:.1%}",
+            f"{op.own * 1e3:.3f}",
+        )
+        for op in taken[:count]
+        if op.own
+    ]
+    return Table("ops by their own time", columns("op", ">runs", ">share", ">own ms"), rows, 2)
+
+
 def _times(figures: Figures) -> tuple[Cell, ...]:
     assert figures.best is not None
     best = figures.best.time

@@ -11,8 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from dltune.analysis import aten
+from dltune.analysis.broadcast import broadcast
 from dltune.analysis.convolution import Filters, convolution, output_elements, pooling
 from dltune.analysis.keys import Key, parse, real, sized
+from dltune.documents.aten import NAMESPACE
 from dltune.documents.opkey import SIZES, Tensor
 from dltune.documents.profile import Op
 from dltune.graph.views import VIEWS
@@ -115,6 +118,8 @@ def operations(op: Op, known: Filters = frozenset()) -> int | None:
     key = parse(op)
     if key is None:
         return None
+    if key.family.startswith(NAMESPACE):
+        return aten.operations(key)
     found = convolution(key, op.output_bytes, known)
     if found is None:
         found = pooling(key, op.output_bytes)
@@ -137,6 +142,8 @@ def moved(op: Op) -> int | None:
     key = parse(op)
     if key is None:
         return None
+    if key.family.startswith(NAMESPACE):
+        return aten.moved(key, op.output_bytes)
     if key.family in VIEWS or _reduces_nothing(op, key):
         return 0
     if key.family in SHAPES:
@@ -166,6 +173,8 @@ def dtype(op: Op) -> str | None:
 def factors(key: Key) -> tuple[int, int, int, int] | None:
     """Of a product of matrices m x k and k x n, so many of them: (how many, m, n, k). None for
     other ops, and where the shapes are not known."""
+    if key.family.startswith(NAMESPACE):
+        return aten.factors(key)
     if key.family not in ("MatMul", "BatchMatMul"):
         return None
     if len(key.inputs) < 2 or not all(map(real, key.inputs[:2])):
@@ -175,7 +184,7 @@ def factors(key: Key) -> tuple[int, int, int, int] | None:
         return None
     rows, inner = _turned(a[-2:], key.true("transpose_a", "adj_x"))
     other, columns = _turned(b[-2:], key.true("transpose_b", "adj_y"))
-    batch = _broadcast(a[:-2], b[:-2])
+    batch = broadcast(a[:-2], b[:-2])
     return None if inner != other or batch is None else (math.prod(batch), rows, columns, inner)
 
 
@@ -230,7 +239,7 @@ def _by_element(key: Key) -> int | None:
         return _each(first, PER_INPUT[key.family])
     if key.family not in ELEMENTWISE or any(t.dtype.startswith("complex") for t in key.inputs):
         return None
-    shape = _broadcast(*(tensor.shape for tensor in key.inputs))
+    shape = broadcast(*(tensor.shape for tensor in key.inputs))
     if shape is None and key.family in ("BiasAdd", "Select"):
         # a bias of channels that come second; a condition on whole rows
         shape = key.inputs[-1 if key.family == "Select" else 0].shape
@@ -253,15 +262,3 @@ def _each(tensor: Tensor, count: int) -> int | None:
 
 def _turned(shape: tuple[int, ...], transposed: bool) -> tuple[int, ...]:
     return shape[::-1] if transposed else shape
-
-
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """NumPy's rule; None for shapes that do not go together."""
-    rank = max(map(len, shapes), default=0)
-    found = []
-    for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
-        longest = {size for size in sizes if size != 1} or {1}
-        if len(longest) > 1:
-            return None
-        found.append(longest.pop())
-    return tuple(found)

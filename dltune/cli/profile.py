@@ -62,6 +62,13 @@ if TYPE_CHECKING:
     metavar="PROFILE",
     help="Instead of a job, run the ops of this profile standalone, made up from their keys.",
 )
+@click.option(
+    "--from",
+    "trace",
+    type=click.Path(path_type=Path),
+    metavar="TRACE",
+    help="Instead of a job, read a trace that PyTorch's profiler has written.",
+)
 @click.option("--batch", metavar="LIST", help="Batch sizes for --ops-of, such as 16,32 [its own].")
 @click.option(
     "--plan",
@@ -81,6 +88,7 @@ def command(
     cap: int,
     counters: str,
     ops_of: Path | None,
+    trace: Path | None,
     batch: str | None,
     plan_path: Path | None,
     keep_running: bool,
@@ -97,7 +105,6 @@ def command(
     import tempfile
 
     from dltune.cli import interrupts, progress
-    from dltune.cli.profile_tables import show_profile
     from dltune.documents.files import claim
     from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
@@ -109,6 +116,11 @@ def command(
     from dltune.profile.session import Session
     from dltune.tensorflow.instructions import lacking_in
 
+    if trace:
+        if job or ops_of or plan_path or keep_running:
+            raise UsageError("--from reads what was measured", remedy="leave the rest out")
+        _show(_imported(trace, output, overwrite), output, top, as_json)
+        return
     if ops_of and (job or keep_running):
         raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
     if batch and not ops_of:
@@ -192,12 +204,30 @@ def command(
                 if isinstance(failure, OutOfMemory) and (saving := _saving(session.profile)):
                     line.say(saving)
             raise
+    _show(profile, output, top, as_json)
+    if code and (profile.partial or keep_running):
+        raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+def _show(profile: Profile, output: Path, top: int, as_json: bool) -> None:
+    from dltune.cli.profile_tables import show_profile
+
     if as_json:
         print_json(profile)
     else:
         show_profile(profile, output, top)
-    if code and (profile.partial or keep_running):
-        raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
+    """The profile of a trace, written."""
+    from dltune.documents.files import claim
+    from dltune.machine import topology
+    from dltune.profile.traces.imported import imported
+
+    with claim(output, overwrite=overwrite) as file:
+        profile = imported(trace, topology.local())
+        file.write(profile)
+    return profile
 
 
 def _settings(path: Path, machine: Machine) -> SettingsPlan:

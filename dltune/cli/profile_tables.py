@@ -13,7 +13,8 @@ from dltune.documents.profile import Profile
 def show_profile(profile: Profile, path: Path, top: int) -> None:
     """What a person wants to know of a fresh profile, and what to do with it."""
     describe(profile, top)
-    click.echo(f"\nwritten to {path}; next: dltune plan {path}")
+    next_ = "plan" if any(op.times for op in profile.ops) else "report"
+    click.echo(f"\nwritten to {path}; next: dltune {next_} {path}")
 
 
 def describe(profile: Profile, top: int) -> None:
@@ -35,7 +36,7 @@ def describe(profile: Profile, top: int) -> None:
         if step.parts:
             click.echo(f"  {derived.parts(step)}")
     click.echo(
-        f"TensorFlow {profile.framework.version}, intra-op {profile.settings.intra}, "
+        f"{profile.framework.title}, intra-op {profile.settings.intra}, "
         f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
         f"{profile.machine.name}"
     )
@@ -46,7 +47,7 @@ def describe(profile: Profile, top: int) -> None:
         click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")
     analysis = analyse(profile)
     heavy = analysis.top(top)
-    show(derived.times(heavy))
+    show(derived.times(heavy) if heavy else derived.own_times(profile.ops, top))
     rates = derived.rates(heavy)
     if len(rates.columns) > 2:
         show(rates)

@@ -95,8 +95,8 @@ def compare(a: Profile, b: Profile) -> Comparison:
 def _facts(profile: Profile) -> dict[str, object]:
     return {
         **machine_facts(profile.machine),
-        "TensorFlow": profile.framework.version,
-        "TensorFlow build": profile.framework.git,
+        "framework": profile.framework.title,
+        "its build": profile.framework.git,
         "Python": profile.framework.python,
         "dltune": profile.dltune,
         "intra-op threads": profile.settings.intra,

@@ -1,6 +1,7 @@
 """What an op's key says: `Conv2D(float[8,28,28,64],float[3,3,64,64]){padding=SAME, ...}`.
 
-The plugin writes keys (`Attributes` in dltune/tensorflow/plugin/capture.cc); here they are read.
+The plugin writes keys (`Attributes` in dltune/tensorflow/plugin/capture.cc), and what reads traces
+(dltune/profile/traces); here they are read. PyTorch's types have their namespace: `aten::mm(...)`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SIZES: Mapping[str, int] = {
     "float": 4, "int32": 4, "uint32": 4, "qint32": 4,
     "double": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-_KEY = re.compile(r"(\w+)\((.*?)\)(?:\{(.*)\})?", re.DOTALL)
+_KEY = re.compile(r"([\w:.]+)\((.*?)\)(?:\{(.*)\})?", re.DOTALL)
 _INPUT = re.compile(r"(\w+)\[([\d,]*)\]")
 _ATTRIBUTE = re.compile(r"(?:^|, )(\w+)=")
 

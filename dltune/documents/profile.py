@@ -40,6 +40,8 @@ PartName = Literal["ops", "executor", "input", "communication", "python"]
 SERVERS = "/job:ps"
 # and the job of a task that is alone
 LOCAL = "/job:localhost"
+# frameworks by what documents call them
+TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 
@@ -240,6 +242,11 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     git: str
     python: str
     lacks: tuple[str, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """As in "TensorFlow 2.21.0"."""
+        return f"{TITLES.get(self.name, self.name)} {self.version}".strip()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -157,9 +157,22 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+# what they look for, or what they advise, is TensorFlow's
+_TENSORFLOWS = frozenset(
+    {
+        *(retracing.find, recompiling.find, eager.find, tiny_steps.find, between_steps.find),
+        *(python_input.find, sequential_map.find, busy_input.find, input_wait.find),
+        *(batch_norm_in_pieces.find, onednn_off.find, too_many_threads.find, float64.find),
+        *(threads_over_quota.find, small_ops.find, time_in_ops.find),
+    }
+)
+
+
 def look(seen: Seen) -> tuple[Finding, ...]:
     """All findings, the most costly first."""
-    return ordered(finding for rule in RULES for finding in rule(seen))
+    other = seen.profile is not None and seen.profile.profile.framework.name != "tensorflow"
+    rules = (rule for rule in RULES if not (other and rule in _TENSORFLOWS))
+    return ordered(finding for rule in rules for finding in rule(seen))
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

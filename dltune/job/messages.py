@@ -144,6 +144,7 @@ class Plugin(msgspec.Struct, tag="plugin", frozen=True):
     version: str
     git: str
     python: str
+    framework: str = "tensorflow"
 
 
 class Device(msgspec.Struct, tag="device", frozen=True):

@@ -15,7 +15,7 @@ NANOSECOND = 1e-9
 # executions kept of each graph: a job may run thousands of small ones before its step is known
 KEPT = 32
 # nodes by which a graph computes gradients or applies them, which validation does not
-_TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Apply")
+_TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Apply|_backward\b")
 # nodes by which a graph uses the model, which the functions of an input pipeline do not
 _MODEL = re.compile(r"ReadVariable|^Var|^ResourceGather")
 

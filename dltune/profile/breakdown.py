@@ -39,14 +39,14 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         "input",
         re.compile(
             r"IteratorGetNext|Dequeue|Unstage|^Barrier(TakeMany|ReadySize)|^ReaderRead"
-            r"|^DatasetToSingleElement"
+            r"|^DatasetToSingleElement|^DataLoader$"
         ),
     ),
     (
         "communication",
         re.compile(
             r"^Collective|^Horovod|Nccl|^_(Host)?(Send|Recv)|^(Send|Recv)Tensor|^Byteps"
-            r"|^RemoteCall|Accumulator(TakeGradient|TakeDense)"
+            r"|^RemoteCall|Accumulator(TakeGradient|TakeDense)|^(c10d|gloo|nccl|mpi)::"
         ),
     ),
     ("call", re.compile(r"^(Stateful)?PartitionedCall|^(Stateless)?(If|While|Case)$|^For$")),

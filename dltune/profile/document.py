@@ -147,7 +147,7 @@ def assemble(
         command=tuple(command),
         machine=machine,
         framework=doc.Framework(
-            name="tensorflow",
+            name=record.process.framework,
             version=record.process.version,
             git=record.process.git,
             python=record.process.python,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
 
+import kineto_trace
 import msgspec
 import pytest
+from click.testing import CliRunner
 from synthetic import machine, node, op, profile
 
-from dltune.cli import interrupts
+from dltune.cli import cli, interrupts
+from dltune.cli.profile import command
 from dltune.cli.profile_tables import show_profile
 from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
 from dltune.documents.profile import Memory
+from dltune.errors import UsageError
 from dltune.model.scaling import Law
 from dltune.profile.session import Progress
 from dltune.tables import Table, columns
@@ -169,3 +174,28 @@ class TestInterrupts:
             os.kill(os.getpid(), signal.SIGTERM)
         assert left.value.code == 143
         assert capsys.readouterr().err == "dltune: ended by SIGTERM\n"
+
+
+def test_a_trace_of_pytorch(tmp_path: Path) -> None:
+    """As it is read, shown and drawn; nothing can be planned from it."""
+    trace, made = tmp_path / "trace.json", tmp_path / "p.json"
+    trace.write_text(json.dumps(kineto_trace.trace(kineto_trace.steps())))
+    done = CliRunner().invoke(command, ["--from", str(trace), "-o", str(made), "--top", "3"])
+    assert done.exit_code == 0, done.output
+    assert "1.5 ms" in done.output
+    assert "PyTorch, intra-op" in done.output
+    assert "aten::conv2d(float" in done.output
+    assert f"next: dltune report {made}" in done.output
+    for word in ("TensorFlow", "tf.", "Keras", "XLA"):
+        assert word not in done.output
+    page = tmp_path / "page.html"
+    for line in (["show", str(made)], ["report", str(made), "-o", str(page)]):
+        done = CliRunner().invoke(cli, line)
+        assert done.exit_code == 0, (line, done.output, done.exception)
+    with pytest.raises(UsageError, match="no op was measured at any thread count"):
+        CliRunner().invoke(cli, ["plan", str(made)], catch_exceptions=False)
+    assert "aten::conv2d" in page.read_text()
+    with pytest.raises(UsageError, match="--from reads what was measured"):
+        CliRunner().invoke(
+            command, ["--from", str(trace), "--", "python", "x.py"], catch_exceptions=False
+        )

@@ -88,7 +88,7 @@ def test_other_circumstances_are_told() -> None:
     )
     told = {difference.what: difference for difference in
             profiles.compare(profile, other).circumstances}  # fmt: skip
-    assert {"machine", "cores", "TensorFlow", "Python", "inter-op threads"} <= told.keys()
+    assert {"machine", "cores", "framework", "Python", "inter-op threads"} <= told.keys()
     assert (told["cores"].a, told["cores"].b) == ("2", "4")
 
 

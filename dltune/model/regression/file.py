@@ -182,7 +182,7 @@ def _difference(profile: Profile, fingerprint: str, tensorflow: str) -> str:
     if profile.machine.fingerprint != fingerprint:
         return f"on {profile.machine.name} ({profile.machine.fingerprint})"
     if profile.framework.version != tensorflow:
-        return f"with TensorFlow {profile.framework.version}"
+        return f"with {profile.framework.title}"
     return ""
 
 

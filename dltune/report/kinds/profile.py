@@ -91,8 +91,8 @@ def _head(profile: Profile) -> list[tuple[str, str]]:
         ("command", shlex.join(profile.command)),
         ("machine", f"{len(profile.machine.cores)} cores: {profile.machine.name}"),
         (
-            "TensorFlow",
-            f"{profile.framework.version}, intra-op {profile.settings.intra}, "
+            "framework",
+            f"{profile.framework.title}, intra-op {profile.settings.intra}, "
             f"inter-op {profile.settings.inter}",
         ),
         ("made", f"{profile.created}, dltune {profile.dltune}"),

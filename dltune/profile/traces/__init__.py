@@ -1,0 +1,1 @@
+"""Profiles from what other profilers have written."""

@@ -1,0 +1,67 @@
+"""Files in the format of Chrome's traces, which anybody may have written: read within bounds."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from dltune.errors import UsageError
+
+# bytes, also of what a compressed file holds
+LONGEST = 1 << 30
+_GZIP = b"\x1f\x8b"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """`ts` and `dur` in microseconds; `args` as they stand in the file."""
+
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: float = 0.0
+    dur: float = 0.0
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+    @property
+    def end(self) -> float:
+        return self.ts + self.dur
+
+
+class _Trace(msgspec.Struct):
+    traceEvents: list[Event]  # noqa: N815 - its name in the file
+
+
+def load(path: Path) -> list[Event]:
+    """The events of a trace, plain or gzipped. Raises UsageError when the file cannot be read, is
+    no such trace, or holds more than `LONGEST`."""
+    return decoded(_content(path), str(path))
+
+
+def decoded(data: bytes, source: str) -> list[Event]:
+    """As `load`, from bytes; `source` stands for the file in messages."""
+    try:
+        return msgspec.json.decode(data, type=_Trace).traceEvents
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{source} is not a trace in Chrome's format: {error}") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            data = file.read(LONGEST + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > LONGEST:
+        raise UsageError(
+            f"{path} holds more than {LONGEST >> 30} GiB", remedy="let a trace be of fewer steps"
+        )
+    return data

@@ -1,0 +1,57 @@
+"""A trace as a profile: what ran when under the job's own settings, and nothing at other ones."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from dltune.documents.machine import Machine
+from dltune.documents.profile import Profile
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.job.record import Record, step_graphs
+from dltune.profile.climb import Climb
+from dltune.profile.discovery import LEAST_SHARE
+from dltune.profile.document import Own, assemble
+from dltune.profile.traces import chrome, kineto
+
+# the first step of a trace pays for the profiler's own start
+WARM_UP = 1
+PARTIAL = "it is a trace's: no op was measured on another number of threads"
+
+
+def imported(path: Path, machine: Machine) -> Profile:
+    """The profile of a trace that PyTorch's profiler has written. `machine`: this one, for a trace
+    does not tell its own. Raises UsageError where no step of it repeats."""
+    events = chrome.load(path)
+    if not any(event.cat == kineto.CATEGORY for event in events):
+        raise UsageError(
+            f"{path} has no op of PyTorch's",
+            remedy="record it with torch.profiler, ProfilerActivity.CPU, and export_chrome_trace",
+        )
+    told = kineto.told(events, str(path))
+    record = Record(messages.Plugin(0, "", "", "", framework="pytorch"))
+    for message in told.messages:
+        record.add(message)
+    targets = step_graphs(record, LEAST_SHARE)
+    if not targets:
+        steps = sum(record.runs.values())
+        raise UsageError(
+            f"{path} has {steps} steps, and each runs other ops than the others",
+            remedy="record more steps, without validation between them",
+        )
+    return assemble(
+        record,
+        Own.of(record, targets, WARM_UP),
+        Climb([(1, "spread")]),
+        None,
+        None,
+        machine=machine,
+        command=("a trace:", shlex.quote(str(path))),
+        interval=1,
+        partial=PARTIAL,
+        notes=(
+            "the machine and its threads are those of this one: a trace does not tell its own",
+            *told.notes,
+        ),
+    )

@@ -1,0 +1,261 @@
+"""What PyTorch's profiler has written, told as dltune's plugin tells of a job.
+
+A step is what one `ProfilerStep#N` spans; where nobody called the profiler's `step()`, what lies
+between the ends of two steps of an optimizer. Its ops are those that no other op has called;
+autograd's own bookkeeping around them is none. They ran one after the other in each thread, and
+each waits for the one before: what reads whose tensors is not in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dltune.documents import aten
+from dltune.errors import UsageError
+from dltune.job import messages
+from dltune.profile.traces.chrome import Event
+
+CATEGORY = "cpu_op"
+_ANNOTATION = "user_annotation"
+_STEP = re.compile(r"ProfilerStep#\d+")
+_OPTIMIZER = re.compile(r"Optimizer\.step#")
+_LOADER = re.compile(r"enumerate\(DataLoader\)")
+_MEMORY = "[memory]"
+_CPU = 0  # as the file numbers devices
+# an op has its library's name before it; autograd's nodes and its engine have none, or its own
+_OP = re.compile(r"(?!autograd::|profiler::)\w[\w.]*::")
+# PyTorch's names of types that dltune calls otherwise
+_DTYPES = {
+    "float": "float",
+    "double": "double",
+    "bool": "bool",
+    "int": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "short": "int16",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "c10::BFloat16": "bfloat16",
+    "c10::Half": "half",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+}
+_LIST = "TensorList"
+_NUMBERS = re.compile(r"-?\d+|True|False|\[(-?\d+|True|False)(, (-?\d+|True|False))*\]")
+_MICROSECOND = 1000  # in nanoseconds
+
+
+class _Arguments(msgspec.Struct, frozen=True):
+    """Of an op, and of a change of memory."""
+
+    dims: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
+    types: list[str] = msgspec.field(default_factory=list, name="Input type")
+    concrete: list[str] = msgspec.field(default_factory=list, name="Concrete Inputs")
+    order: int = msgspec.field(default=0, name="External id")
+    total: int = msgspec.field(default=0, name="Total Allocated")
+    device: int = msgspec.field(default=-1, name="Device Type")
+
+
+class _Op(NamedTuple):
+    event: Event
+    type: str
+    inputs: str
+    attributes: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.type}({self.inputs}){self.attributes}"
+
+
+@dataclass(frozen=True)
+class Told:
+    """`messages` in the order in which a plugin would send them; `notes`: what the file lacks."""
+
+    messages: list[messages.Message]
+    notes: tuple[str, ...]
+
+
+def told(events: Sequence[Event], source: str) -> Told:
+    """Raises UsageError, which names `source`, where no step can be told apart."""
+    spans = _spans(events, source)
+    first = spans[0]
+    mine = [one for one in events if one.pid == first.pid and one.ph in "XiI"]
+    ops = _ops(mine, source)
+    memory = sorted(
+        (one.ts, known.total)
+        for one in mine
+        if one.name == _MEMORY and (known := _arguments(one, source)).device == _CPU
+    )
+    notes = []
+    if not any(op.inputs for thread in ops.values() for op in thread):
+        notes.append(
+            "the trace has no shapes (record_shapes=True): ops are told apart by name alone"
+        )
+    if not memory:
+        notes.append("the trace has no memory (profile_memory=True)")
+    # the thread that steps comes first
+    threads = sorted(ops, key=lambda thread: (thread != first.tid, str(thread)))
+    return Told(list(_messages(spans, [ops[thread] for thread in threads], memory)), tuple(notes))
+
+
+def _spans(events: Sequence[Event], source: str) -> list[Event]:
+    """Of the steps, in order."""
+    marks = [one for one in events if one.ph == "X" and one.cat == _ANNOTATION]
+    steps = sorted((one for one in marks if _STEP.fullmatch(one.name)), key=lambda one: one.ts)
+    if len(steps) < 2:
+        ends = sorted((one for one in marks if _OPTIMIZER.match(one.name)), key=lambda one: one.end)
+        steps = [
+            msgspec.structs.replace(after, ts=before.end, dur=after.end - before.end)
+            for before, after in itertools.pairwise(ends)
+        ]
+    if len(steps) < 2:
+        raise UsageError(
+            f"{source} has no two steps: neither of the profiler nor of an optimizer",
+            remedy="call the profiler's step() after each training step, and record three or more",
+        )
+    return steps
+
+
+def _ops(events: Sequence[Event], source: str) -> dict[int | str, list[_Op]]:
+    """By thread, in order: ops that no other has called."""
+    by_thread: dict[int | str, list[tuple[Event, _Arguments]]] = defaultdict(list)
+    for one in events:
+        if one.ph == "X" and (one.cat == CATEGORY or _LOADER.match(one.name)):
+            by_thread[one.tid].append((one, _arguments(one, source)))
+    found: dict[int | str, list[_Op]] = {}
+    for thread, ran in by_thread.items():
+        # of two that began together the caller is longer, or has the smaller number
+        ran.sort(key=lambda one: (one[0].ts, -one[0].dur, one[1].order))
+        until = -math.inf
+        own = found[thread] = []
+        for one, arguments in ran:
+            if one.ts < until or not (_OP.match(one.name) or _LOADER.match(one.name)):
+                continue
+            until = one.end
+            own.append(_op(one, arguments))
+    return found
+
+
+def _arguments(event: Event, source: str) -> _Arguments:
+    try:
+        return msgspec.json.decode(event.args, type=_Arguments)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None
+
+
+def _op(event: Event, arguments: _Arguments) -> _Op:
+    if _LOADER.match(event.name):
+        return _Op(event, "DataLoader", "", "")
+    inputs, attributes = [], []
+    name = aten.name(event.name)
+    names = aten.ARGUMENTS.get(name, {})
+    for place, kind in enumerate(arguments.types):
+        dims = arguments.dims[place] if place < len(arguments.dims) else []
+        text = arguments.concrete[place] if place < len(arguments.concrete) else ""
+        if (dtype := _DTYPES.get(kind)) and _is_shape(dims):
+            inputs.append(f"{dtype}[{','.join(map(str, dims))}]")
+        elif kind == _LIST and isinstance(dims, list) and all(map(_is_shape, dims)):
+            elements = sum(math.prod(shape) for shape in dims)
+            attributes.append(f"tensors={len(dims)}, elements={elements}")
+        # numbers with a fraction may be others in each step, and where a view lies may be, too
+        elif _NUMBERS.fullmatch(text) and name not in aten.VIEWS:
+            value = text.replace(", ", ",").lower()
+            attributes.append(f"{names.get(place, f'argument_{place}')}={value}")
+    told = f"{{{', '.join(attributes)}}}" if attributes else ""
+    return _Op(event, event.name, ",".join(inputs), told)
+
+
+def _is_shape(dims: Any) -> bool:
+    return isinstance(dims, list) and all(isinstance(size, int) and size >= 0 for size in dims)
+
+
+def _messages(
+    spans: Sequence[Event], threads: Sequence[Sequence[_Op]], memory: Sequence[tuple[float, int]]
+) -> Iterator[messages.Message]:
+    keys: dict[str, int] = {}
+    graphs: dict[str, int] = {}
+    runs: dict[int, int] = defaultdict(int)
+    times = [at for at, _ in memory]
+    starts = [[op.event.ts for op in ops] for ops in threads]
+
+    def level(at: float) -> int:
+        """Bytes that were allocated then."""
+        before = bisect_right(times, at)
+        return memory[before - 1][1] if before else 0
+
+    for span in spans:
+        within = [
+            ops[bisect_left(began, span.ts) : bisect_left(began, span.end)]
+            for ops, began in zip(threads, starts, strict=True)
+        ]
+        ran = [(thread, op) for thread, ops in enumerate(within) for op in ops]
+        if not ran:
+            continue
+        for _, op in ran:
+            if op.key not in keys:
+                keys[op.key] = len(keys)
+                yield messages.Key(keys[op.key], op.key, op.type, op.inputs)
+        nodes = list(_nodes(within))
+        signature = _signature(nodes)
+        if signature not in graphs:
+            graphs[signature] = len(graphs)
+            yield messages.Graph(
+                graphs[signature], signature, "a step of the trace", "", False, nodes
+            )
+        graph = graphs[signature]
+        began = min(op.event.ts for _, op in ran)
+        peaks = memory[bisect_right(times, began) : bisect_right(times, span.end)]
+        yield messages.Execution(
+            graph=graph,
+            number=runs[graph],
+            version=0,
+            start=_nanoseconds(began),
+            overhead=0,
+            live=level(began),
+            peak=max([level(began), *(total for _, total in peaks)]),
+            events=[
+                (
+                    number,
+                    keys[op.key],
+                    0,
+                    thread,
+                    _nanoseconds(op.event.ts - began),
+                    _nanoseconds(op.event.end - began),
+                    "0",
+                )
+                for number, (thread, op) in enumerate(ran)
+            ],
+            levels=[level(op.event.end) for _, op in ran] if memory else [],
+        )
+        runs[graph] += 1
+
+
+def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[messages.Node]:
+    seen: dict[str, int] = defaultdict(int)
+    number = 0
+    for ops in threads:
+        for place, op in enumerate(ops):
+            seen[op.type] += 1
+            control = [number - 1] if place else []
+            yield messages.Node(f"{op.type}_{seen[op.type]}", op.type, [], control, False)
+            number += 1
+
+
+def _signature(nodes: Sequence[messages.Node]) -> str:
+    text = "\n".join(f"{node.type} {node.control}" for node in nodes)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _nanoseconds(microseconds: float) -> int:
+    return round(microseconds * _MICROSECOND)

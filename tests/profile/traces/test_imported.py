@@ -1,0 +1,195 @@
+"""Traces of PyTorch's profiler as profiles."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import kineto_trace
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.documents import profile as doc
+from dltune.errors import UsageError
+from dltune.profile.traces import chrome, kineto
+from dltune.profile.traces.imported import imported
+
+MACHINE = synthetic.machine(2)
+CONVOLUTION = (
+    "aten::conv2d(float[2,3,8,8],float[4,3,3,3],float[4])"
+    "{stride=[1,1], padding=[1,1], dilation=[1,1], groups=1}"
+)
+
+
+def kept(folder: Path, events: list[kineto_trace.Event], name: str = "trace.json") -> Path:
+    path = folder / name
+    data = json.dumps(kineto_trace.trace(events)).encode()
+    path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_steps_and_ops_of_a_trace(tmp_path: Path, name: str) -> None:
+    events = kineto_trace.steps()
+    random.Random(1).shuffle(events)  # no order is promised
+    profile = imported(kept(tmp_path, events, name), MACHINE)
+    assert doc.check(profile) == []
+    assert profile.framework.title == "PyTorch"
+    (step,) = profile.steps
+    assert [node.type for node in step.nodes] == [
+        "DataLoader",
+        "aten::conv2d",
+        "aten::convolution_backward",
+        "torch::autograd::AccumulateGrad",
+        "aten::add_",
+    ]
+    assert [node.control for node in step.nodes] == [(), (0,), (1,), (2,), (3,)]
+    assert step.executions == 3  # the first pays for the profiler's start
+    assert step.wall.median == pytest.approx(1.5e-3)
+    times = {op.type: op.own for op in profile.ops}
+    assert times["aten::conv2d"] == pytest.approx(200e-6)
+    assert times["aten::convolution_backward"] == pytest.approx(300e-6)
+    assert CONVOLUTION in {op.key for op in profile.ops}
+    parts = {part.name: part.seconds for part in step.parts}
+    assert parts["ops"] == pytest.approx(620e-6)
+    assert parts["input"] == pytest.approx(100e-6)
+    assert sum(parts.values()) == pytest.approx(1.5e-3)
+    assert profile.partial
+
+
+def test_without_the_profiler_s_steps_an_optimizer_s_are_taken(tmp_path: Path) -> None:
+    events = [one for one in kineto_trace.steps(5) if "ProfilerStep" not in one["name"]]
+    (step,) = imported(kept(tmp_path, events), MACHINE).steps
+    assert step.executions == 3  # of four between five optimizers' ends
+    assert step.nodes[0].type == "DataLoader"
+
+
+def test_memory(tmp_path: Path) -> None:
+    at = [1e9 + 1500.0 * number for number in range(4)]
+    events = kineto_trace.steps()
+    for began in at:
+        levels = [(began - 1, 100), (began + 160, 500), (began + 500, 900), (began + 720, 100)]
+        events += [kineto_trace.memory(*level) for level in levels]
+        events.append(kineto_trace.memory(began + 600, 7_000, device=1))  # a GPU's
+    profile = imported(kept(tmp_path, events), MACHINE)
+    assert profile.memory == doc.Memory(live=100, peak=900)
+    live = {node.type: node.live for node in profile.steps[0].nodes}
+    assert (live["aten::conv2d"], live["aten::convolution_backward"]) == (500, 900)
+
+
+def test_a_step_that_differs_is_another_graph(tmp_path: Path) -> None:
+    """Every third one reads its loss."""
+    events = []
+    for number in range(9):
+        at = 1e9 + 1500.0 * number
+        more = [kineto_trace.op("aten::item", at + 960, 5)] if number % 3 == 0 else []
+        events += kineto_trace.step(at, number, *more)
+    profile = imported(kept(tmp_path, events), MACHINE)
+    assert sorted(len(step.nodes) for step in profile.steps) == [5, 6]
+
+
+def tree(lot: random.Random, began: float, length: float, depth: int) -> list[kineto_trace.Event]:
+    """Nested calls, and where no op is the caller."""
+    names = ("aten::a", "aten::b", "Backward0", "autograd::engine::evaluate_function: x", "mine::c")
+    found = [kineto_trace.op(lot.choice(names), began, length)]
+    at = began
+    while depth and lot.random() < 0.7 and at + 2 < began + length:
+        at += lot.choice([0.0, 1.0])
+        inner = lot.uniform(1, began + length - at)
+        found += tree(lot, at, inner, depth - 1)
+        at += inner
+    return found
+
+
+def called_by_none(events: list[kineto_trace.Event]) -> list[str]:
+    """By asking of each op whether any other that came before it in the file's order holds it."""
+    ops = [one for one in events if one["name"].startswith(("aten::", "mine::"))]
+    found = []
+    for place, one in enumerate(ops):
+        holders = (
+            other["ts"] <= one["ts"] and one["ts"] + one["dur"] <= other["ts"] + other["dur"] + 1e-6
+            for other in ops[:place]
+        )
+        if not any(holders):
+            found.append(one)
+    return [one["name"] for one in sorted(found, key=lambda one: one["ts"])]
+
+
+@given(st.integers(0, 10_000))
+def test_ops_that_no_other_has_called(seed: int) -> None:
+    lot = random.Random(seed)
+    events = []
+    for number in range(2):
+        at = 1e6 + 1e4 * number
+        inside = [one for place in range(5) for one in tree(lot, at + 100 + 1e3 * place, 900.0, 3)]
+        events.append((kineto_trace.mark(f"ProfilerStep#{number}", at, 9e3), inside))
+    for number, (_, inside) in enumerate(events):
+        for order, one in enumerate(inside):
+            one["args"]["External id"] = order + 1000 * number
+    flat = [one for step, inside in events for one in (step, *inside)]
+    data = json.dumps(kineto_trace.trace(flat)).encode()
+    told = kineto.told(chrome.decoded(data, "a trace"), "a trace")
+    graphs = {m.id: m for m in told.messages if isinstance(m, kineto.messages.Graph)}
+    runs = [m for m in told.messages if isinstance(m, kineto.messages.Execution)]
+    expected = [called_by_none(inside) for _, inside in events]
+    assert [[n.type for n in graphs[run.graph].nodes] for run in runs] == [e for e in expected if e]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x89PNG", "is not a trace in Chrome's format"),
+        (b"[]", "is not a trace in Chrome's format"),
+        (b"\x1f\x8b damaged", "is damaged"),
+        (b'{"traceEvents": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
+        (b'{"traceEvents": [{"args": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
+        (b'{"traceEvents": []}', "has no op of PyTorch's"),
+    ],
+)
+def test_what_is_no_such_trace(tmp_path: Path, data: bytes, why: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=why):
+        imported(path, MACHINE)
+
+
+def test_a_trace_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kept(tmp_path, kineto_trace.steps(), "t.json.gz")
+    monkeypatch.setattr(chrome, "LONGEST", 2000)
+    with pytest.raises(UsageError, match="holds more than"):
+        imported(path, MACHINE)
+
+
+def test_steps_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no two steps"):
+        imported(kept(tmp_path, kineto_trace.step(1e9, 0)), MACHINE)
+    events = []
+    for number in range(4):
+        at = 1e9 + 1500.0 * number
+        events += kineto_trace.step(at, number, kineto_trace.op(f"aten::op{number}", at + 960, 5))
+    with pytest.raises(UsageError, match="4 steps, and each runs other ops"):
+        imported(kept(tmp_path, events), MACHINE)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"Input Dims": 3}, {"Input type": [1]}, {"External id": "x"}]
+)
+def test_arguments_of_another_kind_are_told(tmp_path: Path, arguments: dict[str, object]) -> None:
+    events = [*kineto_trace.steps(), kineto_trace.op("aten::odd", 1e9 + 970, 5, **arguments)]
+    with pytest.raises(UsageError, match="the arguments of 'aten::odd'"):
+        imported(kept(tmp_path, events), MACHINE)
+
+
+@pytest.mark.parametrize("dims", [[["x"]], [[-1]], [[[1]]], [{}], [None]])
+def test_shapes_of_another_kind_are_no_shapes(tmp_path: Path, dims: list[object]) -> None:
+    odd = {"Input Dims": dims, "Input type": ["float"]}
+    events = []
+    for number in range(3):
+        at = 1e9 + 1500.0 * number
+        events += kineto_trace.step(at, number, kineto_trace.op("aten::odd", at + 970, 5, **odd))
+    profile = imported(kept(tmp_path, events), MACHINE)
+    assert "aten::odd()" in {op.key for op in profile.ops}
