@@ -210,9 +210,7 @@ def _messages(
         signature = _signature(nodes)
         if signature not in graphs:
             graphs[signature] = len(graphs)
-            yield messages.Graph(
-                graphs[signature], signature, "a step of the trace", "", False, nodes
-            )
+            yield messages.Graph(graphs[signature], signature, "", "", False, nodes)
         graph = graphs[signature]
         began = min(op.event.ts for _, op in ran)
         peaks = memory[bisect_right(times, began) : bisect_right(times, span.end)]

@@ -13,12 +13,14 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dltune.analysis.flops import operations
 from dltune.documents import profile as doc
 from dltune.errors import UsageError
 from dltune.profile.traces import chrome, kineto
 from dltune.profile.traces.imported import imported
 
 MACHINE = synthetic.machine(2)
+RECORDED = Path(__file__).parent / "recorded"
 CONVOLUTION = (
     "aten::conv2d(float[2,3,8,8],float[4,3,3,3],float[4])"
     "{stride=[1,1], padding=[1,1], dilation=[1,1], groups=1}"
@@ -193,3 +195,30 @@ def test_shapes_of_another_kind_are_no_shapes(tmp_path: Path, dims: list[object]
         events += kineto_trace.step(at, number, kineto_trace.op("aten::odd", at + 970, 5, **odd))
     profile = imported(kept(tmp_path, events), MACHINE)
     assert "aten::odd()" in {op.key for op in profile.ops}
+
+
+def test_what_pytorch_has_written() -> None:
+    """Two convolutions with batch norm, dropout and Adam, by PyTorch 2.13; only what is read of
+    each event is kept."""
+    profile = imported(RECORDED / "small_convolution.json.gz", MACHINE)
+    assert doc.check(profile) == []
+    (step,) = profile.steps
+    assert step.executions == 3
+    types = [node.type for node in step.nodes]
+    assert types[0] == "DataLoader"
+    order = ["aten::conv2d", "aten::batch_norm", "aten::relu", "aten::max_pool2d", "aten::conv2d"]
+    assert [one for one in types if one in set(order)][:5] == order
+    assert types.index("aten::cross_entropy_loss") < types.index("aten::convolution_backward")
+    assert not {one for one in types if "Backward0" in one or "::" not in one} - {"DataLoader"}
+    assert sum(part.seconds for part in step.parts) == pytest.approx(step.wall.median, rel=0.05)
+    by_type = {op.type: op for op in profile.ops}
+    # 32 images of 32x32, 3x3 windows less those at the border, 3 channels to 16, a bias
+    pairs = (3 * 32 - 2) ** 2
+    first = next(op for op in profile.ops if "float[32,3,32,32],float[16,3,3,3]" in op.key)
+    assert operations(first) == 32 * (2 * pairs * 3 * 16 + 32 * 32 * 16)
+    assert operations(by_type["aten::linear"]) == 32 * 10 * (2 * 512 + 1)
+    back = [op for op in profile.ops if op.type == "aten::convolution_backward"]
+    assert len(back) == 2
+    assert all(operations(op) for op in back)
+    assert profile.memory
+    assert profile.memory.peak > profile.memory.live > 0
