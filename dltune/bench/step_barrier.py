@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dltune.bench import usage
@@ -64,7 +64,6 @@ class StepBarrier:
         self._hear_execution = heard
         self._signatures = tuple(signatures)
         self._job: Job | None = None
-        self._source: Iterator[Event | None] | None = None
         self._steppers: dict[int, Process] = {}
         self._lead: int | None = None
         self.stood: int | None = None  # CLOCK_MONOTONIC ns when the process that leads first did
@@ -119,14 +118,11 @@ class StepBarrier:
     def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
         """Hear what the job tells, until `until` or nothing has come for `tick` seconds."""
         assert self._job is not None
-        source = self._source or self._job.events(tick)
-        self._source = None
-        for event in source:
+        for event in self._job.events(tick):
             if event is None:
                 return
             self._hear(event)
             if until():
-                self._source = source  # messages already read are in it
                 return
         self.ended = True
 

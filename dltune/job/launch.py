@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,7 @@ class Job:
         self._selector = selectors.DefaultSelector()
         self._buffers: dict[socket.socket, bytearray] = {}
         self._processes: dict[socket.socket, Process] = {}
+        self._unheeded: deque[Event] = deque()  # read, and not told to who listens
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._folder / "socket"))
         self._listener.listen(64)
@@ -139,9 +141,12 @@ class Job:
     def events(self, tick: float) -> Iterator[Event | None]:
         """Messages as they come, and None whenever `tick` seconds have passed without any.
 
-        Ends when the job has ended and nothing is left to read.
+        Ends when the job has ended and nothing is left to read. Who stops listening may listen
+        again, with another `tick`, and misses nothing.
         """
         while True:
+            while self._unheeded:
+                yield self._unheeded.popleft()
             ended = self._child.poll() is not None
             ready = self._selector.select(0.05 if ended else tick)
             for key, _ in ready:
@@ -151,7 +156,7 @@ class Job:
                 else:
                     for event in self._read(key.fileobj):
                         self._heard(event)
-                        yield event
+                        self._unheeded.append(event)
             if not ready:
                 if ended:
                     return
