@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -12,6 +13,8 @@ from dltune.bench.step_barrier import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 
+# rounds that are taken however long they are
+LEAST_ROUNDS = 10
 # seconds without news after which a job that has its turn is taken to hang
 HUNG = 600.0
 MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
@@ -31,8 +34,10 @@ class Contest:
     """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends.
 
     `seconds`: about how long a turn is; `patience`: for how long a job that has not come to a step
-    may tell nothing. `keep` is called after each round. `watch` is called before a round; what it
-    gives tells, after it, whether it is to be taken again. `culprit`: the job that ended too early.
+    may tell nothing. `enough`: seconds that all rounds may take; where they would take longer there
+    are fewer of them, but not fewer than `LEAST_ROUNDS`. `keep` is called after each round. `watch`
+    is called before a round; what it gives tells, after it, whether it is to be taken again.
+    `culprit`: the job that ended too early.
     """
 
     runners: Sequence[Runner]
@@ -42,6 +47,7 @@ class Contest:
     patience: float
     tell: Callable[[Progress], None]
     keep: Callable[[], object]
+    enough: float = math.inf
     watch: Callable[[], Callable[[], bool]] = lambda: lambda: False
     partial: str | None = field(default="interrupted before the first round", init=False)
     turns: dict[str, list[Turn]] = field(init=False)
@@ -58,6 +64,8 @@ class Contest:
         self._start()
         allotments = {runner: self._first_turn(runner) for runner in self.runners}
         whole = sum(a.seconds for a in allotments.values())
+        if self.rounds * whole > self.enough:
+            self.rounds = min(self.rounds, max(LEAST_ROUNDS, int(self.enough / whole)))
         began = time.monotonic()
         number = 0
         while number < self.rounds:

@@ -58,7 +58,8 @@ class Limit:
 @dataclass(frozen=True)
 class Config:
     """`budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
-    each pair of training jobs takes; `seconds_per_turn`: about how long a turn is. `hash_seed`,
+    each pair of training jobs takes at most (fewer where steps are long: `training.ENOUGH`);
+    `seconds_per_turn`: about how long a turn is. `hash_seed`,
     `allocator`: dltune.gate.alike; `disturbed`: dltune.gate.disturbance."""
 
     timed: Timed = "auto"
@@ -66,8 +67,8 @@ class Config:
     confidence: float = 0.95
     budget: float = 600.0
     undecided: str = "pass"
-    rounds_per_launch: int = 10
-    seconds_per_turn: float = 0.25
+    rounds_per_launch: int = 60
+    seconds_per_turn: float = 0.04
     timeout: float = 600.0
     hash_seed: Literal["drawn", "own"] = "drawn"
     allocator: str = OWN

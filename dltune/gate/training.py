@@ -33,6 +33,8 @@ from dltune.observe.looks import Looks, Stack
 from dltune.planners import plan as plan_document
 from dltune.stats.samples import quantiles
 
+# seconds of turns in a launch, about as long as its two jobs need to start
+ENOUGH = 6.0
 # executions in which ops are recorded, after each round; the first obeys the orders before
 RECORDED = 4
 LOOKS_A_SECOND = 50
@@ -102,7 +104,8 @@ def launch(
         rounds=rounds,
         seconds=seconds,
         patience=patience,
-        tell=lambda told: tell(_phase(told, rounds)),
+        enough=ENOUGH,
+        tell=lambda told: tell(_phase(told, contest.rounds)),
         keep=after_round,
         watch=watch,
     )

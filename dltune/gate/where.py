@@ -34,7 +34,8 @@ from dltune.stats.student import t_quantile
 
 # rounds: fewer tell nothing of their spread; more are begun only within this share of the budget
 ROUNDS, LEAST_ROUNDS, SHARE = 4, 2, 0.3
-TURNS = 4
+# turns of a round, and how long each is, in seconds
+TURNS, TURN_SECONDS = 4, 0.25
 # the intervals of all that is told of one kind hold together
 CONFIDENCE = 0.95
 # told only if it is this share of all that was gained, and of each kind at most so many
@@ -153,7 +154,7 @@ def _round(
         made.signatures,
         machine,
         rounds=TURNS,
-        seconds=config.seconds_per_turn,
+        seconds=TURN_SECONDS,
         patience=config.timeout,
         wanted=(),
         tell=lambda _: None,

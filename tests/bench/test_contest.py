@@ -220,6 +220,19 @@ def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPa
         Trial(jobs).contest.run()
 
 
+@pytest.mark.parametrize(("enough", "rounds"), [(9.0, 30), (3.01, 15), (1.0, 10)])
+def test_fewer_rounds_where_they_would_take_too_long(
+    clock: Clock, enough: float, rounds: int
+) -> None:
+    """A round is two turns of 0.1 s, with the step that warms up."""
+    jobs = {name: PretendedJob(clock) for name in NAMES[:2]}
+    trial = Trial(jobs, rounds=30, seconds=0.09)
+    trial.contest.enough = enough
+    trial.contest.run()
+    assert [len(turns) for turns in trial.contest.turns.values()] == [rounds, rounds]
+    assert trial.contest.partial is None
+
+
 def test_when_a_job_first_stood(clock: Clock) -> None:
     """Behind the barrier it waits for its turn, which is no time of its own."""
     clock.pass_(3.0)
