@@ -8,7 +8,8 @@ Makes a project under git in a temporary folder and calls the gate on it with it
 configuration, change after change in turns, until each has been gated so many times or the seconds
 are over. Each gate adds a line of JSON to FILE, and what is there already is not done again.
 `--neighbour`: with another process that computes on one core meanwhile. `--launches`: the steps of
-each gate are kept in FOLDER, a recording for scripts/gate_power.py. `--tell` prints the counts.
+each gate are kept in FOLDER, for each change a recording for scripts/gate_power.py. `--tell` prints
+the counts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,25 @@ def gate(kind: str, change: str, *, neighbour: bool, keep: Path | None) -> dict[
 
 
 def record(folder: Path, change: str, made: Measurement) -> None:
-    launches = [
-        {side: [[round(step * 1e6) for step in turn] for turn in turns] for side, turns in sides}
-        for sides in (
-            zip(made.steps, both, strict=True) for both in zip(*made.steps.values(), strict=True)
-        )
-    ]
+    """Add the gate's launches to those of the same change in FOLDER."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{change.replace(' ', '-')}-{time.time_ns()}.json.gz"
-    data = {"about": f"a live gate: {change}", "launches": launches}
+    path = folder / f"{change.replace(' ', '-')}.json.gz"
+    before = json.loads(gzip.decompress(path.read_bytes()))["launches"] if path.exists() else []
+    launches = [
+        dict(zip(made.steps, map(in_microseconds, both), strict=True))
+        for both in zip(*made.steps.values(), strict=True)
+    ]
+    write_recording(path, f"live gates: {change}", before + launches)
+
+
+def in_microseconds(turns: Sequence[Sequence[float]]) -> list[list[int]]:
+    """The steps of a launch's turns, as recordings have them."""
+    return [[round(step * 1e6) for step in turn] for turn in turns]
+
+
+def write_recording(path: Path, about: str, launches: Sequence[dict[str, list[list[int]]]]) -> None:
+    """What scripts/gate_power.py reads."""
+    data = {"about": about, "launches": launches}
     path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gzip
-import json
 import math
 import os
 import random
@@ -27,7 +25,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from gate_live import busy
+from gate_live import busy, in_microseconds, write_recording
 
 from dltune.gate import probe, training
 from dltune.gate.alike import alike
@@ -80,10 +78,7 @@ def main() -> None:
                 )
                 took[name].append(time.monotonic() - started)
                 recorded[name].append(
-                    {
-                        side: [[round(step * 1e6) for step in turn] for turn in turns]
-                        for side, turns in found.steps.items()
-                    }
+                    {side: in_microseconds(turns) for side, turns in found.steps.items()}
                 )
                 for metric in logs[name]:
                     both = found.values[metric]
@@ -99,9 +94,8 @@ def main() -> None:
                     f"load {os.getloadavg()[0]:.1f}",
                     flush=True,
                 )
-                data = {"about": f"{' '.join(args.job)} ({name})", "launches": recorded[name]}
-                path = args.folder / f"{name}.json.gz"
-                path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
+                about = f"{' '.join(args.job)} ({name})"
+                write_recording(args.folder / f"{name}.json.gz", about, recorded[name])
 
 
 if __name__ == "__main__":

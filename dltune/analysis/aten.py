@@ -147,7 +147,7 @@ def _factors(name: str, inputs: tuple[Tensor, ...]) -> tuple[int, int, int, int]
     if len(a) == 1:
         a = (1, a[0])
     batch = broadcast(a[:-2], b[:-2])
-    if len(b) != max(2, len(b)) or a[-1] != b[-2] or batch is None:
+    if a[-1] != b[-2] or batch is None:
         return None
     return math.prod(batch), a[-2], b[-1], a[-1]
 
@@ -182,8 +182,10 @@ def _convolution(key: Key, *, backward: bool) -> int | None:
     once = 2 * image.shape[0] * pairs * filter_.shape[0] * filter_.shape[1]
     results = image.shape[0] * math.prod(windows) * filter_.shape[0]
     if backward:
-        asked = key.words("output_mask") or ("true", "true", "true")
-        to_image, to_filter, to_bias = (word.strip().lower() == "true" for word in asked)
+        asked = key.words("output_mask") or ("true",) * 3
+        if len(asked) != 3:
+            return None
+        to_image, to_filter, to_bias = (word == "true" for word in asked)
         return once * (to_image + to_filter) + results * to_bias
     return once + results * (len(given) > 2)
 

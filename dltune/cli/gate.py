@@ -236,7 +236,7 @@ def check_command(
                 if limit.ratio is not None:
                     against.require_enough(before, limit.metric, config.confidence)
             made = measure(
-                *([side], machine, config), tell=tell, before=before.values, exact=before.exact
+                [side], machine, config, tell=tell, before=before.values, exact=before.exact
             )
             if made.kind != before.kind:
                 raise UsageError(

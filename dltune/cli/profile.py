@@ -102,6 +102,11 @@ def command(
     The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
     the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
     """
+    if trace:
+        if job or ops_of or batch or plan_path or keep_running:
+            raise UsageError("--from reads what was measured", remedy="leave the rest out")
+        _show(_imported(trace, output, overwrite), output, top, as_json)
+        return
     import tempfile
 
     from dltune.cli import interrupts, progress
@@ -116,11 +121,6 @@ def command(
     from dltune.profile.session import Session
     from dltune.tensorflow.instructions import lacking_in
 
-    if trace:
-        if job or ops_of or plan_path or keep_running:
-            raise UsageError("--from reads what was measured", remedy="leave the rest out")
-        _show(_imported(trace, output, overwrite), output, top, as_json)
-        return
     if ops_of and (job or keep_running):
         raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
     if batch and not ops_of:

@@ -138,7 +138,7 @@ def _ratio(sample: Sample, confidence: float) -> Interval:
     head = anytime_median(sample.head, either)
     base = median_interval(sample.base, either)
     median, low, high = over_base(head.median, base.median, floor), -math.inf, math.inf
-    if base.confidence >= either and head.rounds >= least_rounds(either, paired=False):
+    if base.confidence >= either and head.low > -math.inf:
         low, high = over_base(head.low, base.high, floor), over_base(head.high, base.low, floor)
     return Interval(median, low, high, confidence, head.rounds)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Collection
@@ -13,7 +12,6 @@ from dltune.machine import cgroups
 from dltune.proc import process
 from dltune.proc.entry import text
 from dltune.proc.stat import TICK, Stat, busy, stolen
-from dltune.proc.threads import threads
 from dltune.proc.tree import processes
 
 # the parent of the kernel's own threads, which work for the job as well as for others
@@ -41,8 +39,9 @@ class HostWatch:
         began = first.user + first.kernel if first and first.started == now.started else 0.0
         return now.user + now.kernel - began
 
-    def figures(self, job: Collection[int], own: Collection[int]) -> Host:
-        """`job`: processes of the job; `own`: those that watch it."""
+    def figures(self, job: Collection[int], own: Collection[int], allowed: Collection[int]) -> Host:
+        """`job`: processes of the job; `own`: those that watch it; `allowed`: CPUs that the job may
+        run on."""
         seconds = max(time.monotonic() - self._since, TICK)
         there = processes()
         used = {
@@ -55,7 +54,9 @@ class HostWatch:
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         # what ran on the job's CPUs, and was neither its nor ours
         now = busy()
-        on_its = sum(now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in _allowed(job) & now.keys())
+        on_its = sum(
+            now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in now.keys() & (allowed or now)
+        )
         its = sum(self._used(pid, there[pid]) for pid in {*job, *own} & there.keys())
         others = min(sum(cores.values()), max(0.0, on_its - its) / seconds)
         throttled = None
@@ -81,16 +82,6 @@ class HostWatch:
             reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
         )
-
-
-def _allowed(job: Collection[int]) -> set[int]:
-    """The CPUs that any process of the job may run on; all where none runs any more."""
-    allowed: set[int] = set()
-    for pid in job:
-        for tid in threads(pid):
-            with contextlib.suppress(OSError):
-                allowed |= os.sched_getaffinity(tid)
-    return allowed or set(range(os.cpu_count() or 1))
 
 
 def _available() -> int:

@@ -89,11 +89,12 @@ class JobWatch:
         self._thread.join()
         with self._watch as watch:
             job = {seen.pid for seen in watch.processes.values()}
-            host = self._host.figures(job, own - job)
+            processes = tuple(map(self._process, watch.processes.values()))
+            allowed = {cpu for one in processes for cpu in one.cpus}
+            host = self._host.figures(job, own - job, allowed)
             python = activity.python(self._subject, self._looks.end())
             read = document.assemble(watch, subject, None)
             cost = watch.cpu / max(seconds, 1e-9)
-            processes = tuple(map(self._process, watch.processes.values()))
         unseen = [self._looks.why] if self._looks.why else []
         horovod = None
         if self._ranks:

@@ -38,6 +38,8 @@ def op(key: str, output_bytes: int = 0) -> Op:
         ("aten::_log_softmax_backward_data(float[6,7],float[6,7])", 4 * 42),
         ("aten::native_batch_norm(float[2,3,4,4],float[3],float[3],float[3],float[3])", 7 * 96),
         ("aten::view(float[6,7])", 0),
+        ("aten::convolution_backward(float[1,1,3,3],float[1,1,4,4],float[1,1,2,2])"
+         "{stride=[1,1], padding=[0,0], dilation=[1,1], output_mask=[true,true]}", None),
         ("aten::conv2d(float[1,1,4,4],float[1,1,2,2]){stride=[1,1], dilation=[1,1]}", None),
         ("aten::copy_(float[6,7],float[6,7])", 0),
         ("aten::mul(complex64[6],complex64[6])", None),

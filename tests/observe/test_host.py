@@ -24,12 +24,12 @@ def test_what_others_have_of_the_jobs_cpus_alone(monkeypatch, ran, least, most):
         host, "busy", lambda: {mine: ran * (now := next(ticks)), mine + 1: 9.0 * now}
     )
     monkeypatch.setattr(host, "MOST_NAMED", 1000)
-    job = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.sched_setaffinity(0, {mine}))
+    job = subprocess.Popen(["sleep", "60"])
     busy = subprocess.Popen([sys.executable, "-c", BUSY])
     try:
         watch = host.HostWatch(job.pid)
         time.sleep(1.0)
-        found = watch.figures({job.pid}, {os.getpid()})
+        found = watch.figures({job.pid}, {os.getpid()}, {mine})
         assert least <= found.others <= most
         assert busy.pid in {one.pid for one in found.neighbours}
     finally:

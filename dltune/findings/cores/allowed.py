@@ -8,13 +8,13 @@ from dltune.documents.observation import Observation
 
 
 def allowed(observation: Observation) -> int:
-    """Of the process that trains."""
+    """The CPUs that the process that trains may run on, or those that its quota pays for."""
     main = observation.main
     return _room(observation, len(main.cpus) if main and main.cpus else observation.cores)
 
 
 def allowed_together(observation: Observation) -> int:
-    """Of all processes of the job."""
+    """The same of all processes of the job."""
     return _room(observation, observation.cores)
 
 

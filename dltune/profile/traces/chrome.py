@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -15,6 +16,10 @@ LONGEST = 1 << 30
 _GZIP = b"\x1f\x8b"
 
 
+# a time that is none would be too large for a document
+_Microseconds = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+
+
 class Event(msgspec.Struct, frozen=True):
     """`ts` and `dur` in microseconds; `args` as they stand in the file."""
 
@@ -23,13 +28,14 @@ class Event(msgspec.Struct, frozen=True):
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: _Microseconds = 0.0
+    dur: _Microseconds = 0.0
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
     @property
     def end(self) -> float:
-        return self.ts + self.dur
+        """Some profilers have written spans that end before they begin."""
+        return self.ts + max(self.dur, 0.0)
 
 
 class _Trace(msgspec.Struct):

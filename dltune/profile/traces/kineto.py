@@ -52,7 +52,8 @@ _DTYPES = {
     "c10::complex<double>": "complex128",
 }
 _LIST = "TensorList"
-_NUMBERS = re.compile(r"-?\d+|True|False|\[(-?\d+|True|False)(, (-?\d+|True|False))*\]")
+_NUMBER = r"(-?\d{1,18}|True|False)"
+_NUMBERS = re.compile(rf"{_NUMBER}|\[{_NUMBER}(, {_NUMBER})*\]")
 _MICROSECOND = 1000  # in nanoseconds
 
 
@@ -93,7 +94,7 @@ def told(events: Sequence[Event], source: str) -> Told:
     mine = [one for one in events if one.pid == first.pid and one.ph in "XiI"]
     ops = _ops(mine, source)
     memory = sorted(
-        (one.ts, known.total)
+        (one.ts, max(known.total, 0))
         for one in mine
         if one.name == _MEMORY and (known := _arguments(one, source)).device == _CPU
     )

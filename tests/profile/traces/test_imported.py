@@ -149,6 +149,7 @@ def test_ops_that_no_other_has_called(seed: int) -> None:
         (b"\x1f\x8b damaged", "is damaged"),
         (b'{"traceEvents": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
         (b'{"traceEvents": [{"args": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
+        (b'{"traceEvents": [{"ts": 1e308}]}', "is not a trace in Chrome's format"),
         (b'{"traceEvents": []}', "has no op of PyTorch's"),
     ],
 )
@@ -222,3 +223,12 @@ def test_what_pytorch_has_written() -> None:
     assert all(operations(op) for op in back)
     assert profile.memory
     assert profile.memory.peak > profile.memory.live > 0
+
+
+def test_spans_that_end_before_they_begin_and_memory_below_nothing(tmp_path: Path) -> None:
+    events = []
+    for number in range(3):
+        at = 1e9 + 1500.0 * number
+        odd = [kineto_trace.op("aten::odd", at + 970, -5), kineto_trace.memory(at + 1, -7)]
+        events += kineto_trace.step(at, number, *odd)
+    assert doc.check(imported(kept(tmp_path, events), MACHINE)) == []
