@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 TF216 := .venv-tf216
+TORCH := .venv-torch
 DLTUNE := $(VENV)/bin/dltune
 # half the script's own batch: five minutes are for everything
 DEMO := $(VENV)/bin/python scripts/train_resnet50.py --batch 32
@@ -61,6 +62,17 @@ $(TF216)/.installed:
 
 $(TF216): $(TF216)/.installed
 
+# PyTorch's build for CPUs; its usual one, for GPUs, is twenty times as large
+$(TORCH)/.installed:
+	@echo "installing PyTorch into $(TORCH) for the tests"
+	@$(PYTHON) -m venv $(TORCH)
+	@$(TORCH)/bin/python $(PIP) install 'torch==2.13.0+cpu' numpy || (rm -rf $(TORCH) && mkdir $(TORCH) && \
+	    echo "no build of PyTorch 2.13 for CPUs at the package index (PIP_EXTRA_INDEX_URL may name" \
+	    "another): the tests that use it are skipped")
+	@touch $@
+
+$(TORCH): $(TORCH)/.installed
+
 # tune ends with 2 where a machine is too slow for its budget: the page is made all the same
 demo: venv
 	@mkdir -p demo
@@ -80,10 +92,10 @@ lint: venv
 	$(VENV)/bin/mypy dltune
 
 # three files of tests at a time: many wait, for a start, a hang, a turn
-test: lint $(TF216) horovod
+test: lint $(TF216) $(TORCH) horovod
 	$(VENV)/bin/pytest -n 3 --dist loadfile
 
-proof: $(TF216) horovod
+proof: $(TF216) $(TORCH) horovod
 	$(VENV)/bin/python scripts/prove.py
 
 # commits only; BASE is the one to compare HEAD with
@@ -92,6 +104,6 @@ gate: venv
 	$(DLTUNE) gate ab --base $(BASE) --config .ci/gate.toml -- $(VENV)/bin/python scripts/gate_self.py
 
 clean:
-	rm -rf $(VENV) $(TF216) demo build *.egg-info
+	rm -rf $(VENV) $(TF216) $(TORCH) demo build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(PYTHON_FILES) -name __pycache__ -type d -prune -exec rm -rf {} +

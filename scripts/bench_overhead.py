@@ -1,7 +1,7 @@
-"""What enforcement itself costs: every op on dltune's views at the job's own thread count, against
-TensorFlow's own pool, in turns within one process.
+"""What enforcement itself costs: every op at the job's own thread count by dltune's orders, against
+the framework's own pool, in turns within one process. Or what recording each op costs.
 
-    python scripts/bench_overhead.py [--pairs 300] [-- python scripts/train_resnet50.py ...]
+    python scripts/bench_overhead.py [--pairs 300] [--recorded] [-- python train.py]
 
 Prints the median of the paired ratios of step times and its 95 % interval.
 """
@@ -22,12 +22,13 @@ from dltune.job.record import NANOSECOND, Record
 from dltune.machine import topology
 from dltune.stats.signs import paired_ratio
 
-PLAIN, VIEWS = FIRST, SECOND
+PLAIN, DEARER = FIRST, SECOND
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--recorded", action="store_true", help="ops are recorded, not ordered")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("job", nargs="*")
     options = parser.parse_args()
@@ -39,9 +40,11 @@ def main() -> None:
     def orders(version: int, signature: str, record: Record) -> Orders:
         if version == PLAIN:
             return Orders(PLAIN, targets=[signature])
+        if options.recorded:
+            return Orders(DEARER, targets=[signature], events=True)
         device = record.settings()
         threads = device.intra if device else len(cores)
-        return Orders(VIEWS, targets=[signature], fallback=(threads, cores))
+        return Orders(DEARER, targets=[signature], fallback=(threads, cores))
 
     seen = itertools.islice(executions(command, machine, orders), 2 * options.pairs + 1)
     # a step's wall time: from its start to the next one's
@@ -54,7 +57,7 @@ def main() -> None:
     result = {
         "pairs": len(pairs),
         "plain_ms": median([plain for _, plain in pairs]) * 1e3,
-        "views_ms": median([views for views, _ in pairs]) * 1e3,
+        "dearer_ms": median([dearer for dearer, _ in pairs]) * 1e3,
         "ratio": interval.median,
         "low": interval.low,
         "high": interval.high,
@@ -63,8 +66,9 @@ def main() -> None:
         print(json.dumps(result))
     else:
         print(
-            f"{result['pairs']} pairs: plain {result['plain_ms']:.1f} ms, on views "
-            f"{result['views_ms']:.1f} ms; ratio {interval.median:.4f} "
+            f"{result['pairs']} pairs: plain {result['plain_ms']:.2f} ms, "
+            f"{'recorded' if options.recorded else 'ordered'} {result['dearer_ms']:.2f} ms; ratio "
+            f"{interval.median:.4f} "
             f"(95 %: {interval.low:.4f} to {interval.high:.4f})"
         )
 

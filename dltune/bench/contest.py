@@ -102,7 +102,7 @@ class Contest:
             ready = len(self.runners) - len(waited)
             phase = f"waiting for the jobs' first steps, {ready} of {len(self.runners)} ready"
             if any(runner.building and not runner.sightings.records for runner in waited):
-                phase = "building the plugin for the job's TensorFlow"
+                phase = "building the plugin for the job's framework"
             self.tell(Progress(phase))
             for runner in waited:
                 runner.listen(BRIEFLY)

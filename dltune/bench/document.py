@@ -57,7 +57,7 @@ def assemble(
         partial=contest.partial,
         command=tuple(command),
         machine=machine,
-        tensorflow=contest.runners[0].version,
+        framework=contest.runners[0].framework,
         plan=files.digest(plan),
         strategy=", ".join(chosen(plan)),
         reference=reference,

@@ -30,7 +30,7 @@ def encode(
     cpu_model: str,
     cores: int,
     command: Sequence[str],
-    tensorflow: str = "none",
+    framework: str = "none",
     plan: str = "none",
 ) -> bytes:
     """The bytes of a pyperf suite.
@@ -50,7 +50,7 @@ def encode(
         "cpu_count": cores,
         "command": shlex.join(command),
         "plan": plan,
-        "tensorflow_version": tensorflow,
+        "framework": framework,
         "dltune_version": __version__,
         "unit": "second",
         "loops": 1,

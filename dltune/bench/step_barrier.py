@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dltune.bench import usage
 from dltune.bench.steps import StepFinder, StepGraphs
 from dltune.bench.usage import Usage
+from dltune.documents.profile import Framework
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings
 from dltune.job.launch import Event, Job, Process
@@ -59,7 +60,7 @@ class StepBarrier:
         self.steps: StepGraphs | None = None
         self._finder = None if signatures else StepFinder(self.sightings.records, known)
         self.ended = False
-        self.building = False  # the plugin, for the job's TensorFlow
+        self.building = False  # the plugin, for the job's framework
         self.news = time.monotonic()  # when the job last told something
         self._hear_execution = heard
         self._signatures = tuple(signatures)
@@ -97,14 +98,14 @@ class StepBarrier:
 
     @property
     def pools(self) -> messages.Device | None:
-        """TensorFlow's thread pools in the process that leads, as they were made."""
+        """The framework's threads in the process that leads, as they were made."""
         return self.sightings.records[self._lead].settings() if self._lead is not None else None
 
     @property
-    def version(self) -> str:
-        """The job's TensorFlow."""
+    def framework(self) -> Framework:
+        """The job's."""
         assert self._lead is not None
-        return self.sightings.records[self._lead].process.version
+        return self.sightings.records[self._lead].framework()
 
     def order(self, lines: Sequence[str]) -> None:
         """Orders for every process with step graphs, obeyed from the next execution on."""

@@ -178,7 +178,7 @@ def _raw(bench: Bench, plan: Path) -> bytes:
         {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},
         cpu_model=bench.machine.name,
         cores=len(bench.machine.cores),
-        tensorflow=bench.tensorflow,
+        framework=bench.framework.title,
         plan=plan.name,
         command=bench.command,
     )

@@ -137,7 +137,7 @@ def _speeds(document: Topology) -> None:
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
     from dltune.machine import topology
-    from dltune.machine.checks import cores, events, memory, native, py_spy, tensorflow
+    from dltune.machine.checks import cores, events, memory, native, py_spy, pytorch, tensorflow
     from dltune.machine.perf import probe
 
     survey = topology.survey()
@@ -154,6 +154,7 @@ def examine() -> list[Check]:
         native.compiler(),
         tensorflow.tensorflow(found),
         _plugin(found),
+        pytorch.pytorch(survey.machine.quota, len(survey.machine.cores)),
         py_spy.py_spy(),
     ]
 

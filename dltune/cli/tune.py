@@ -90,7 +90,6 @@ def command(
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
     from dltune.documents.files import claim
-    from dltune.documents.profile import Framework
     from dltune.machine import topology
     from dltune.planners.plan import names_ops, put
     from dltune.planners.settings.setting import Circumstances
@@ -144,7 +143,7 @@ def command(
             budget=budget - before,
             patience=wait,
             verbose=verbose,
-            tensorflow=past.tensorflow if past else "",
+            framework=past.framework if past else None,
             tell=view.waits_for,
         )
         search = Search(
@@ -157,7 +156,7 @@ def command(
 
         def keep(trial: Trial) -> None:
             view.trial(trial)
-            state.write(search.trials, budget - evaluator.left(), evaluator.tensorflow)
+            state.write(search.trials, budget - evaluator.left(), evaluator.framework)
 
         search.keep = keep
         try:
@@ -176,8 +175,7 @@ def command(
             seconds=budget - evaluator.left(),
             partial=partial,
         )
-        build = Framework("tensorflow", evaluator.tensorflow, "", "")
-        file.write(put(existing, "settings", found, machine, framework=build))
+        file.write(put(existing, "settings", found, machine, framework=evaluator.framework))
         if partial is None and not search.exhausted:
             state.remove()
     _show(found, as_json)

@@ -64,7 +64,7 @@ def compare(a: Bench, b: Bench) -> Comparison:
 def _facts(bench: Bench) -> dict[str, object]:
     return {
         **machine_facts(bench.machine),
-        "TensorFlow": bench.tensorflow,
+        "framework": bench.framework.title,
         "dltune": bench.dltune,
         "command": " ".join(bench.command),
         "plan": bench.plan[:16],

@@ -26,10 +26,10 @@ from dltune.documents.faults import (
     repeated,
 )
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Samples
+from dltune.documents.profile import Framework, Samples, tensorflow_alone
 from dltune.documents.sections.settings import Choice
 
-SCHEMA = "dltune.bench/1"
+SCHEMA = "dltune.bench/2"
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choices: tuple[Choice, ...] = ()
 
 
-class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """`plan` is the SHA-256 of the plan's content and `strategy` what it chose; `reference` names
     the setting that ratios are over; `rounds` were asked for. `partial` is the reason why there are
     fewer, None when there are not."""
@@ -109,7 +109,7 @@ class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partial: str | None
     command: tuple[str, ...]
     machine: Machine
-    tensorflow: str
+    framework: Framework
     plan: str
     strategy: str
     reference: str
@@ -129,7 +129,7 @@ def check(bench: Bench) -> list[str]:
     return faults
 
 
-load = files.reader(Bench, SCHEMA, check)
+load = files.reader(Bench, SCHEMA, check, {1: tensorflow_alone})
 
 
 def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:

@@ -56,9 +56,10 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
     threads were ready for and did not have. `cpus`: those that any of its threads may run on;
     `ranks`: how many of the job there are on this node, as a launcher told it, None without one.
-    `intra`, `inter`: TensorFlow's threads, None in a process without. `faults`: minor page faults a
-    second. `resident`: bytes in memory at the end, without those of files; `growth`: of them, bytes
-    a second, None where it was not seen for long enough.
+    `framework`: what it has loaded, as documents call it; `intra`, `inter`: its threads, None where
+    it has not told. `faults`: minor page faults a second. `resident`: bytes in memory at the
+    end, without those of files; `growth`: of them, bytes a second, None where it was not seen for
+    long enough.
     """
 
     pid: int
@@ -75,6 +76,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: float
     resident: int
     growth: float | None
+    framework: str | None = None
 
     @property
     def waited(self) -> float:

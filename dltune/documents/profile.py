@@ -249,6 +249,15 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{TITLES.get(self.name, self.name)} {self.version}".strip()
 
 
+def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
+    """A document of the first schema, which had TensorFlow's version and nothing else's, with its
+    framework."""
+    fields = dict(first)
+    version = fields.pop("tensorflow", None)
+    build = {"name": "tensorflow", "version": version, "git": "", "python": ""}
+    return {**fields, "framework": build} if isinstance(version, str) else first
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The job's own thread settings as TensorFlow resolved them."""
 

@@ -9,9 +9,10 @@ import msgspec
 
 from dltune.documents import files
 from dltune.documents.faults import AMOUNT, POSITIVE, each, empty
+from dltune.documents.profile import Framework, tensorflow_alone
 from dltune.documents.sections.settings import Choice, Verdict
 
-SCHEMA = "dltune.tune/1"
+SCHEMA = "dltune.tune/2"
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,8 +25,9 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
-class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`machine` is the machine's fingerprint. `options` are the choices that the search may try, in
+class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """`machine` is the machine's fingerprint; `framework` what runs the job, null where it had not
+    told yet. `options` are the choices that the search may try, in
     that order; `spent` the seconds of the budget that are gone."""
 
     schema: str
@@ -33,7 +35,7 @@ class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dltune: str
     command: tuple[str, ...]
     machine: str
-    tensorflow: str
+    framework: Framework | None
     options: tuple[Choice, ...]
     spent: float
     trials: tuple[Trial, ...]
@@ -47,4 +49,4 @@ def check(state: Tune) -> list[str]:
     return faults
 
 
-load = files.reader(Tune, SCHEMA, check)
+load = files.reader(Tune, SCHEMA, check, {1: tensorflow_alone})

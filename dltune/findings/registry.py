@@ -17,6 +17,7 @@ from dltune.findings.data import (
     busy_input,
     exact_offsets,
     input_wait,
+    loader_wait,
     many_sleeps,
     mapped_reading,
     missing_read_ahead,
@@ -125,6 +126,7 @@ RULES: tuple[Rule, ...] = (
     between_steps.find,
     # data: how steps wait for it, how a job reads it, then a file that was read in every way
     slow_store.find,
+    loader_wait.find,
     python_input.find,
     sequential_map.find,
     busy_input.find,
@@ -162,15 +164,15 @@ _TENSORFLOWS = frozenset(
     {
         *(retracing.find, recompiling.find, eager.find, tiny_steps.find, between_steps.find),
         *(python_input.find, sequential_map.find, busy_input.find, input_wait.find),
-        *(batch_norm_in_pieces.find, onednn_off.find, too_many_threads.find, float64.find),
-        *(threads_over_quota.find, small_ops.find, time_in_ops.find),
+        *(batch_norm_in_pieces.find, onednn_off.find, float64.find),
+        *(small_ops.find, time_in_ops.find, host_reads.find),
     }
 )
 
 
 def look(seen: Seen) -> tuple[Finding, ...]:
     """All findings, the most costly first."""
-    other = seen.profile is not None and seen.profile.profile.framework.name != "tensorflow"
+    other = seen.framework not in (None, "tensorflow")
     rules = (rule for rule in RULES if not (other and rule in _TENSORFLOWS))
     return ordered(finding for rule in rules for finding in rule(seen))
 

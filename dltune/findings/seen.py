@@ -20,3 +20,11 @@ class Seen:
     profile: Analysis | None = None
     io: Io | None = None
     horovod: Horovod | None = None
+
+    @property
+    def framework(self) -> str | None:
+        """What the job runs on, as documents call it; None: nobody knows."""
+        if self.profile:
+            return self.profile.profile.framework.name
+        main = self.observation.main if self.observation else None
+        return main.framework if main else None

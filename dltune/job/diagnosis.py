@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dltune.documents.profile import TITLES
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.record import Record
@@ -60,6 +61,13 @@ def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
     ]
     once = sum(runs <= 1 for runs in training)  # a graph's first run is not always told
     if once >= ONCE and once >= ONCE_SHARE * sum(training):
+        if any(graph.eager for record in seen.records.values() for graph in record.graphs.values()):
+            return _error(
+                f"the job's steps differ: of {len(training)} kinds {once} ran once at most, each "
+                "with other ops than the others",
+                "dltune plans for steps that repeat; data of any shape are no hindrance, branches "
+                "and loops over data are",
+            )
         return _error(
             f"the job traces a new graph at nearly every step: {once} of {len(training)} that "
             "train ran once at most",
@@ -86,13 +94,17 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
         return _error(
             "no Python of the job reported in: it starts no Python, or starts it with -I, -S or a "
             "PYTHONPATH of its own",
-            "dltune works on Python jobs that use TensorFlow",
+            "dltune works on Python jobs that use TensorFlow or PyTorch",
             exit_code,
         )
     if not seen.records and seen.failures:
         return _error(*_failure(seen.failures[0]), exit_code)
     if not seen.records:
-        return _error("the job never imported TensorFlow", None, exit_code)
+        return _error(
+            "the job never imported TensorFlow, nor did an optimizer of PyTorch's take a step",
+            None,
+            exit_code,
+        )
     if _on_accelerator(seen):
         return _error(*_ACCELERATOR, exit_code)
     xla, eager, graphs = _totals(seen)
@@ -119,7 +131,7 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
         within = f", which may take {limit / 2**20:.0f} MiB" if limit else ""
         steps = [one for record in seen.records.values() for one in record.latest()]
         peak = max((step.peak for step in steps), default=0)
-        held = f"; TensorFlow held {peak / 2**20:.0f} MiB in a step" if peak else ""
+        held = f"; the framework held {peak / 2**20:.0f} MiB in a step" if peak else ""
         return OutOfMemory(
             "the job was killed while the kernel ended a process for want of memory in its control "
             f"group{within}{held}",
@@ -148,7 +160,7 @@ _ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on th
 def _failure(failed: messages.Failed) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
     return (
-        f"the plugin does not work with the job's TensorFlow {failed.version} "
+        f"the plugin does not work with the job's {TITLES.get(failed.framework)} {failed.version} "
         f"(pid {failed.pid}): {failed.reason}",
         "`dltune doctor` tells what is missing; `dltune plan --emit` gives settings that need no "
         "plugin",

@@ -195,6 +195,9 @@ class Job:
                 self._forget(source)
                 return
             if isinstance(message, messages.Plugin):
+                if self._is_another_framework(message):
+                    self._forget(source)
+                    return
                 process = Process(source, message)
                 self._processes[source] = process
                 process.order([*self._greet(process), "ready"])
@@ -203,6 +206,14 @@ class Job:
                 with contextlib.suppress(OSError):
                     source.sendall(msgspec.json.encode(reply) + b"\n")
             yield Event(self._processes.get(source), message)
+
+    def _is_another_framework(self, hello: messages.Plugin) -> bool:
+        """Whether the process has one under orders already, for which a second would be taken. A
+        plugin that is let go does nothing."""
+        return any(
+            one.pid == hello.pid and one.hello.framework != hello.framework
+            for one in self._processes.values()
+        )
 
     def _forget(self, source: socket.socket) -> None:
         self._selector.unregister(source)

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from dltune.documents.profile import TITLES
+
 
 class Python(msgspec.Struct, tag="python", frozen=True):
     """An interpreter has started."""
@@ -23,22 +25,29 @@ class Python(msgspec.Struct, tag="python", frozen=True):
 
 
 class Building(msgspec.Struct, tag="building", frozen=True):
-    """The plugin is being built for the job's TensorFlow, once."""
+    """The plugin is being built for the job's framework, once."""
 
     pid: int
     version: str
+    framework: str = "tensorflow"
+
+    @property
+    def phase(self) -> str:
+        """As a progress line tells it."""
+        return f"building the plugin for {TITLES.get(self.framework)} {self.version}, once"
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """TensorFlow was imported, but the plugin could not be built or loaded."""
+    """A framework was imported, but the plugin could not be built or loaded."""
 
     pid: int
     version: str
     reason: str
+    framework: str = "tensorflow"
 
 
 class Environment(msgspec.Struct, tag="environment", frozen=True):
-    """TensorFlow was imported: those of the variables asked for that are set then."""
+    """A framework was imported: those of the variables asked for that are set then."""
 
     pid: int
     variables: dict[str, str]
@@ -148,12 +157,16 @@ class Plugin(msgspec.Struct, tag="plugin", frozen=True):
 
 
 class Device(msgspec.Struct, tag="device", frozen=True):
-    """TensorFlow made its CPU devices: threads as resolved, and as the script asked (0: not)."""
+    """What the framework computes with: threads as resolved, and as the script asked (0: not).
+
+    `openmp`: the file of the OpenMP runtime that ops run on, empty for a pool of the framework's.
+    """
 
     intra: int
     inter: int
     asked_intra: int
     asked_inter: int
+    openmp: str = ""
 
 
 class Partner(msgspec.Struct, frozen=True, array_like=True):
@@ -191,7 +204,8 @@ class Output(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Graph(msgspec.Struct, tag="graph", frozen=True):
-    """A graph is about to run on `device`."""
+    """A graph is about to run on `device`; an `eager` one is the training step that Python has
+    called op by op, as it was seen when it had run."""
 
     id: int
     signature: str
@@ -199,6 +213,7 @@ class Graph(msgspec.Struct, tag="graph", frozen=True):
     device: str
     xla: bool
     nodes: list[Node]
+    eager: bool = False
 
 
 class Key(msgspec.Struct, tag="key", frozen=True):

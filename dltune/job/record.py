@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dltune.documents.profile import Framework
 from dltune.job import messages
 
 NANOSECOND = 1e-9
@@ -56,7 +57,9 @@ class Record:
         if isinstance(message, messages.Graph):
             self.graphs[message.id] = message
             self._same[message.id] = self._first_like(message)
-            self._trains[message.id] = any(_TRAINING.search(node.type) for node in message.nodes)
+            self._trains[message.id] = message.eager or any(
+                _TRAINING.search(node.type) for node in message.nodes
+            )
         elif isinstance(message, messages.Key):
             self.keys[message.id] = message
         elif isinstance(message, messages.OutputBytes):
@@ -112,6 +115,11 @@ class Record:
         """Whether `graph` reads variables."""
         return any(_MODEL.search(node.type) for node in self.graphs[graph].nodes)
 
+    def framework(self, lacks: tuple[str, ...] | None = None) -> Framework:
+        """`lacks`: as documents have it."""
+        hello = self.process
+        return Framework(hello.framework, hello.version, hello.git, hello.python, lacks)
+
     def settings(self) -> messages.Device | None:
         """The devices that the job's steps run on: TensorFlow also makes some of its own, which
         never carry what a script asked for."""
@@ -155,7 +163,8 @@ def step_graphs(record: Record, least_share: float) -> list[int]:
     A graph counts when it repeats, has at least `least_share` of the steps' op time, and does not
     run beside the main one, as the functions of an input pipeline do. Beside a main graph that
     trains, another counts when it trains too, or when it uses the model in every round, as an
-    agent's choice of action does; validation runs in rounds of its own.
+    agent's choice of action does; validation runs in rounds of its own. An eager step that is now
+    and then another one, as where an epoch begins, counts only where it comes in every round.
     """
     main = main_graph(record)
     if main is None:
@@ -164,11 +173,15 @@ def step_graphs(record: Record, least_share: float) -> list[int]:
     for graph, runs in record.runs.items():
         if graph == main or runs < 3 or _beside(record, main, graph):
             continue
-        if (
-            record.trains(graph)
-            or not record.trains(main)
-            or (record.uses_model(graph) and _in_every_round(record, main, graph))
-        ):
+        if record.graphs[graph].eager:
+            counts = _in_every_round(record, main, graph)
+        else:
+            counts = (
+                record.trains(graph)
+                or not record.trains(main)
+                or (record.uses_model(graph) and _in_every_round(record, main, graph))
+            )
+        if counts:
             found[graph] = record.seconds[graph]
     total = sum(found.values())
     chosen = [graph for graph, seconds in found.items() if seconds >= least_share * total]

@@ -1,4 +1,4 @@
-"""Find a process of the job that runs TensorFlow without having reported in.
+"""Find a process of the job that runs a framework without having reported in.
 
 Python hands its environment on to what it starts, but -I, -S or a cleaned PYTHONPATH keep the
 bootstrap out. Such a job would run plain and never be heard of; what it has mapped tells.
@@ -8,52 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dltune.documents.profile import TITLES
 from dltune.errors import UsageError
 from dltune.proc import tree
 from dltune.proc.maps import mappings
 from dltune.proc.process import command
 
-LIBRARY = "libtensorflow_framework.so"
+# what a process has mapped that runs a framework
+LIBRARIES = {"libtensorflow_framework.so": "tensorflow", "libtorch_cpu.so": "pytorch"}
 
 
 def require_all_reported(session: int, reported: Collection[int]) -> None:
-    """Raises UsageError when a process of the `session` runs TensorFlow unheard of."""
+    """Raises UsageError when a process of the `session` runs a framework unheard of."""
     if (pid := unreported(session, reported)) is not None:
+        title = TITLES.get(loaded(pid) or "", "a framework")  # it may have ended meanwhile
         raise UsageError(
-            f"pid {pid} runs TensorFlow but never reported in: its Python was started with "
+            f"pid {pid} runs {title} but never reported in: its Python was started with "
             "-I, -S or a PYTHONPATH of its own, or sets its environment aside",
             remedy="start it so that it takes PYTHONPATH from its environment",
         )
 
 
 def unreported(session: int, reported: Collection[int]) -> int | None:
-    """A process of the `session` that has TensorFlow loaded without having reported in, or None.
+    """A process of the `session` that has a framework loaded without having reported in, or None.
 
     A process forked from one that reported has the bootstrap from it, and is fine.
     """
     parents = {pid: found.parent for pid, found in tree.session(session).items()}
     for pid in parents:
-        if not _descends(pid, parents, reported) and _has_tensorflow(pid):
+        if not _descends(pid, parents, reported) and loaded(pid):
             return pid
     return None
 
 
 def _descends(pid: int, parents: dict[int, int], reported: Collection[int]) -> bool:
-    """Whether `pid` reported, or was forked (perhaps) from one that did: it has TensorFlow from
+    """Whether `pid` reported, or was forked (perhaps) from one that did: it has a framework from
     there, or still the same command line, as horovodrun's tests of what can be imported."""
     if pid in reported:
         return True
     parent = parents.get(pid)
     while parent in parents:
         assert parent is not None
-        if parent in reported and (_has_tensorflow(parent) or command(parent) == command(pid)):
+        if parent in reported and (loaded(parent) or command(parent) == command(pid)):
             return True
         parent = parents.get(parent)
     return False
 
 
-def _has_tensorflow(pid: int) -> bool:
+def loaded(pid: int) -> str | None:
+    """The framework that a process has loaded, as documents call it; None: none, or it may not be
+    seen."""
     try:
-        return any(LIBRARY in mapping.path for mapping in mappings(pid))
+        paths = [mapping.path for mapping in mappings(pid)]
     except OSError:
-        return False
+        return None
+    return next((name for part, name in LIBRARIES.items() if any(part in p for p in paths)), None)

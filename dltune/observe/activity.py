@@ -29,6 +29,7 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
         re.compile(r"/numpy/lib/|/joblib/|/pickle\.py$"),
         re.compile(r"save\w*|dump"),
     ),
+    ("saving", re.compile(r"/torch/serialization\.py$"), re.compile(r"_?(legacy_)?save")),
     ("validation", re.compile(r"/keras/"), re.compile(r"(.*\.)?(evaluate|test_step)")),
     (
         "tracing",
@@ -39,9 +40,19 @@ _RULES: tuple[tuple[Activity, re.Pattern[str], re.Pattern[str]], ...] = (
         ),
     ),
     (
+        "tracing",
+        re.compile(r"/torch/_dynamo/convert_frame\.py$"),
+        re.compile(r"(.*\.)?(_compile\w*|__call__)"),
+    ),
+    (
         "input",
         re.compile(r"/tensorflow/python/data/ops/iterator_ops|/keras/src/trainers/data_adapters/"),
         re.compile(r"(.*\.)?(__next__|_next_internal|get_next)"),
+    ),
+    (
+        "input",
+        re.compile(r"/torch/utils/data/"),
+        re.compile(r"(.*\.)?(__next__|__iter__|_next_data)"),
     ),
     (
         "queue",

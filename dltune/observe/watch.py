@@ -20,6 +20,7 @@ from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
+from dltune.job.unreported import loaded
 from dltune.machine import cpulist
 from dltune.machine.ranks import local_rank, world
 from dltune.observe import activity
@@ -138,6 +139,7 @@ class JobWatch:
             faults=used.minor / seconds,
             resident=max((size for _, size in self._sizes[seen.pid][-3:]), default=0),
             growth=growth(self._sizes[seen.pid]),
+            framework=record.process.framework if record else loaded(seen.pid),
         )
 
     def _traced(self) -> Graphs | None:

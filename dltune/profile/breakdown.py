@@ -7,7 +7,7 @@ Every nanosecond from one step to the next has one place, the first of these tha
     communication   an op that waits for another process runs
     executor        an execution lies between its start and its last op's end
     input           as long as eager ops waited for data, at most what is left
-    python          the rest
+    python          the rest; of an eager graph also what lies between its ops
 
 An op posted early, such as a receive, waits beside nearly everything, so that it comes after the
 more particular reason, and both come after any work: what overlaps with work costs nothing.
@@ -141,7 +141,9 @@ def _intervals(
 ) -> list[_Interval]:
     """What goes on: executions of the steps, and their ops; bodies' ops in place of their calls."""
     kinds = {id: [kind(node.type) for node in graph.nodes] for id, graph in graphs.items()}
-    found: list[_Interval] = [(e.start, _end(e), "executor") for e in steps]
+    found: list[_Interval] = [
+        (e.start, _end(e), "executor") for e in steps if not graphs[e.graph].eager
+    ]
     calls: list[tuple[int, int]] = []
 
     def add(execution: messages.Execution) -> None:

@@ -146,13 +146,7 @@ def assemble(
         partial=partial,
         command=tuple(command),
         machine=machine,
-        framework=doc.Framework(
-            name=record.process.framework,
-            version=record.process.version,
-            git=record.process.git,
-            python=record.process.python,
-            lacks=lacks,
-        ),
+        framework=record.framework(lacks),
         settings=doc.Settings(
             intra=settings.intra if settings else len(machine.cores),
             inter=settings.inter if settings else len(machine.cores),
@@ -163,7 +157,7 @@ def assemble(
         memory=doc.Memory(
             live=round(statistics.median(e.live for e in kept)), peak=max(e.peak for e in kept)
         )
-        if kept
+        if any(e.peak for e in kept)
         else None,
         notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,

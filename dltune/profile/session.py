@@ -41,6 +41,7 @@ LOOK_SECONDS = 2.0
 SEARCH_SECONDS = 600.0
 # after a rest steps are recorded anew for so long, and no longer than that
 ANEW_SECONDS = 5.0
+GNU_OPENMP = "libgomp"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Session:
         self.sightings.add(message)
         if event.process is None:
             if isinstance(message, messages.Building):
-                self._building = message.version
+                self._building = message.phase
             elif isinstance(message, messages.Failed):
                 self._give_up_if_hopeless()
             return
@@ -291,6 +292,7 @@ class Session:
         records = self.sightings.records
         record = records[steps.pid]
         own = Own.of(record, steps.targets, WARM_UP)
+        self._suit(record)
         receives = any(
             node.type == "_Recv"
             and node.partner
@@ -311,12 +313,28 @@ class Session:
         strangers = len(others) - len({it.process.pid for it, _ in climbing.peers})
         if strangers:
             self.notes.append(
-                f"{strangers} more processes of the job ran TensorFlow beside the measured one"
+                f"{strangers} more processes of the job trained beside the measured one"
             )
         self._order_case(climbing)
         for pid, process in self._processes.items():
             if pid != steps.pid:
                 process.order(Orders(self._version).lines())
+
+    def _suit(self, record: Record) -> None:
+        """Ask no more than the job's framework can do."""
+        devices = record.settings()
+        if devices is None or not devices.openmp:
+            return
+        if self._counting:
+            self._counting, self._groups = None, ((),)
+            self.notes.append("counters are not read where ops run on an OpenMP runtime's threads")
+        # its threads are where the kernel puts them; and those that a smaller team leaves over are
+        # ended by GNU's runtime, unless it is a team of one
+        counts = sorted({count for count, _ in self._cases})
+        if devices.openmp.startswith(GNU_OPENMP):
+            counts = [*counts[:1], *counts[1:][-1:]]
+        self._cases = [(count, placements(self.machine, count)[0]) for count in counts]
+        self.climb = Climb(self._cases)
 
     def _start_again(self) -> None:
         """What was taken for the step was not: training has begun only now."""
@@ -529,9 +547,9 @@ class Session:
 
     def _waiting_for(self) -> str:
         if self._building:
-            return f"building the plugin for TensorFlow {self._building}, once"
+            return self._building
         if self.sightings.records:
             return "finding the training step"
         if self.sightings.pythons:
-            return "waiting for the job to import TensorFlow"
+            return "waiting for the job to import its framework"
         return "waiting for a Python of the job"

@@ -16,12 +16,14 @@ KINDS: tuple[Kind, ...] = ("exact", "rounding", "lossy")
 class Option:
     """A choice that may be tried. `joins`: names of settings with which it interacts. `acts`: it
     acts on something in the job; where that is not there, its other values have no effect either.
+    `framework`: whose jobs it is for (None: any).
     """
 
     choice: Choice
     kind: Kind
     joins: frozenset[str] = frozenset()
     acts: bool = False
+    framework: str | None = None
 
 
 def beside(candidate: Candidate, *choices: Choice) -> Candidate:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from dltune.documents.profile import Framework
 from dltune.tune.candidate import Candidate
 
 
@@ -27,6 +28,10 @@ class Evaluator(Protocol):
     @property
     def room(self) -> int:
         """How many candidates may stand at once: 2 at least, with less there is no comparison."""
+
+    @property
+    def framework(self) -> Framework | None:
+        """The job's, once one has stood."""
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
         """These will be started next: what can be done for all of them at once may be done now."""

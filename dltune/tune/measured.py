@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_turn
 from dltune.bench.step_barrier import JobEndedError
+from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, UsageError
 from dltune.machine.cgroups import limits
@@ -77,14 +78,14 @@ class Measured:
         budget: float,
         patience: float,
         verbose: bool,
-        tensorflow: str = "",
+        framework: Framework | None = None,
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`budget`: seconds from now on. `patience`: for how long the job as given may tell nothing
-        before its first step. `tensorflow`: the version that it must have (empty: any). `tell` is
+        before its first step. `framework`: what it must run on (None: anything). `tell` is
         given what a start waits for (empty: the job's first step)."""
         self.error: DltuneError | None = None  # why the job as given cannot be measured
-        self.tensorflow = tensorflow
+        self.framework = framework
         self._here = here
         self._ends = time.monotonic() + budget
         self._patience = patience
@@ -188,7 +189,7 @@ class Measured:
             longest = 2 * silence
         while waited := [one for one in self._starting.values() if not one.ready]:
             building = any(one.building for one in waited)
-            self._tell("building the plugin for the job's TensorFlow" if building else "")
+            self._tell("building the plugin for the job's framework" if building else "")
             for one in waited:
                 one.look(silence, longest)
             self._hear()
@@ -213,7 +214,7 @@ class Measured:
                 self._first_start = time.monotonic() - made.began
                 self._known = tried.steps.nodes
                 self._given = tried.environment
-                self._require_tensorflow(tried.version)
+                self._require(tried.framework)
             self._largest = max(self._largest, used_bytes(made.pid))
             return _Stand(tried, allotment, made.log, closing.pop_all())
 
@@ -287,15 +288,15 @@ class Measured:
             if stand.tried.standing:
                 stand.tried.listen(0)
 
-    def _require_tensorflow(self, version: str) -> None:
+    def _require(self, found: Framework) -> None:
         """Raises UsageError."""
-        if self.tensorflow not in ("", version):
+        if self.framework and self.framework.title != found.title:
             raise UsageError(
-                f"the job has TensorFlow {version}; the search that is taken up was on "
-                f"{self.tensorflow}",
+                f"the job has {found.title}; the search that is taken up was on "
+                f"{self.framework.title}",
                 remedy="leave --resume out to begin anew",
             )
-        self.tensorflow = version
+        self.framework = found
 
 
 def used_bytes(pid: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dltune.documents.profile import TITLES
 from dltune.documents.sections.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
@@ -35,10 +36,16 @@ def section(
         whole=measured(final.whole, FINAL_CONFIDENCE) if final and final.held else None,
         recommended=_recommended(search),
         effects=tuple(effects),
-        untried=(*untried, *_left(search, partial)),
+        untried=(*untried, *_foreign(search), *_left(search, partial)),
         seconds=seconds,
         partial=partial,
     )
+
+
+def _foreign(search: Search) -> Iterator[Untried]:
+    for setting, framework in {o.choice.setting: o.framework for o in search.foreign}.items():
+        assert framework is not None  # it would be for any
+        yield Untried(setting, None, f"it is for jobs of {TITLES[framework]}")
 
 
 def _last(trials: Sequence[Trial]) -> Iterator[Trial]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from dltune import __version__
 from dltune.documents import files, tune
 from dltune.documents.files import Output
+from dltune.documents.profile import Framework
 from dltune.documents.tune import Trial, Tune
 from dltune.errors import UsageError
 from dltune.planners.settings.effects import in_words
@@ -56,7 +57,7 @@ class State:
         self._here = here
         self._options = tuple(option.choice for option in offer.options)
 
-    def write(self, trials: Sequence[Trial], spent: float, tensorflow: str) -> None:
+    def write(self, trials: Sequence[Trial], spent: float, framework: Framework | None) -> None:
         """Raises UsageError when it cannot be written."""
         self._file.write(
             Tune(
@@ -65,7 +66,7 @@ class State:
                 dltune=__version__,
                 command=self._here.command,
                 machine=self._here.machine.fingerprint,
-                tensorflow=tensorflow,
+                framework=framework,
                 options=self._options,
                 spent=spent,
                 trials=tuple(trials),

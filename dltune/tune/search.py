@@ -98,6 +98,7 @@ class Search:
     incumbents: list[Candidate] = field(default_factory=lambda: [AS_GIVEN], init=False)
     final: Final | None = field(default=None, init=False)
     exhausted: bool = field(default=False, init=False)  # the budget, before all was tried
+    foreign: list[Option] = field(default_factory=list, init=False)  # another framework's
 
     def __post_init__(self) -> None:
         self._past: dict[tuple[Candidate, Candidate], list[Trial]] = {}
@@ -153,6 +154,9 @@ class Search:
         self._pool.expect((AS_GIVEN, *first), ())
         if refused := self._pool.stand(AS_GIVEN):
             raise NothingToMeasureError(refused.why)
+        if here := self.evaluator.framework:
+            self.foreign = [o for o in self.options if o.framework not in (None, here.name)]
+            self.options = [o for o in self.options if o not in self.foreign]
         for one in first:
             if refused := self._pool.stand(one):
                 self._finish(Trial(one, AS_GIVEN, refused.verdict, (), refused.why))

@@ -59,7 +59,8 @@ def offer(
                 untried.append(Untried(setting.name, value, "it is TensorFlow's own default here"))
             else:
                 choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
-                options.append(Option(choice, setting.kind, frozenset(setting.joins), acts))
+                joins, framework = frozenset(setting.joins), setting.framework
+                options.append(Option(choice, setting.kind, joins, acts, framework))
     if not options:
         reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)
         raise UsageError(

@@ -74,7 +74,7 @@ class Starting:
 
     @property
     def building(self) -> bool:
-        """Whether the plugin is being built for the job's TensorFlow."""
+        """Whether the plugin is being built for the job's framework."""
         return self.tried.building and not self.tried.sightings.records
 
 

@@ -17,6 +17,8 @@ from dltune.workload.workload import Workload, measured_span, workload
 # The most that TensorFlow's executor may be made responsible for, in seconds per op: reading the
 # attribute, hashing and two clock reads are 0.5 us, and a hand-over between threads about 6 us.
 MAX_OVERHEAD = 10e-6
+# Where Python calls each op, so long may it and the framework's dispatch take to come to the next.
+MAX_EAGER_OVERHEAD = 1e-3
 # The simulated span may differ by this part.
 TOLERANCE = 1e-4
 ROUNDS = 30
@@ -43,12 +45,14 @@ class Calibration:
 def calibrated(profile: Profile, model: Model | None = None) -> tuple[Workload, Calibration]:
     """The profile's workload, tied to its own measured span. Raises UsageError as `workload`."""
     made = workload(profile, model)
-    found = calibration(made, measured_span(profile))
+    eager = profile.framework.name == "pytorch"
+    found = calibration(made, measured_span(profile), MAX_EAGER_OVERHEAD if eager else MAX_OVERHEAD)
     return made.calibrated(found.overhead, found.scale), found
 
 
-def calibration(made: Workload, span: float) -> Calibration:
-    """What makes the workload under its own settings take `span` seconds from first op to last."""
+def calibration(made: Workload, span: float, most: float = MAX_OVERHEAD) -> Calibration:
+    """What makes the workload under its own settings take `span` seconds from first op to last; of
+    overhead for an op no more than `most`."""
 
     def simulated(overhead: float, scale: float) -> float:
         there = made.calibrated(overhead, scale)
@@ -57,10 +61,10 @@ def calibration(made: Workload, span: float) -> Calibration:
     if span <= 0:
         return Calibration(0.0, 1.0, span)
     low = simulated(0.0, 1.0)
-    high = simulated(MAX_OVERHEAD, 1.0)
+    high = simulated(most, 1.0)
     if low <= span <= high:
-        return Calibration(_solve(lambda x: simulated(x, 1.0), 0.0, MAX_OVERHEAD, span), 1.0, span)
-    overhead = 0.0 if low > span else MAX_OVERHEAD
+        return Calibration(_solve(lambda x: simulated(x, 1.0), 0.0, most, span), 1.0, span)
+    overhead = 0.0 if low > span else most
     start = low if low > span else high
     if start <= 0:
         return Calibration(0.0, 1.0, span)

@@ -200,7 +200,7 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
     told = capsys.readouterr().err.splitlines()
     assert told[:2] == [
         "dltune: waiting for the jobs' first steps, 0 of 3 ready",
-        "dltune: building the plugin for the job's TensorFlow",
+        "dltune: building the plugin for the job's framework",
     ]
     assert len(set(told)) == len(told)
 

@@ -16,7 +16,7 @@ from dltune.errors import UsageError
 CIRCUMSTANCES = {
     "cpu_model": "Some CPU",
     "cores": 2,
-    "tensorflow": "2.21.0",
+    "framework": "TensorFlow 2.21.0",
     "plan": "plan.json",
     "command": ("python", "train.py", "--name", "two words"),
 }
@@ -54,7 +54,7 @@ def test_the_circumstances_are_kept(file: Path) -> None:
     assert metadata["cpu_count"] == 2
     assert metadata["command"] == "python train.py --name 'two words'"
     assert metadata["plan"] == "plan.json"
-    assert metadata["tensorflow_version"] == "2.21.0"
+    assert metadata["framework"] == "TensorFlow 2.21.0"
 
 
 def test_pyperf_show_reads_it(file: Path) -> None:

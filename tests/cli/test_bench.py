@@ -16,6 +16,7 @@ from dltune.cli.bench import show
 from dltune.documents.bench import SCHEMA as BENCH_SCHEMA
 from dltune.documents.bench import Bench, Setting, Turn
 from dltune.documents.plan import SCHEMA, Plan
+from dltune.documents.profile import Framework
 from dltune.documents.sections.threads import Prediction, Threads, Uniform
 from dltune.machine import topology
 
@@ -126,7 +127,7 @@ def bench(**changes: object) -> Bench:
         partial=None,
         command=("python", "train.py"),
         machine=machine,
-        tensorflow="2.21.0",
+        framework=Framework("tensorflow", "2.21.0", "", ""),
         plan="00",
         strategy="uniform 2x2",
         reference="recommended",

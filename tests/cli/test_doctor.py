@@ -116,6 +116,7 @@ def test_this_machine():
         "compiler",
         "TensorFlow",
         "native plugin",
+        "PyTorch",
         "py-spy",
     ]
     for check in checks.values():

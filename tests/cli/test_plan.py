@@ -103,6 +103,9 @@ def test_settings_for_plain_jobs(tmp_path: Path) -> None:
     compile(dltune(path, "--emit", "tf.config", "--overwrite").stdout, "snippet", "exec")
     yaml = dltune(path, "--emit", "yaml", "--overwrite").stdout
     assert 'cpus: "0-1"' in yaml
+    refused(
+        dltune(path, "--emit", "torch", "--overwrite"), "--emit torch", "env or tf.config or yaml"
+    )
 
 
 def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from dltune.cli import tune_tables
 from dltune.cli.tune_live import View
 from dltune.documents import tune
+from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial, Tune
 from dltune.machine import topology
@@ -102,7 +103,7 @@ def state(folder: Path, **changes: object) -> Path:
         dltune="0",
         command=JOB[1:],
         machine=topology.local().fingerprint,
-        tensorflow="2.21.0",
+        framework=Framework("tensorflow", "2.21.0", "", ""),
         options=FUSED,
         spent=30.0,
         trials=(Trial(FUSED, (), "helps", (0.9,) * 12),),

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from dltune.documents.bench import SCHEMA, Bench, Setting, Summary, Turn, check, load
-from dltune.documents.profile import Samples
+from dltune.documents.profile import Framework, Samples
 from dltune.errors import UsageError
 
 TURN = Turn(0, (0.1, 0.2), 0.3, 4.0, 5.0)
@@ -20,7 +20,7 @@ BENCH = Bench(
     partial=None,
     command=("python", "train.py"),
     machine=synthetic.machine(2),
-    tensorflow="2.21.0",
+    framework=Framework("tensorflow", "2.21.0", "", ""),
     plan="00",
     strategy="s1+s2",
     reference="recommended",
@@ -40,6 +40,14 @@ def with_turn(**changes: object) -> Bench:
 def test_a_bench_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     path.write_bytes(msgspec.json.encode(BENCH))
+    assert load(path) == BENCH
+
+
+def test_a_bench_of_the_first_schema(tmp_path: Path) -> None:
+    first = msgspec.to_builtins(BENCH) | {"schema": "dltune.bench/1", "tensorflow": "2.21.0"}
+    del first["framework"]
+    path = tmp_path / "bench.json"
+    path.write_bytes(msgspec.json.encode(first))
     assert load(path) == BENCH
 
 

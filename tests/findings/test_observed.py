@@ -39,6 +39,39 @@ def test_threads_over_the_quota():
     assert "16 threads, but the control group pays for 1 CPUs" in finding.claim
 
 
+def test_pytorchs_threads_over_the_quota():
+    torch = process(intra=16, inter=1, framework="pytorch")
+    finding = found(host=host(quota=1.0, throttled=0.6), processes=(torch,))
+    assert finding.cause == "threads-over-quota"
+    assert finding.evidence.endswith("PyTorch has 16 threads for an op")
+    assert finding.cure is not None
+    assert "OMP_NUM_THREADS=1" in finding.cure
+    assert "TF_" not in finding.cure
+
+
+def test_the_data_loader_of_pytorch():
+    torch = process(intra=2, inter=1, cpu=1.1, framework="pytorch")
+    looks = python(input=0.4)
+    alone = found(processes=(torch,), python=looks)
+    assert (alone.cause, alone.share) == ("loader-wait", 0.4)
+    assert alone.claim == "steps wait 40% of the time for data, which their own process prepares"
+    assert "at train.py:7 (<module>)" in alone.evidence
+    assert alone.gain == Gain(pytest.approx(0.5 * (1 - 1.1 / 2)), 0.4)
+    worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch")
+    fed = found(processes=(torch, worker), python=looks)
+    assert fed.claim == "steps wait 40% of the time for the DataLoader's workers"
+    assert "1 of them used 0.90 CPUs" in fed.evidence
+    # all CPUs are at work: more workers would take them from the steps
+    assert fed.gain == Gain(0.0, 0.4)
+
+
+def test_what_is_tensorflows_is_not_advised_to_pytorch():
+    looks = python(python=0.9)
+    torch = observation(processes=(process(framework="pytorch"),), python=looks)
+    assert looked(Seen(observation=torch)) == ()
+    assert found(python=looks).cause == "between-steps"
+
+
 def test_a_quota_that_is_kept_is_none_of_it():
     kept = observation(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
     assert looked(Seen(observation=kept)) == ()

@@ -12,12 +12,14 @@ import results
 import synthetic
 
 from dltune.documents import gate, io, tune
+from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.gate import history
 from dltune.graph import documented
 from dltune.planners.plan import with_sections
 
 SAMPLES = Path(__file__).parent.parent / "documents" / "samples"
+TORCH = Framework("pytorch", "2.13.0", "", "")
 FUSED, CACHED = Choice("batch_norm", "fused"), Choice("onednn_primitives", "kept")
 
 
@@ -69,7 +71,7 @@ def searched() -> tune.Tune:
         tune.Trial((FUSED, CACHED), (FUSED,), "undecided", (), "the budget was spent"),
     )
     return tune.Tune(
-        tune.SCHEMA, "2026-01-01", "0", ("job",), "m", "2.21.0", (FUSED, CACHED), 9.0, trials
+        tune.SCHEMA, "2026-01-01", "0", ("job",), "m", TORCH, (FUSED, CACHED), 9.0, trials
     )
 
 

@@ -27,7 +27,7 @@ def tree(request, monkeypatch):
         assert time.monotonic() < until
         time.sleep(0.02)
     loaded: set[int] = set()
-    monkeypatch.setattr(module, "_has_tensorflow", loaded.__contains__)
+    monkeypatch.setattr(module, "loaded", loaded.__contains__)
     yield parent.pid, children[0], loaded
     os.killpg(parent.pid, 9)
     parent.wait()
@@ -83,7 +83,7 @@ def test_other_sessions_are_of_no_concern(tree):
 
 
 def test_what_a_process_has_mapped_is_read(monkeypatch):
-    monkeypatch.setattr(module, "LIBRARY", "libc.so")
-    assert module._has_tensorflow(os.getpid())
-    monkeypatch.setattr(module, "LIBRARY", "no such library")
-    assert not module._has_tensorflow(os.getpid())
+    monkeypatch.setattr(module, "LIBRARIES", {"no such": "tensorflow", "libc.so": "pytorch"})
+    assert module.loaded(os.getpid()) == "pytorch"
+    monkeypatch.setattr(module, "LIBRARIES", {"no such": "tensorflow"})
+    assert module.loaded(os.getpid()) is None

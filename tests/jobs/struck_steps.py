@@ -144,7 +144,7 @@ def attach() -> None:
         sys.path.append(str(Path(dltune.tensorflow.inject.__path__[0])))
         import _dltune_attach
 
-        _dltune_attach.attach(path)
+        _dltune_attach.attach_to_tensorflow(path, tf)
 
 
 def free_cluster() -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from dltune.machine.checks import (
     memory,
     native,
     py_spy,
+    pytorch,
     tensorflow,
 )
 from dltune.machine.perf.probe import PerfEvents, Refused
@@ -261,6 +262,51 @@ def test_no_tensorflow(monkeypatch):
     check = tensorflow.tensorflow(found)
     assert (check.state, check.required) == ("limited", False)
     assert sys.executable in check.found
+
+
+@pytest.fixture
+def torch(tmp_path, monkeypatch):
+    """A package whose version file says so."""
+
+    def install(told: str) -> None:
+        (tmp_path / "torch" / "lib").mkdir(parents=True)
+        (tmp_path / "torch" / "__init__.py").touch()
+        (tmp_path / "torch" / "version.py").write_text(told)
+        for name in ("libgomp.so.1", "libgompx", "libtorch_cpu.so"):
+            (tmp_path / "torch" / "lib" / name).touch()
+        monkeypatch.syspath_prepend(tmp_path)
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    return install
+
+
+def test_pytorch_is_found_without_importing_it(torch):
+    torch("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n")
+    check = pytorch.pytorch(None, 4)
+    assert (check.state, check.remedy) == ("ok", None)
+    assert check.found == "2.13.0+cpu, CPU build, OpenMP by libgomp.so.1"
+    assert "torch" not in sys.modules
+
+
+def test_pytorch_under_a_quota(torch):
+    torch("__version__ = '2.6.0'\ncuda: Optional[str] = '12.4'\n")
+    check = pytorch.pytorch(1.5, 4)
+    assert (check.state, check.remedy) == ("limited", "OMP_NUM_THREADS=2")
+    assert "2.6.0, GPU build" in check.found
+    assert "4 threads, and knows nothing of the quota of 1.5 CPUs" in check.found
+    assert pytorch.pytorch(4.0, 4).state == "ok"
+
+
+def test_a_pytorch_that_is_too_old(torch):
+    torch("__version__ = '2.5.1'\n")
+    check = pytorch.pytorch(None, 4)
+    assert check.state == "limited"
+    assert "2.5.1; dltune needs 2.6 or newer" in check.found
+
+
+def test_no_pytorch(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert pytorch.pytorch(None, 4).state == "ok"
 
 
 def test_a_folder_of_that_name_is_not_tensorflow(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from dltune.observe.activity import activity, python
 from dltune.observe.looks import Stack
 
 TF = "/env/lib/python3.11/site-packages/tensorflow/python"
+TORCH = "/env/lib/python3.11/site-packages/torch"
 KERAS = "/env/lib/python3.11/site-packages/keras/src"
 STANDARD = "/usr/lib/python3.11"
 GET = Frame("Queue.get", f"{STANDARD}/queue.py", 171)
@@ -35,6 +36,28 @@ RUNS = (
         ("queue", (Frame("Condition.wait", f"{STANDARD}/threading.py", 1), GET, OWN)),
         ("queue", (Frame("Connection._recv", f"{STANDARD}/multiprocessing/connection.py", 1), OWN)),
         ("input", (GET, Frame("get_next", f"{TF}/data/ops/iterator_ops.py", 773))),
+        (
+            "input",
+            (
+                GET,
+                Frame(
+                    "_MultiProcessingDataLoaderIter._next_data",
+                    f"{TORCH}/utils/data/dataloader.py",
+                    1,
+                ),
+            ),
+        ),
+        (
+            "input",
+            (
+                Frame("Rows.__getitem__", "/home/me/rows.py", 9),
+                Frame("_MapDatasetFetcher.fetch", f"{TORCH}/utils/data/_utils/fetch.py", 52),
+                Frame("_BaseDataLoaderIter.__next__", f"{TORCH}/utils/data/dataloader.py", 701),
+                OWN,
+            ),
+        ),
+        ("saving", (Frame("_save", f"{TORCH}/serialization.py", 1), OWN)),
+        ("tracing", (Frame("_compile", f"{TORCH}/_dynamo/convert_frame.py", 1), OWN)),
         ("reading", (Frame("_EagerTensorBase.numpy", f"{TF}/framework/ops.py", 416),)),
         ("eager", (Frame("norm", f"{TF}/ops/linalg_ops.py", 1),)),
         ("saving", (*RUNS[:1], Frame("save", f"{TF}/training/saver.py", 5))),

@@ -14,7 +14,17 @@ from dltune.documents import bench as bench_document
 from dltune.documents import files
 from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
 from dltune.documents.plan import Plan
-from dltune.documents.profile import Count, Counters, Line, Memory, Part, Profile, Samples, Total
+from dltune.documents.profile import (
+    Count,
+    Counters,
+    Framework,
+    Line,
+    Memory,
+    Part,
+    Profile,
+    Samples,
+    Total,
+)
 from dltune.documents.sections.memory import Memory as MemoryPlan
 from dltune.documents.sections.settings import (
     Choice,
@@ -188,7 +198,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
         partial=None,
         command=("python", "train.py"),
         machine=there.machine,
-        tensorflow="2.21.0",
+        framework=Framework("tensorflow", "2.21.0", "", ""),
         plan=files.digest(made),
         strategy=", ".join(chosen(made)),
         reference=reference,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.tune.candidate import Candidate, Option
 from dltune.tune.evaluator import Refused
@@ -37,6 +38,7 @@ class Simulated:
     # the round in which a candidate ends, and how
     ends: Mapping[Candidate, tuple[int, Refused]] = field(default_factory=dict)
     seed: int = 0
+    framework: Framework | None = None
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)

@@ -13,6 +13,7 @@ from sessions import soon, states
 
 from dltune.bench.jobs import all_ended
 from dltune.bench.step_barrier import Taken
+from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.errors import JobFailed, UsageError
 from dltune.machine import topology
@@ -47,9 +48,9 @@ def circumstances(*arguments: str) -> Circumstances:
 
 
 @contextmanager
-def evaluator(*arguments: str, tensorflow: str = "") -> Iterator[Measured]:
+def evaluator(*arguments: str, framework: Framework | None = None) -> Iterator[Measured]:
     made = Measured(
-        circumstances(*arguments), budget=600, patience=60, verbose=False, tensorflow=tensorflow
+        circumstances(*arguments), budget=600, patience=60, verbose=False, framework=framework
     )
     with all_ended() as jobs:
         yield jobs.enter_context(made)
@@ -76,7 +77,8 @@ def test_turns_of_what_stands() -> None:
         found.drop(FAST)
         assert [bool(tree.session(job)) for job in jobs] == [True, False]
     assert not any(tree.session(job) for job in jobs)
-    assert found.tensorflow == "2.21.0"
+    assert found.framework is not None
+    assert found.framework.title == "TensorFlow 2.21.0"
 
 
 @pytest.mark.parametrize(("waits", "steps"), [(False, 1), (True, 2)])
@@ -220,7 +222,7 @@ def test_what_was_expected_and_not_started_is_ended() -> None:
 
 def test_a_search_taken_up_with_another_tensorflow() -> None:
     with (
-        evaluator(tensorflow="2.16.2") as found,
+        evaluator(framework=Framework("tensorflow", "2.16.2", "", "")) as found,
         pytest.raises(UsageError, match=r"TensorFlow 2\.21\.0"),
     ):
         found.start(AS_GIVEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -12,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import Simulated, candidate, option
 
+from dltune.documents.profile import Framework
 from dltune.documents.tune import Trial
 from dltune.planners.settings.effects import in_words
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
+from dltune.tune.result import section
 from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
 from dltune.tune.verdict import DECIDING, LEAST, MARGIN
 
@@ -50,6 +53,21 @@ def test_finds_all_that_helps_where_gains_multiply(factors: dict[str, float], ro
     assert not chosen & {name for name, factor in factors.items() if factor > 1 + MARGIN}
     assert not search.exhausted
     assert not search.untried()
+
+
+def test_what_is_for_another_framework_is_left_out() -> None:
+    torch = Framework("pytorch", "2.13.0", "", "")
+    evaluator = Simulated(product({"a": 0.8, "b": 0.5}), framework=torch)
+    theirs = dataclasses.replace(option("b"), framework="tensorflow")
+    ours = dataclasses.replace(option("a"), framework="pytorch")
+    search = Search(evaluator, [theirs, ours, option("c")])
+    search.run()
+    assert search.chosen == candidate("a")
+    assert not any("b" in str(started) for started in evaluator.started)
+    told = section(search, command=("job",), untried=(), seconds=1.0, partial=None)
+    assert [(one.setting, one.why) for one in told.untried] == [
+        ("b", "it is for jobs of TensorFlow")
+    ]
 
 
 def test_what_stands_already_is_not_said_to_start() -> None:

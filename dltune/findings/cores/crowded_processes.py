@@ -8,6 +8,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import allowed_together, as_usual
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import intra_op
 
 # threads that want a core, over cores; cores that a process wants which works
 CROWDED, WORKS = 1.25, 0.1
@@ -32,14 +33,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     queued = sum(one.queued or 0.0 for one in trains)
     share = queued / wanted
     each = max(1, cores // len(trains))
+    # OpenMP's serves libraries beside TensorFlow, too
+    variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]
     yield Finding(
         "crowded-processes",
         f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPU"
         + "s" * (cores > 1),
         f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
         f"them (pid {', '.join(str(one.pid) for one in trains[:8])})",
-        f"give each {each} intra-op thread{'s' * (each > 1)}: TF_NUM_INTRAOP_THREADS={each} "
-        f"OMP_NUM_THREADS={each}",
+        f"give each {each} intra-op thread{'s' * (each > 1)}: {' '.join(dict.fromkeys(variables))}",
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",

@@ -12,6 +12,7 @@ from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import as_usual
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import intra_op, threads_of
 
 THROTTLED = 0.05  # of the time
 
@@ -41,10 +42,9 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         "threads-over-quota",
         f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
         f"its threads stood still for {throttled:.0%} of the time, after they had used up what the "
-        f"quota allows in a period; TensorFlow has {main.intra} intra-op and {main.inter} inter-op "
-        "threads",
-        f"give it {paid} intra-op thread{'s' * (paid > 1)} (TF_NUM_INTRAOP_THREADS={paid}), or the "
-        "container more CPUs",
+        f"quota allows in a period; {threads_of(main)}",
+        f"give it {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
+        "the container more CPUs",
         share=throttled,
         gain=Gain(0.0, throttled),
         sure="modelled",
@@ -74,7 +74,7 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         "threads-over-quota",
         f"ops have {intra} threads, more than {limit}",
         evidence,
-        f"{right} would keep none waiting for a CPU (TF_NUM_INTRAOP_THREADS={right})",
+        f"{right} would keep none waiting for a CPU ({intra_op(profile.framework.name, right)})",
         seconds=None if share is None else share * wall(profile),
         share=share,
         gain=None if share is None else Gain(0.0, share),

@@ -12,6 +12,7 @@ from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import confined
 from dltune.findings.memory.allocator_trim import fault_share
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import one_op_at_a_time
 
 SHARE = 0.05  # of the step
 DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
@@ -58,8 +59,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"the ops are too small for {intra} threads",
         f"one after the other on one thread they take {alone * 1e3:.3g} ms of a step, as the job "
         f"runs them {took * 1e3:.3g} ms",
-        "give it one thread: TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1; larger batches use "
-        "more",
+        f"give it one thread: {one_op_at_a_time(seen.framework, 1)}; larger batches use more",
         seconds=took - alone,
         share=share,
         gain=Gain(least, share),
@@ -88,8 +88,7 @@ def _over_cpus(main: Process, crowd: float, *, several: bool) -> Finding:
         f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
         f"its threads were ready without a CPU for {crowd:.0%} of the time that they wanted, and "
         "nobody else was there: they wait for one another",
-        f"give it {right} thread{'s' * (right > 1)}: TF_NUM_INTRAOP_THREADS={right} "
-        "TF_NUM_INTEROP_THREADS=1",
+        f"give it {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
         share=crowd,
         gain=Gain(0.0, crowd),
         sure="modelled",

@@ -31,16 +31,6 @@ std::mutex g_barrier_mu;
 auto& g_barrier = *new std::condition_variable;
 int64_t g_grants = 0;
 
-void WaitAtBarrier() {
-  std::unique_lock<std::mutex> lock(g_barrier_mu);
-  if (g_grants == 0) {
-    const int64_t now = NowNs();
-    Send([now] { return Object({{"type", "waiting"}, {"at", now}}); });
-    g_barrier.wait(lock, [] { return g_grants > 0; });
-  }
-  g_grants--;
-}
-
 std::string Hex(const uint64_t used[kMaxSlots / 64]) {
   char text[kMaxSlots / 4 + 1];
   int length = 0, top = kMaxSlots / 64 - 1;
@@ -81,6 +71,38 @@ void Grant(int64_t count) {
   g_barrier.notify_all();
 }
 
+void WaitAtBarrier() {
+  std::unique_lock<std::mutex> lock(g_barrier_mu);
+  if (g_grants == 0) {
+    const int64_t now = NowNs();
+    Send([now] { return Object({{"type", "waiting"}, {"at", now}}); });
+    g_barrier.wait(lock, [] { return g_grants > 0; });
+  }
+  g_grants--;
+}
+
+std::string MessageOf(const ExecutionRecord& record) {
+  const auto tuple = [start = record.start](const Event& e) {
+    return List({e.node, e.key, e.threads, e.thread, e.start - start, e.end - start, Hex(e.used)});
+  };
+  const auto level = [](const Event& e) { return e.live; };
+  const auto scratch = [](const Event& e) { return e.scratch; };
+  return Object({{"type", "execution"},
+                 {"graph", record.graph},
+                 {"number", record.number},
+                 {"version", record.version},
+                 {"start", record.start},
+                 {"overhead", record.overhead},
+                 {"live", record.live},
+                 {"peak", record.peak},
+                 {"waited", record.waited},
+                 {"events", List(record.events, tuple)},
+                 {"counts", CountsOf(record.events, record.counts)},
+                 {"levels", g_count_bytes ? List(record.events, level) : List({})},
+                 {"scratch", g_count_bytes ? List(record.events, scratch) : List({})},
+                 {"outputs", OutputsOf(record.outputs)}});
+}
+
 // The step alone would not do: who was late may have begun it anew, in this very slot and under
 // other orders.
 bool Entered::Stands() const {
@@ -90,22 +112,23 @@ bool Entered::Stands() const {
 void Entered::Add(Event event, const Counts* counted) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
   if (!Stands()) return;
+  ExecutionRecord& record = execution->record_;
   if (counted && counted->complete) {
-    event.counts = static_cast<int>(execution->counts_.size());
-    execution->counts_.push_back(*counted);
+    event.counts = static_cast<int>(record.counts.size());
+    record.counts.push_back(*counted);
   }
-  execution->events_.push_back(event);
+  record.events.push_back(event);
 }
 
 void Entered::AddOutputs(Node* node, std::vector<Output> outputs) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
   if (!Stands() || node->outputs_known.exchange(true)) return;
-  execution->outputs_.emplace_back(node->index, std::move(outputs));
+  execution->record_.outputs.emplace_back(node->index, std::move(outputs));
 }
 
 void Entered::Spend(int64_t ns) const {
   std::lock_guard<std::mutex> lock(execution->mu_);
-  if (Stands()) execution->overhead_ += ns;
+  if (Stands()) execution->record_.overhead += ns;
 }
 
 void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool target) {
@@ -115,21 +138,22 @@ void Execution::Begin(int64_t step, uint64_t number, const Orders* orders, bool 
   orders_.store(orders, std::memory_order_release);
   target_.store(target, std::memory_order_release);
   closed_ = false;
-  number_ = number;
-  overhead_ = 0;
-  events_.clear();
-  counts_.clear();
-  outputs_.clear();
+  record_.number = number;
+  record_.version = orders->version;
+  record_.overhead = 0;
+  record_.events.clear();
+  record_.counts.clear();
+  record_.outputs.clear();
   step_.store(step, std::memory_order_release);
 }
 
 void Execution::Open(int64_t step) {
   std::lock_guard<std::mutex> lock(mu_);
   if (!Holds(step)) return;  // more have begun than there are slots
-  live_bytes_ = g_live_bytes.load(std::memory_order_relaxed);
-  g_peak_bytes.store(live_bytes_, std::memory_order_relaxed);
-  waited_ = g_waited_ns.load(std::memory_order_relaxed);
-  start_ = NowNs();
+  record_.live = g_live_bytes.load(std::memory_order_relaxed);
+  g_peak_bytes.store(record_.live, std::memory_order_relaxed);
+  record_.waited = g_waited_ns.load(std::memory_order_relaxed);
+  record_.start = NowNs();
   open_.store(true, std::memory_order_release);
 }
 
@@ -137,39 +161,13 @@ std::function<std::string()> Execution::Close(int graph) {
   std::lock_guard<std::mutex> lock(mu_);
   if (closed_ || !open()) return {};
   closed_ = true;
-  const Orders* orders = orders_;
-  if (!target_ && !orders->discover) return {};
-  auto events = std::make_shared<std::vector<Event>>();
-  auto counts = std::make_shared<std::vector<Counts>>();
-  auto outputs = std::make_shared<decltype(outputs_)>();
-  events->swap(events_);
-  events_.reserve(events->size() + 64);
-  counts->swap(counts_);
-  outputs->swap(outputs_);
-  const int64_t peak = g_peak_bytes.load(std::memory_order_relaxed);
-  return [=, number = number_, start = start_, overhead = overhead_, live = live_bytes_,
-          waited = waited_, version = orders->version] {
-    const auto tuple = [start](const Event& e) {
-      return List({e.node, e.key, e.threads, e.thread, e.start - start, e.end - start,
-                   Hex(e.used)});
-    };
-    const auto level = [](const Event& e) { return e.live; };
-    const auto scratch = [](const Event& e) { return e.scratch; };
-    return Object({{"type", "execution"},
-                   {"graph", graph},
-                   {"number", number},
-                   {"version", version},
-                   {"start", start},
-                   {"overhead", overhead},
-                   {"live", live},
-                   {"peak", peak},
-                   {"waited", waited},
-                   {"events", List(*events, tuple)},
-                   {"counts", CountsOf(*events, *counts)},
-                   {"levels", g_count_bytes ? List(*events, level) : List({})},
-                   {"scratch", g_count_bytes ? List(*events, scratch) : List({})},
-                   {"outputs", OutputsOf(*outputs)}});
-  };
+  if (!target_ && !orders_.load()->discover) return {};
+  record_.graph = graph;
+  record_.peak = g_peak_bytes.load(std::memory_order_relaxed);
+  auto sent = std::make_shared<ExecutionRecord>(std::move(record_));
+  record_ = {};
+  record_.events.reserve(sent->events.size() + 64);
+  return [sent] { return MessageOf(*sent); };
 }
 
 // Ops that find their execution at the barrier wait for it too.

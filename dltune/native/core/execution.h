@@ -65,6 +65,17 @@ struct Event {
   int counts = -1;  // index in the execution's counts; -1: not counted
 };
 
+// What is sent of an execution; fields as in messages.Execution.
+struct ExecutionRecord {
+  int graph = 0;
+  uint64_t number = 0;
+  int64_t version = 0, start = 0, overhead = 0, live = 0, peak = 0, waited = 0;
+  std::vector<Event> events;
+  std::vector<Counts> counts;
+  std::vector<std::pair<int, std::vector<Output>>> outputs;  // by node
+};
+std::string MessageOf(const ExecutionRecord& record);
+
 class Execution;
 
 // What an op knows of the execution that it belongs to. The slot of an execution is used again, so
@@ -120,11 +131,7 @@ class Execution {
   std::atomic<bool> target_{false}, open_{false};
   std::mutex mu_;  // guards what follows, and all writing
   bool closed_ = true;
-  uint64_t number_ = 0;
-  int64_t start_ = 0, overhead_ = 0, live_bytes_ = 0, waited_ = 0;
-  std::vector<Event> events_;
-  std::vector<Counts> counts_;
-  std::vector<std::pair<int, std::vector<Output>>> outputs_;  // by node
+  ExecutionRecord record_;
 };
 
 struct Graph {
@@ -188,8 +195,9 @@ inline const OpOrder& OrderFor(Node* node, Key* key, const Orders* orders) {
 
 void NoteOutputBytes(Key* key, int64_t bytes);
 
-// The step barrier: lets `count` more executions of target graphs begin.
+// The step barrier: lets `count` more executions of target graphs begin, which wait there.
 void Grant(int64_t count);
+void WaitAtBarrier();
 
 // Live bytes of the CPU allocator and the most since the last call; set by the device.
 extern std::atomic<int64_t> g_live_bytes, g_peak_bytes;

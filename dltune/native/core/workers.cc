@@ -1,5 +1,6 @@
 #include "workers.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ Worker::Worker(int cpu, int name) : cpu_(cpu) {
   std::thread([this, name] {
     pthread_setname_np(pthread_self(), ("dltune/" + std::to_string(name)).c_str());
     Pin(cpu_);
+    fesetenv(FE_DFL_ENV);  // whoever starts it may have told the CPU to flush denormals
     Run();
   }).detach();
 }
@@ -108,11 +110,12 @@ View::View(int threads, std::vector<int> slots) : threads_(threads), slots_(std:
     else
       CPU_SET(TheCores().cpu(slot), &mask_);
   }
-  for (int slot : slots_) workers_.push_back(TheCores().worker(slot));
+  workers_.resize(slots_.size());
 }
 
 void View::Schedule(std::function<void()> task) {
   int chosen = -1;
+  Worker* worker = nullptr;
   {
     std::lock_guard<std::mutex> lock(mu_);
     tasks_.push_back(std::move(task));
@@ -132,9 +135,11 @@ void View::Schedule(std::function<void()> task) {
       attached_[chosen] = 1;
       attached_count_++;
       next_ = chosen + 1;
+      if (!workers_[chosen]) workers_[chosen] = TheCores().worker(slots_[chosen]);
+      worker = workers_[chosen];
     }
   }
-  if (chosen >= 0) workers_[chosen]->Attach(this, chosen);
+  if (worker) worker->Attach(this, chosen);
 }
 
 void View::Drain(int index) {

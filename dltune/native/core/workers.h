@@ -102,7 +102,7 @@ class View {
  private:
   const int threads_;
   const std::vector<int> slots_;
-  std::vector<Worker*> workers_;
+  std::vector<Worker*> workers_;  // by slot, since the first task there: PyTorch's ops never give any
   cpu_set_t mask_;
   bool covers_all_;
   std::mutex mu_;

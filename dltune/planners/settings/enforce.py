@@ -87,7 +87,7 @@ class Settings:
         if isinstance(message, messages.Setting):
             self.acted[message.pid, message.setting] = message
             self.steps = max(self.steps, message.steps)
-        elif isinstance(message, messages.Environment) and message.pid not in self.environments:
+        elif isinstance(message, messages.Environment):
             self.environments[message.pid] = message.variables
             self._check(message)
         elif isinstance(message, messages.Failed) and self.applied.means.uniform:
@@ -96,7 +96,7 @@ class Settings:
     def outcome(self, exit_code: int | None) -> list[Acted]:
         """What came of the hooks, once the job has ended; for each in the process that did most.
 
-        Raises a DltuneError when no process of the job came as far as TensorFlow.
+        Raises a DltuneError when no process of the job came as far as a framework.
         """
         if not self.environments and self.applied.choices:
             raise self._why_nothing(exit_code)
@@ -111,7 +111,7 @@ class Settings:
         ]
 
     def _check(self, told: messages.Environment) -> None:
-        """Once TensorFlow is imported in a process: is what was to be set there before in force?"""
+        """Once a framework is imported: is what was to be set in the process before in force?"""
         means = self.applied.means
         for name, value in means.environment.items():
             found = told.variables.get(name)
@@ -129,13 +129,18 @@ class Settings:
                 )
 
     def _fault(self, sentence: str) -> None:
-        self.faults.append(sentence)
-        self._say(f"not in force: {sentence}")
+        """Once: a job may import one framework and then another."""
+        if sentence not in self.faults:
+            self.faults.append(sentence)
+            self._say(f"not in force: {sentence}")
 
     def _why_nothing(self, exit_code: int | None) -> DltuneError:
         error = why_no_step(self._seen, exit_code)
         if self._seen.pythons:
-            message = "no process of the job imported TensorFlow, so the settings changed nothing"
+            message = (
+                "no process of the job imported TensorFlow or PyTorch, so the settings changed "
+                "nothing"
+            )
             return JobFailed(message, exit_code) if exit_code else UsageError(message)
         return error
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dltune.documents.machine import Machine
+from dltune.documents.profile import TITLES
 from dltune.documents.sections.threads import Uniform
+from dltune.errors import UsageError
 from dltune.machine import cpulist
 
-_TEMPLATES = {
-    "env": """\
+# by framework, then by format
+_TEMPLATES: Mapping[str, Mapping[str, str]] = {
+    "tensorflow": {
+        "env": """\
 export TF_NUM_INTRAOP_THREADS={intra}
 export TF_NUM_INTEROP_THREADS={inter}
 export OMP_NUM_THREADS={intra}
 # and start the job on these CPUs: taskset -c {cpus} python ...
 """,
-    "tf.config": """\
+        "tf.config": """\
 import os
 import tensorflow as tf
 
@@ -22,7 +28,7 @@ os.sched_setaffinity(0, {{{numbers}}})
 tf.config.threading.set_intra_op_parallelism_threads({intra})
 tf.config.threading.set_inter_op_parallelism_threads({inter})
 """,
-    "yaml": """\
+        "yaml": """\
 tensorflow:
   intra_op_parallelism_threads: {intra}
   inter_op_parallelism_threads: {inter}
@@ -33,14 +39,44 @@ environment:
 launcher:
   cpus: "{cpus}"
 """,
+    },
+    "pytorch": {
+        "env": """\
+export OMP_NUM_THREADS={intra}
+# and start the job on these CPUs: taskset -c {cpus} python ...
+""",
+        "torch": """\
+import os
+
+os.sched_setaffinity(0, {{{numbers}}})  # before the import, which counts them
+
+import torch
+
+torch.set_num_threads({intra})
+""",
+        "yaml": """\
+pytorch:
+  num_threads: {intra}
+environment:
+  OMP_NUM_THREADS: "{intra}"
+launcher:
+  cpus: "{cpus}"
+""",
+    },
 }
-FORMATS = tuple(_TEMPLATES)
+FORMATS = tuple(dict.fromkeys(kind for formats in _TEMPLATES.values() for kind in formats))
 
 
-def emit(kind: str, setting: Uniform, machine: Machine) -> str:
-    """The setting in one of FORMATS. Raises KeyError for another."""
+def emit(kind: str, framework: str, setting: Uniform, machine: Machine) -> str:
+    """The setting in one of FORMATS. Raises UsageError for one that is another framework's."""
+    templates = _TEMPLATES[framework]
+    if kind not in templates:
+        raise UsageError(
+            f"--emit {kind} is not for a job of {TITLES[framework]}",
+            remedy=f"it can be {' or '.join(templates)}",
+        )
     cpus = sorted(core.cpus[0] for core in machine.cores)
-    return _TEMPLATES[kind].format(
+    return templates[kind].format(
         intra=setting.intra,
         inter=setting.inter,
         cpus=cpulist.show(cpus),

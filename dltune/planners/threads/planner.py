@@ -93,6 +93,12 @@ class ThreadsPlanner(Planner[Threads]):
         from dltune.planners.threads.fitted import fit
         from dltune.tensorflow.apply import obey
 
+        if plan.framework and plan.framework.name != "tensorflow":
+            raise UsageError(
+                f"the plan is for {plan.framework.title}; from inside a script plans are enforced "
+                "on TensorFlow alone",
+                remedy="dltune run --plan PLAN -- CMD",
+            )
         fitted = fit(section, machine)
         orders = fitted.orders(1, plan.signatures)
         return lambda: obey([*machine_lines(machine, fitted.uniform), *orders.lines()])
@@ -154,7 +160,10 @@ def _decide(
             "scale": calibration.scale,
             "predictions": section.predictions,
         },
-        formats={name: partial(emit.emit, name, best, there) for name in emit.FORMATS},
+        formats={
+            name: partial(emit.emit, name, found.framework.name, best, there)
+            for name in emit.FORMATS
+        },
     )
 
 

@@ -211,7 +211,7 @@ def _messages(
         signature = _signature(nodes)
         if signature not in graphs:
             graphs[signature] = len(graphs)
-            yield messages.Graph(graphs[signature], signature, "", "", False, nodes)
+            yield messages.Graph(graphs[signature], signature, "", "", False, nodes, eager=True)
         graph = graphs[signature]
         began = min(op.event.ts for _, op in ran)
         peaks = memory[bisect_right(times, began) : bisect_right(times, span.end)]

@@ -50,7 +50,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         head=[
             ("command", shlex.join(bench.command)),
             ("machine", f"{len(bench.machine.cores)} cores: {bench.machine.name}"),
-            ("TensorFlow", bench.tensorflow),
+            ("framework", bench.framework.title),
             ("made", f"{bench.created}, dltune {bench.dltune}"),
             ("rounds", str(bench.rounds)),
         ],

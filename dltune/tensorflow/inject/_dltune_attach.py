@@ -6,6 +6,7 @@ Only the standard library is used; `dltune` itself may not exist in this environ
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import importlib
 import importlib.abc
@@ -14,7 +15,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -60,9 +61,13 @@ def start(path: str) -> None:
         ("horovod.runner.launch", _dltune_horovod.end_quietly),
     ]
     if answer.get("plugin", True):
-        hooks.append(("tensorflow", lambda _: attach(path)))
+        hooks.append(("tensorflow", lambda tensorflow: attach_to_tensorflow(path, tensorflow)))
+        hooks.append(("torch", lambda torch: _attach_to_pytorch(path, torch)))
     if (watched := answer.get("environment")) is not None:
-        hooks.append(("tensorflow", lambda _: _tell_environment(path, watched)))
+        hooks += [
+            (framework, lambda _: _tell_environment(path, watched))
+            for framework in ("tensorflow", "torch")
+        ]
     if settings := answer.get("settings"):
         import _dltune_settings  # with what its hooks import: not in every interpreter
 
@@ -80,33 +85,58 @@ def _adapted(
 ) -> tuple[list[tuple[str, _Hook]], dict[str, _Failed]]:
     """What another adapter's `module` in `folder` is to do under its `orders`: after what is
     imported, and where that cannot be."""
-    sys.path.append(adapter["folder"])
-    try:
+    with _importing(adapter["folder"]):
         found: tuple[list[tuple[str, _Hook]], dict[str, _Failed]] = importlib.import_module(
             adapter["module"]
         ).start(adapter["orders"], tell)
-    finally:
-        sys.path.remove(adapter["folder"])
     return found
 
 
-def attach(path: str) -> None:
-    """Build (once) and load the plugin for the TensorFlow that has just been imported."""
-    global _plugin
-    import tensorflow as tf
-
-    facts = {
-        "pid": os.getpid(),
-        "version": tf.__version__,
-        "git": getattr(tf.version, "GIT_VERSION", ""),
-        "python": sys.version.split()[0],
-    }
+@contextlib.contextmanager
+def _importing(folder: str) -> Iterator[None]:
+    sys.path.append(folder)
     try:
-        folder = Path(tf.__file__).parent
-        library = _dltune_plugin.library(
-            folder, on_build=lambda: _tell(path, {"type": "building", **facts})
-        )
-        plugin = ctypes.CDLL(str(library))
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def attach_to_tensorflow(path: str, tensorflow: ModuleType) -> None:
+    assert tensorflow.__file__ is not None
+    folder = Path(tensorflow.__file__).parent
+    facts = {
+        "framework": "tensorflow",
+        "version": tensorflow.__version__,
+        "git": getattr(tensorflow.version, "GIT_VERSION", ""),
+    }
+    attach(path, facts, lambda on_build: _dltune_plugin.library(folder, on_build))
+
+
+def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
+    """Before its first step."""
+    here = Path(__file__).resolve().parent
+    with _importing(str(here)), _importing(str(here.parent.parent / "pytorch" / "inject")):
+        import _dltune_torch
+    _dltune_torch.before_first_step(
+        torch,
+        lambda: attach(
+            path,
+            _dltune_torch.facts(torch),
+            lambda on_build: _dltune_torch.library(torch, on_build),
+        ),
+    )
+
+
+def attach(
+    path: str, build: dict[str, str], library: Callable[[Callable[[], object]], Path]
+) -> None:
+    """Build (once) and load the plugin for a framework that has been imported. `build`: which;
+    `library` makes the plugin, and calls what it is given when it must build it first."""
+    global _plugin
+    facts = {"pid": os.getpid(), "python": sys.version.split()[0], **build}
+    try:
+        made = library(lambda: _tell(path, {"type": "building", **facts}))
+        plugin = ctypes.CDLL(str(made))
         plugin.dltune_open.restype = ctypes.c_char_p
         hello = json.dumps({"type": "plugin", **facts})
         if complaint := plugin.dltune_open(path.encode(), hello.encode()):
@@ -156,32 +186,41 @@ class _Watch(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if name not in self._awaited:
             return None
-        self._awaited.remove(name)
-        if not self._awaited:
-            sys.meta_path.remove(self)
         hooks = [hook for module, hook in self._hooks if module == name]
         failed: _Failed = self._failed.get(name, lambda _: None)
         for finder in list(sys.meta_path):
             if finder is not self and (spec := finder.find_spec(name, path, target)):
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, hooks, failed)
+                if spec.loader is not None:  # who has asked may not import it yet
+                    spec.loader = _Loader(spec.loader, hooks, failed, lambda: self._met(name))
                 return spec
+        self._met(name)
         failed(ModuleNotFoundError(f"No module named {name!r}"))
         return None
+
+    def _met(self, name: str) -> None:
+        self._awaited.discard(name)
+        if not self._awaited and self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 class _Loader(importlib.abc.Loader):
     def __init__(
-        self, inner: importlib.abc.Loader, hooks: Sequence[_Hook], failed: _Failed
+        self,
+        inner: importlib.abc.Loader,
+        hooks: Sequence[_Hook],
+        failed: _Failed,
+        begins: Callable[[], None],
     ) -> None:
         self._inner = inner
         self._hooks = hooks
         self._failed = failed
+        self._begins = begins
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        self._begins()
         try:
             self._inner.exec_module(module)
         except BaseException as error:

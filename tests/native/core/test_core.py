@@ -57,6 +57,8 @@ MEMORY, THREADS = "address,undefined", "thread"
 # those of handovers.cc
 FAULTS = ("none", "cancelled", "failed", "partial", "repeated", "together", "receiver")
 FLAGS = ["-std=c++17", "-O0", "-g1", "-pthread", "-Wall", "-Wextra", f"-I{NATIVE}"]
+# what an adapter has that needs no framework, for the programs that test it
+ADAPTERS = {"steps": [f"-I{NATIVE.parent}", NATIVE.parent / "pytorch" / "plugin" / "step.cc"]}
 
 
 @functools.cache
@@ -79,7 +81,8 @@ def program(name: str, sanitizer: str) -> Path:
     linked = core(sanitizer)
     made = Path(linked[-1]).parent / name
     # what a program has in an interpreter's place is found by its name
-    subprocess.run([*linked, "-rdynamic", "-o", made, HERE / f"{name}.cc"], check=True)
+    sources = [HERE / f"{name}.cc", *ADAPTERS.get(name, ())]
+    subprocess.run([*linked, "-rdynamic", "-o", made, *sources], check=True)
     return made
 
 
@@ -293,3 +296,92 @@ def test_keys_may_hold_any_text(ops, admitted_key):
     assert said[: len(MACHINE) + len(lines)] == [""] * (len(MACHINE) + len(lines))
     counts = [2 if key == admitted_key else n for key, n in ops.items()]
     assert said[len(MACHINE) + len(lines) :] == [f"1 {n}" for n in [*counts, 2]]
+
+
+def steps(names: str, *orders: str) -> tuple[list[dict], dict[str, str]]:
+    """What is told of steps of these names under orders: records of executions by the name of their
+    graph, of steps by their own; and the signatures of graphs by name."""
+    lines = [*MACHINE, *orders, *(f"step {name}" for name in names)]
+    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
+    graphs: dict[int, str] = {}
+    signatures: dict[str, str] = {}
+    found = []
+    for message in map(json.loads, said.splitlines()):
+        if message["type"] == "graph":
+            name = graphs[message["id"]] = message["nodes"][0][1][0]
+            signatures[name] = message["signature"]
+            assert message["eager"]
+        elif message["type"] == "execution":
+            found.append({"ran": graphs[message["graph"]], **message})
+        elif message["type"] == "step":
+            found.append(message)
+    return found, signatures
+
+
+DISCOVER = ("begin\t1", "discover\t1", "end")
+
+
+@functools.cache
+def signature(name: str) -> str:
+    return steps(name, *DISCOVER)[1][name]
+
+
+def recorded(*names: str, threads: str = "") -> tuple[str, ...]:
+    """Orders to record the steps of these names, and on how many threads the first's forward is."""
+    steered = [f"op\t{names[0]}forward()\t{threads}\t0"] if threads else []
+    targets = [f"target\t{signature(name)}" for name in names]
+    return ("begin\t2", "events\t1", *targets, *steered, "end")
+
+
+def ran(found: list[dict]) -> str:
+    return "".join(one["ran"] for one in found if one["type"] == "execution")
+
+
+def test_eager_steps_are_told_by_the_ops_that_they_ran() -> None:
+    found, signatures = steps("AABA", *DISCOVER)
+    assert ran(found) == "AABA"
+    assert set(signatures) == {"A", "B"}
+    assert [one["number"] for one in found if one["type"] == "execution"] == [0, 1, 0, 2]
+    assert all(len(one["events"]) == 2 for one in found if one["type"] == "execution")
+
+
+def test_eager_steps_that_nobody_wants_are_not_heard() -> None:
+    found, signatures = steps("AAA", "begin\t1", "end")
+    assert [one["wanted"] for one in found] == [[0, 0, 0]] * 3
+    assert not signatures
+
+
+def test_an_eager_step_is_met_without_having_been_discovered() -> None:
+    """Its first run tells which it is; from the second on it is recorded and steered."""
+    found, _ = steps("AAAA", *recorded("A", threads="1"))
+    assert ran(found) == "AAA"
+    wanted = [one["wanted"] for one in found if one["type"] == "step"]
+    assert wanted == [[1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
+    threads = [[event[2] for event in one["events"]] for one in found if one["type"] == "execution"]
+    assert threads == [[1, 0]] * 3
+
+
+def test_another_eager_step_now_and_then_costs_no_more_than_itself() -> None:
+    found, _ = steps("AAABAAABAAAB", *recorded("A"))
+    # the first A is not known yet, nor is what follows the first B
+    assert ran(found) == "AA" + "AA" + "AAA"
+
+
+def test_eager_steps_that_take_turns() -> None:
+    found, _ = steps("ABABAB", *recorded("A", "B"))
+    assert ran(found).endswith("ABAB")
+
+
+@given(st.text("ABC", min_size=1, max_size=40))
+@settings(max_examples=30)
+def test_no_eager_step_is_told_as_another(names: str) -> None:
+    found, _ = steps(names, *recorded("A"))
+    before: list[dict] = []
+    for one in found:
+        if one["type"] == "step":
+            assert all(execution["ran"] == one["name"] for execution in before)
+            assert len(before) <= 1
+            before = []
+        else:
+            before.append(one)
+    assert set(ran(found)) <= {"A"}

@@ -83,15 +83,16 @@ def test_memory(tmp_path: Path) -> None:
     assert (live["aten::conv2d"], live["aten::convolution_backward"]) == (500, 900)
 
 
-def test_a_step_that_differs_is_another_graph(tmp_path: Path) -> None:
-    """Every third one reads its loss."""
+@pytest.mark.parametrize(("every", "steps"), [(2, [5, 6]), (3, [5])])
+def test_a_step_that_differs_is_another_graph(tmp_path: Path, every: int, steps: list[int]) -> None:
+    """One that reads its loss; now and then it is no step of its own."""
     events = []
     for number in range(9):
         at = 1e9 + 1500.0 * number
-        more = [kineto_trace.op("aten::item", at + 960, 5)] if number % 3 == 0 else []
+        more = [kineto_trace.op("aten::item", at + 960, 5)] if number % every == 0 else []
         events += kineto_trace.step(at, number, *more)
     profile = imported(kept(tmp_path, events), MACHINE)
-    assert sorted(len(step.nodes) for step in profile.steps) == [5, 6]
+    assert sorted(len(step.nodes) for step in profile.steps) == steps
 
 
 def tree(lot: random.Random, began: float, length: float, depth: int) -> list[kineto_trace.Event]:

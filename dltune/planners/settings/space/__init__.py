@@ -6,7 +6,7 @@ import difflib
 
 from dltune.errors import UsageError
 from dltune.planners.settings.setting import Setting
-from dltune.planners.settings.space import kernels, pipeline, ranks, threads, training
+from dltune.planners.settings.space import kernels, openmp, pipeline, ranks, threads, training
 from dltune.planners.settings.space.allocator import ALLOCATOR
 
 # likeliest gain first
@@ -16,6 +16,7 @@ SPACE: tuple[Setting, ...] = (
     kernels.ONEDNN_PRIMITIVES,
     kernels.ONEDNN,
     ALLOCATOR,
+    openmp.OPENMP_WAIT,
     pipeline.INPUT_PREFETCH,
     pipeline.INPUT_THREADS,
     training.STEPS_PER_EXECUTION,

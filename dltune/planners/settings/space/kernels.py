@@ -40,6 +40,7 @@ ONEDNN = Setting(
     joins=("threads",),
     default=_default,
     changes_graph=True,
+    framework="tensorflow",
 )
 
 ONEDNN_PRIMITIVES = Setting(
@@ -52,6 +53,7 @@ ONEDNN_PRIMITIVES = Setting(
         "kept": Means(environment={"TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE": "false"}),
     },
     joins=("onednn", "allocator"),
+    framework="tensorflow",
 )
 
 ONEDNN_CALLER = Setting(
@@ -63,6 +65,7 @@ ONEDNN_CALLER = Setting(
         "works": Means(environment={"TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD": "true"}),
     },
     joins=("onednn", "threads"),
+    framework="tensorflow",
 )
 
 XLA = Setting(
@@ -74,6 +77,7 @@ XLA = Setting(
         "auto": Means(joined={"TF_XLA_FLAGS": ("--tf_xla_auto_jit=2", "--tf_xla_cpu_global_jit")}),
     },
     changes_graph=True,
+    framework="tensorflow",
 )
 
 JIT_COMPILE = Setting(
@@ -83,6 +87,7 @@ JIT_COMPILE = Setting(
     source="Keras' Model.compile(jit_compile=True)",
     ways=lambda _: {"on": Means(hooks={"jit_compile": "on"})},
     changes_graph=True,
+    framework="tensorflow",
 )
 
 # another precision than the script asks for: only where the user allows it
@@ -94,4 +99,5 @@ ONEDNN_MATH = Setting(
     ways=lambda _: {"bf16": Means(environment={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"})},
     unfit=_no_bf16,
     joins=("onednn",),
+    framework="tensorflow",
 )

@@ -26,6 +26,7 @@ INPUT_THREADS = Setting(
     offers=_threads,
     reads=_threads_means,
     joins=("threads",),
+    framework="tensorflow",
 )
 
 INPUT_PREFETCH = Setting(
@@ -35,6 +36,7 @@ INPUT_PREFETCH = Setting(
     source="TensorFlow's guide to tf.data performance (prefetching)",
     ways=lambda _: {ahead: Means(hooks={"input_prefetch": ahead}) for ahead in ("auto", "2")},
     joins=("input_threads",),
+    framework="tensorflow",
 )
 
 INPUT_ORDER = Setting(
@@ -44,4 +46,5 @@ INPUT_ORDER = Setting(
     source="tf.data.Options.deterministic",
     ways=lambda _: {"any": Means(hooks={"input_order": "any"})},
     joins=("input_threads",),
+    framework="tensorflow",
 )

@@ -14,6 +14,7 @@ BATCH_NORM = Setting(
     ways=lambda _: {"fused": Means(hooks={"batch_norm": "fused"})},
     joins=("onednn", "allocator"),
     changes_graph=True,
+    framework="tensorflow",
 )
 
 
@@ -33,6 +34,7 @@ STEPS_PER_EXECUTION = Setting(
     reads=_steps,
     joins=("jit_compile",),
     changes_graph=True,
+    framework="tensorflow",
 )
 
 # another precision than the script asks for: only where the user allows it
@@ -44,4 +46,5 @@ PRECISION = Setting(
     ways=lambda _: {"mixed_bfloat16": Means(hooks={"precision": "mixed_bfloat16"})},
     joins=("batch_norm",),
     changes_graph=True,
+    framework="tensorflow",
 )

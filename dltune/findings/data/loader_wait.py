@@ -1,0 +1,56 @@
+"""Steps that wait for PyTorch's DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.data.waits import input_share, storage_share
+from dltune.findings.looked import shares, where
+from dltune.findings.seen import Seen
+
+WAITS = 0.05  # of the time
+WORKS = 0.02  # CPUs that a worker has which prepares something
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle
+    half can be had for it, for the step's own ops are not always as many."""
+    main = seen.observation.main if seen.observation else None
+    share = input_share(seen) - (storage_share(seen) or 0.0)
+    if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
+        return
+    workers = [
+        one
+        for one in seen.observation.processes
+        if one.pid != main.pid and one.framework == "pytorch" and one.cpu >= WORKS
+    ]
+    at = where(shares(seen)["input"]) if "input" in shares(seen) else ""
+    if workers:
+        busy = sum(one.cpu for one in workers)
+        title = f"steps wait {share:.0%} of the time for the DataLoader's workers"
+        evidence = (
+            f"{len(workers)} of them used {busy:.2f} CPUs, the process that trains {main.cpu:.2f}"
+        )
+        cure = (
+            "more workers, as far as CPUs are idle; whole batches at a time (the dataset's "
+            "__getitems__); less work for an example, done once and kept"
+        )
+    else:
+        title = f"steps wait {share:.0%} of the time for data, which their own process prepares"
+        evidence = f"the main thread was in its DataLoader{at}, and no op of a step ran"
+        cure = (
+            "DataLoader(num_workers=1, persistent_workers=True) prepares the next batches while a "
+            "step runs, more workers where CPUs are idle; or prepare what is alike in each epoch "
+            "once"
+        )
+    idle = max(0.0, main.idle - sum(one.cpu for one in workers) / max(1, len(main.cpus)))
+    yield Finding(
+        "loader-wait",
+        title,
+        evidence,
+        cure,
+        share=share,
+        gain=Gain(min(share, 0.5 * idle), share),
+        sure="modelled",
+    )

@@ -1,0 +1,84 @@
+"""Inside the job's Python: which native library fits a PyTorch build, and when it is loaded.
+
+Only the standard library is used; `dltune` itself may not exist in this environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# beside the bootstrap, which is being imported
+import _dltune_plugin
+
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+SOURCES = [
+    *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
+    *sorted((_PACKAGE / "pytorch" / "plugin").glob("*.cc")),
+    *sorted((_PACKAGE / "native").glob("*.h")),
+]
+OLDEST = (2, 6)  # the first PyTorch whose C++ interfaces the plugin is written against
+
+
+def before_first_step(torch: ModuleType, act: Callable[[], None]) -> None:
+    """Has `act` called once, before the first step of an optimizer of this process: the workers of
+    a DataLoader, and jobs of other frameworks, import PyTorch too."""
+    left = [act]
+
+    def step_begins(*_: Any) -> None:
+        if left:
+            left.pop()()
+
+    # as an attribute `torch.optim` takes it away; a PyTorch from before 2.0 has no such hook
+    optimizer = sys.modules.get(f"{torch.__name__}.optim.optimizer")
+    if register := getattr(optimizer, "register_optimizer_step_pre_hook", None):
+        register(step_begins)
+
+
+def facts(torch: ModuleType) -> dict[str, str]:
+    """As `messages.Plugin` has them."""
+    return {
+        "framework": "pytorch",
+        "version": torch.__version__,
+        "git": getattr(torch.version, "git_version", "") or "",
+    }
+
+
+def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
+    """Sources, flags and salt of the library for this PyTorch.
+
+    Raises RuntimeError when it cannot carry the plugin.
+    """
+    version = torch.__version__
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise RuntimeError(f"PyTorch {version} is too old, {wanted} or newer is needed")
+    assert torch.__file__ is not None
+    folder = Path(torch.__file__).parent
+    runtime = folder / "lib" / "libtorch_cpu.so"
+    if not runtime.exists():
+        raise RuntimeError(f"this PyTorch is not a stock Linux wheel: no {runtime}")
+    flags = [
+        f"-isystem{folder / 'include'}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        "-std=c++20",
+        "-w",
+        f"-L{folder / 'lib'}",
+        "-ltorch_cpu",
+        "-lc10",
+        "-lpthread",
+    ]
+    return SOURCES, flags, f"{version} {runtime.stat().st_size}"
+
+
+def library(torch: ModuleType, on_build: Callable[[], object]) -> Path:
+    """The built plugin for this PyTorch; builds it when it must.
+
+    Raises RuntimeError when it cannot carry it, and build.BuildError.
+    """
+    sources, flags, salt = arguments(torch)
+    path: Path = _dltune_plugin.build_module().library("pytorch", sources, flags, salt, on_build)
+    return path

@@ -1,0 +1,166 @@
+#include "step.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "../../native/core/channel.h"
+
+namespace dltune {
+namespace {
+
+// Beyond these a job does something else than steps that repeat.
+constexpr size_t kMaxOps = 1 << 18, kMaxGraphs = 1 << 10;
+
+struct EagerGraph {
+  int id;
+  std::string signature;
+  uint64_t executions = 0;
+  // What follows it; and what has followed it instead the last time. One that does so twice in a row is
+  // what follows from then on: where an epoch begins there is another step, once.
+  EagerGraph* next = nullptr;
+  EagerGraph* instead = nullptr;
+
+  void Followed(EagerGraph* by) {
+    if (!next || by == instead) next = by;
+    instead = by == next ? nullptr : by;
+  }
+};
+
+// What threads use is never destroyed: they run on while the process exits.
+struct State {
+  std::unordered_map<std::string, EagerGraph> graphs;  // by signature
+  EagerGraph* last = nullptr;
+  EagerGraph* expected = nullptr;
+  const Orders* orders = nullptr;  // null: no step is under way
+  bool target = false, lost = false;
+  Wanted wanted;
+  int64_t start = 0, overhead = 0;
+  std::vector<Ran> ran;
+};
+auto& g = *new State;
+
+bool IsTarget(const EagerGraph* graph, const Orders* orders) {
+  const auto& targets = orders->targets;
+  return graph && std::find(targets.begin(), targets.end(), graph->signature) != targets.end();
+}
+
+std::string Signature(const std::string& name, const std::vector<Ran>& ran) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&hash](const std::string& text) {
+    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+    hash = (hash ^ 0xff) * 0x100000001b3;
+  };
+  add(name);
+  for (const Ran& one : ran) add(one.kind->type);
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+// A chain: each op waits for the one before.
+void Tell(const EagerGraph& graph, const std::string& name, const std::vector<Ran>& ran) {
+  std::vector<const Node*> kinds;
+  for (const Ran& one : ran) kinds.push_back(one.kind);
+  Send([id = graph.id, signature = graph.signature, name, kinds = std::move(kinds)] {
+    std::unordered_map<std::string, int> seen;
+    std::vector<Json> nodes;
+    for (const Node* kind : kinds) {
+      const std::string number = std::to_string(++seen[kind->type]);
+      const Json before = nodes.empty() ? List({}) : List({static_cast<int>(nodes.size()) - 1});
+      nodes.push_back(List({kind->type + "_" + number, kind->type, List({}), before, false}));
+    }
+    return Object({{"type", "graph"},
+                   {"id", id},
+                   {"signature", signature},
+                   {"name", name},
+                   {"device", ""},
+                   {"xla", false},
+                   {"eager", true},
+                   {"nodes", List(nodes)}});
+  });
+}
+
+// The graph that has just run; null when it cannot be told. Unheard it is what was expected.
+EagerGraph* GraphThatRan(const std::string& name) {
+  if (!g.wanted.hears) return g.expected;
+  if (g.lost || g.ran.empty()) return nullptr;
+  const std::string signature = Signature(name, g.ran);
+  auto found = g.graphs.find(signature);
+  if (found != g.graphs.end()) return &found->second;
+  if (g.graphs.size() == kMaxGraphs) {
+    static const bool told = (Complain("each step of the job runs other ops than those before"), true);
+    (void)told;
+    return nullptr;
+  }
+  EagerGraph& graph = g.graphs[signature];
+  graph.id = static_cast<int>(g.graphs.size()) - 1;
+  graph.signature = signature;
+  Tell(graph, name, g.ran);
+  return &graph;
+}
+
+void SendExecution(const EagerGraph& graph) {
+  auto record = std::make_shared<ExecutionRecord>();
+  record->graph = graph.id;
+  record->number = graph.executions;
+  record->version = g.orders->version;
+  record->start = g.start;
+  record->overhead = g.overhead;
+  if (g.wanted.records) {
+    record->events.reserve(g.ran.size());
+    for (const Ran& one : g.ran) {
+      Event event{};
+      event.node = static_cast<int>(record->events.size());
+      event.key = one.key->id;
+      event.threads = one.threads;
+      event.start = one.start;
+      event.end = one.end;
+      record->events.push_back(event);
+    }
+  }
+  Send([record] { return MessageOf(*record); });
+}
+
+}  // namespace
+
+Wanted BeginStep() {
+  g.expected = g.last && g.last->next ? g.last->next : g.last;
+  g.orders = OrdersFor(g.expected ? g.expected->executions : 0);
+  g.target = IsTarget(g.expected, g.orders);
+  if (g.target && g.orders->barrier) WaitAtBarrier();
+  g.wanted.records = g.orders->discover || (g.target && g.orders->events);
+  g.wanted.steers = g.target && g.orders->steers();
+  const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
+  g.wanted.hears = g.wanted.records || g.wanted.steers || unmet;
+  g.lost = false;
+  g.overhead = 0;
+  g.ran.clear();
+  g.start = NowNs();
+  return g.wanted;
+}
+
+int ThreadsOf(Key* key) {
+  const OpOrder& order = Ordered(&key->order, key->text, g.orders);
+  if (order.view) return order.view->threads();
+  return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
+}
+
+void Add(const Ran& ran) {
+  g.lost |= g.ran.size() == kMaxOps;
+  if (!g.lost) g.ran.push_back(ran);
+}
+
+void Spend(int64_t ns) { g.overhead += ns; }
+
+void EndStep(const std::string& name) {
+  if (!g.orders) return;
+  EagerGraph* const graph = GraphThatRan(name);
+  if (!graph) return;
+  const bool as_ordered = graph == g.expected || IsTarget(graph, g.orders) == g.target;
+  if (as_ordered && (g.target || g.orders->discover)) SendExecution(*graph);
+  graph->executions++;
+  if (g.last) g.last->Followed(graph);
+  g.last = graph;
+}
+
+}  // namespace dltune

@@ -1,0 +1,66 @@
+#include "width.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+namespace dltune {
+namespace {
+
+using Set = void (*)(int);
+using Get = int (*)();
+using SetLocal = int (*)(int);
+
+Set g_set = nullptr;
+Get g_get = nullptr;
+SetLocal g_set_mkl = nullptr;  // gives back what was set before; 0: nothing, the process' number counts
+int g_own = 0, g_own_mkl = 0;
+
+template <typename F>
+F Function(void* library, const char* name) {
+  return reinterpret_cast<F>(dlsym(library, name));
+}
+
+// Whether PyTorch asks this runtime: a process may have several loaded.
+bool Obeyed(Set set, Get get) {
+  const int before = get();
+  set(before + 5);
+  const bool obeyed = at::get_num_threads() == before + 5;
+  set(before);
+  return obeyed;
+}
+
+}  // namespace
+
+std::string FindRuntime() {
+  at::get_num_threads();  // a thread that has not asked yet would set its number when it does
+  void* const torch = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
+  for (void* library : {RTLD_DEFAULT, torch}) {
+    const auto set = Function<Set>(library, "omp_set_num_threads");
+    const auto get = Function<Get>(library, "omp_get_max_threads");
+    if (!set || !get || !Obeyed(set, get)) continue;
+    g_set = set;
+    g_get = get;
+    g_set_mkl = Function<SetLocal>(torch, "MKL_Set_Num_Threads_Local");
+    Dl_info where{};
+    dladdr(reinterpret_cast<void*>(set), &where);
+    const std::string path = where.dli_fname ? where.dli_fname : "OpenMP";
+    return path.substr(path.rfind('/') + 1);
+  }
+  return "";
+}
+
+int OwnWidth() {
+  g_own = g_get ? g_get() : at::get_num_threads();
+  if (g_set_mkl) g_set_mkl(g_own_mkl = g_set_mkl(0));
+  return g_own;
+}
+
+void SetWidth(int threads) {
+  if (!g_set) return;
+  g_set(threads);
+  if (g_set_mkl) g_set_mkl(threads == g_own ? g_own_mkl : threads);
+}
+
+void SetOwnWidth(int threads) { at::set_num_threads(threads); }
+
+}  // namespace dltune

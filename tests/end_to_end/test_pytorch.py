@@ -1,0 +1,181 @@
+"""PyTorch jobs, unmodified and in an environment of their own: profiled, planned, run, bench."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from profiled_jobs import JOBS, Done, profile
+from torches import TORCH_PYTHON, needs_torch
+
+from dltune.documents import bench as benches
+from dltune.documents import opkey
+from dltune.documents.profile import Profile, Step
+from dltune.machine import topology
+
+pytestmark = [pytest.mark.tensorflow, needs_torch]
+
+JOB = [TORCH_PYTHON, JOBS / "torch_conv.py"]
+STEPS = 200
+
+
+def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dltune", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def kinds(step: Step) -> Counter[str]:
+    return Counter(node.type for node in step.nodes)
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    return profile(tmp_path_factory.mktemp("profiled"), JOB)
+
+
+@pytest.fixture(scope="module")
+def measured(profiled: Done) -> Profile:
+    return profiled.profile
+
+
+def test_a_step_ends_with_the_optimizers(measured: Profile) -> None:
+    assert (measured.framework.name, measured.partial) == ("pytorch", None)
+    (step,) = measured.steps
+    assert step.name == "Optimizer.step#SGD.step"
+    # validation, which computes without gradients, is none of it
+    assert kinds(step)["aten::conv2d"] == 2
+    assert kinds(step)["aten::convolution_backward"] == 2
+    assert kinds(step)["DataLoader"] == 1
+    assert step.executions >= 3
+
+
+def test_ops_are_known_by_their_shapes_and_arguments(measured: Profile) -> None:
+    convolutions = [op for op in measured.ops if op.type == "aten::conv2d"]
+    first = next(op for op in convolutions if "[16,3,24,24]" in op.key)
+    key = opkey.parse(first.key)
+    assert [tensor.shape for tensor in key.inputs] == [(16, 3, 24, 24), (16, 3, 3, 3), (16,)]
+    assert key.integers("padding") == (1, 1)
+    assert key.attributes["groups"] == "1"
+    assert first.output_bytes == 16 * 16 * 24 * 24 * 4
+
+
+def test_ops_were_run_on_one_thread_and_on_all(measured: Profile) -> None:
+    cores = len(topology.local().cores)
+    for op in measured.ops:
+        if op.type in ("aten::conv2d", "aten::convolution_backward"):
+            assert {time.threads for time in op.times} == {1, cores}
+
+
+def test_where_a_step_goes(measured: Profile) -> None:
+    parts = {part.name: part.seconds for part in measured.steps[0].parts}
+    assert parts["ops"] > 0
+    assert parts["input"] > 0
+    assert parts["python"] > 0
+    assert parts["executor"] == 0
+    assert sum(parts.values()) == pytest.approx(measured.steps[0].wall.median, rel=0.5)
+
+
+def losses(folder: Path, name: str) -> list[object]:
+    return ["--steps", STEPS, "--losses", folder / name, "--threads", folder / f"{name}.threads"]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("plain")
+    command = [*JOB, *losses(folder, "losses")]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=300)
+    return (folder / "losses").read_text().splitlines()
+
+
+def enforced(folder: Path, plan: Path) -> dict[str, object]:
+    """What came of a job most of whose steps ran under the plan, however long dltune took."""
+    ready, told = folder / "ready", folder / "stderr"
+    job = [*JOB, *losses(folder, "losses"), "--wait-for", ready]
+    outcome = folder / "outcome.json"
+    run = ["run", "--json", outcome, "--plan", plan, "--", *job]
+    command = [sys.executable, "-m", "dltune", *map(str, run)]
+    with told.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as running:
+        until = time.monotonic() + 240
+        while "the plan is enforced" not in told.read_text():
+            assert running.poll() is None, told.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        ready.touch()
+        running.wait(timeout=240)
+    assert running.returncode == 0, told.read_text()
+    return json.loads(outcome.read_text())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("strategy", ["s1+s2", "bitwise"])
+def test_a_job_under_its_plan(
+    profiled: Done, plain: list[str], tmp_path: Path, strategy: str
+) -> None:
+    plan = tmp_path / "plan.json"
+    how = ["--bitwise"] if strategy == "bitwise" else ["--strategy", strategy]
+    made = dltune("plan", profiled.output, *how, "-o", plan)
+    assert made.returncode == 0, made.stderr
+    outcome = enforced(tmp_path, plan)
+    computed = (tmp_path / "losses").read_text().splitlines()
+    assert len(computed) == len(plain) == STEPS
+    if strategy == "bitwise":  # each op on as many threads as ever
+        assert computed == plain
+    else:
+        assert [float.fromhex(one) for one in computed] == pytest.approx(
+            [float.fromhex(one) for one in plain], rel=1e-4
+        )
+    (process,) = outcome["sections"]["threads"]  # type: ignore[index]
+    assert process["steps"] >= STEPS // 2
+    # no thread comes or goes once the plan is in force
+    before, after = (tmp_path / "losses.threads").read_text().splitlines()
+    assert before == after
+
+
+def test_a_plan_against_the_jobs_own_threads(profiled: Done, tmp_path: Path) -> None:
+    plan, bench = tmp_path / "plan.json", tmp_path / "bench.json"
+    assert dltune("plan", profiled.output, "-o", plan).returncode == 0
+    turns = ["--rounds", 3, "--seconds-per-turn", 0.3, "--no-one-core"]
+    done = dltune(
+        "bench", "--plan", plan, "--against", "default,plan", *turns, "-o", bench, "--", *JOB
+    )
+    assert done.returncode == 0, done.stderr
+    found = benches.load(bench)
+    assert found.framework.name == "pytorch"
+    assert {setting.name: len(setting.turns) for setting in found.settings} == {
+        "default": 3,
+        "plan": 3,
+    }
+
+
+def test_two_networks_that_are_trained_in_turns(tmp_path: Path) -> None:
+    done = profile(tmp_path, [*JOB, "--adversary"])
+    assert len(done.profile.steps) == 2
+    assert [kinds(step)["aten::conv2d"] for step in done.profile.steps] == [2, 2]
+
+
+def test_several_batches_for_a_step_and_workers_that_load_them(tmp_path: Path) -> None:
+    done = profile(tmp_path, [*JOB, "--accumulate", 2, "--workers", 1])
+    (step,) = done.profile.steps
+    assert kinds(step)["aten::conv2d"] == 4
+    assert kinds(step)["DataLoader"] == 2
+
+
+def test_a_job_without_an_optimizer(tmp_path: Path) -> None:
+    done = profile(tmp_path, [TORCH_PYTHON, "-c", "import torch; torch.ones(3).sum()"])
+    assert done.code == 2
+    assert "nor did an optimizer of PyTorch's take a step" in done.said
+
+
+def test_a_plan_for_another_framework(profiled: Done, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert dltune("plan", profiled.output, "-o", plan, "--strategy", "s1+s2").returncode == 0
+    job = [sys.executable, JOBS / "gradient_tape.py"]
+    done = dltune("run", "--plan", plan, "--", *job)
+    assert done.returncode == 2
+    assert "the plan is for PyTorch" in done.stderr
+    assert os.linesep + "Traceback" not in done.stderr
