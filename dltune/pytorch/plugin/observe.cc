@@ -1,4 +1,5 @@
 // Hears of each op that the stepping thread runs, and of what ends a step.
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
@@ -14,10 +15,15 @@
 namespace dltune {
 namespace {
 
+// An op that calls so many others is not heard in them: to hear of one costs about as much as to turn
+// that off and on again costs three times.
+constexpr int kMany = 3;
+
 // What this thread is within.
 struct Within {
   bool steps = false;  // it is the thread that steps
   bool op = false;
+  int calls = 0;       // of other ops that it has made
   bool begun = false;  // the forward pass of this step
   int backward = 0, optimizer = 0;
 };
@@ -26,6 +32,9 @@ thread_local Within tl;
 Wanted g_wanted;
 bool g_gives_threads = false;
 at::CallbackHandle g_ops = 0;
+bool g_gives_outputs = false;  // that callback is given what ops give out
+bool g_bytes_unknown = false;  // of an op that was recorded
+bool g_alone = false;          // nobody else hears of ops, as the script's own profiler would
 int g_own = 0, g_width = 0, g_imposed = 0;
 
 void GiveWidth(int threads) {
@@ -44,58 +53,48 @@ bool BeginsLike(const char* name, const char* start) {
   return std::strncmp(name, start, std::strlen(start)) == 0;
 }
 
-// Gives out memory of its input and computes nothing, or stands around other ops.
-bool Transparent(const char* name) {
-  static const auto& known = *new std::unordered_map<std::string, bool>{
-#define VIEW(name) {"aten::" name, true}
-      VIEW("alias"),      VIEW("as_strided"), VIEW("chunk"),      VIEW("contiguous"),
-      VIEW("detach"),     VIEW("diagonal"),   VIEW("expand"),     VIEW("expand_as"),
-      VIEW("flatten"),    VIEW("lift_fresh"), VIEW("movedim"),    VIEW("narrow"),
-      VIEW("permute"),    VIEW("reshape"),    VIEW("_reshape_alias"), VIEW("select"),
-      VIEW("slice"),      VIEW("split"),      VIEW("split_with_sizes"), VIEW("squeeze"),
-      VIEW("swapaxes"),   VIEW("t"),          VIEW("to"),         VIEW("transpose"),
-      VIEW("unbind"),     VIEW("unflatten"),  VIEW("unfold"),     VIEW("unsafe_split"),
-      VIEW("_unsafe_view"), VIEW("unsqueeze"), VIEW("view"),      VIEW("view_as"),
-      VIEW("detach_"),    VIEW("result_type"),
-#undef VIEW
-  };
-  const char* const library = std::strstr(name, "::");
-  return !library || BeginsLike(name, "autograd::") || BeginsLike(name, "profiler::") ||
-         BeginsLike(name, "torch::autograd::") || known.count(name) > 0;
-}
-
 struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer } what = kOp;
   Ran ran{};
   int64_t began = 0;
+  uint64_t number = 0;  // autograd's next
+  Keyed* keyed = nullptr;
+  bool alone = false;  // what it calls is not heard of
 };
 
 // `steers`: it may have threads of its own.
-std::unique_ptr<at::ObserverContext> Enter(const Keyed& keyed, int64_t began, bool steers) {
+std::unique_ptr<at::ObserverContext> Enter(Keyed& keyed, int64_t began, bool steers) {
   auto seen = std::make_unique<Seen>();
   seen->ran.kind = keyed.kind;
   seen->ran.key = keyed.key;
   seen->began = began;
+  seen->number = at::sequence_number::peek();
   if (steers) seen->ran.threads = ThreadsOf(keyed.key);
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
   tl.op = true;
+  tl.calls = 0;
+  seen->keyed = &keyed;
+  seen->alone = g_alone && keyed.calls >= kMany;
+  if (seen->alone) at::enableRecordFunction(false);
   if (g_wanted.records) seen->ran.start = NowNs();
   return seen;
 }
 
 std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
+  tl.calls++;
   if (!tl.steps || tl.op || InChild()) return nullptr;
-  if (BeginsLike(op.name(), "autograd::engine::")) {
+  const Name& name = NameOf(op.name());
+  if (name.part == Part::kTransparent) return nullptr;
+  if (name.part == Part::kBackward) {
     auto seen = std::make_unique<Seen>();
     seen->what = Seen::kBackward;
     tl.backward++;
     return seen;
   }
-  if (Transparent(op.name())) return nullptr;
   // validation between two steps, say, is of neither
   if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
   const int64_t began = g_wanted.records ? NowNs() : 0;
-  return Enter(KeyOf(op), began, g_wanted.steers && g_gives_threads);
+  return Enter(KeyOf(op, name), began, g_wanted.steers && g_gives_threads);
 }
 
 void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
@@ -105,13 +104,20 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
     tl.backward--;
     return;
   }
-  if (g_wanted.records) seen->ran.end = NowNs();
+  Ran& ran = seen->ran;
+  if (g_wanted.records) ran.end = NowNs();
+  if (seen->alone) at::enableRecordFunction(true);
+  if (seen->keyed->calls < 0) seen->keyed->calls = tl.calls;
   tl.op = false;
-  tl.begun = tl.begun || (at::GradMode::is_enabled() && RequiresGrad(op));
-  Add(seen->ran);
+  // autograd numbers what it is to differentiate
+  tl.begun = tl.begun || at::sequence_number::peek() != seen->number;
+  Add(ran);
   if (!g_wanted.records) return;
-  if (seen->ran.key->output_bytes < 0) NoteOutputBytes(seen->ran.key, OutputBytes(op));
-  Spend(NowNs() - seen->began - (seen->ran.end - seen->ran.start));
+  if (ran.key->output_bytes < 0) {
+    if (g_gives_outputs) NoteOutputBytes(ran.key, OutputBytes(op));
+    g_bytes_unknown |= !g_gives_outputs;
+  }
+  Spend(NowNs() - seen->began - (ran.end - ran.start));
 }
 
 // Ops are heard of only in steps that want it: hearing of one takes half a microsecond. Whether they
@@ -120,15 +126,14 @@ void HearOps(bool hear) {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   const bool hears = std::any_of(callbacks.begin(), callbacks.end(),
                                  [](const auto& one) { return one.handle_ == g_ops; });
-  if (hear == hears) return;
-  if (hear) {
-    g_ops = at::addThreadLocalCallback(at::RecordFunctionCallback(OpBegins, OpEnds)
-                                           .needsInputs(true)
-                                           .needsOutputs(true)
-                                           .scopes({at::RecordScope::FUNCTION}));
-  } else {
-    at::removeCallback(g_ops);
-  }
+  if (hear == hears && g_gives_outputs == g_bytes_unknown) return;
+  if (hears) at::removeCallback(g_ops);
+  if (!hear) return;
+  g_gives_outputs = std::exchange(g_bytes_unknown, false);
+  g_ops = at::addThreadLocalCallback(at::RecordFunctionCallback(OpBegins, OpEnds)
+                                         .needsInputs(true)
+                                         .needsOutputs(g_gives_outputs)
+                                         .scopes({at::RecordScope::FUNCTION}));
 }
 
 void Begin() {
@@ -137,6 +142,8 @@ void Begin() {
   TakeOwnWidth();
   tl.begun = false;
   HearOps(g_wanted.hears);
+  g_alone = !at::hasGlobalCallbacks() &&
+            at::get_record_function_tls_().sorted_tls_callbacks_.size() == 2;
 }
 
 std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope) {
