@@ -24,7 +24,7 @@ COMMANDS = {
     "model": "Train and test a regression model of op times, the paper's first one.",
     "plan": "Decide threads, placement and co-runs from a profile.",
     "run": "Run an unmodified job with a plan enforced.",
-    "bench": "Compare a plan with TensorFlow's own settings, taking turns.",
+    "bench": "Compare a plan with the framework's own settings, taking turns.",
     "report": "One HTML page of profiles, plans and results; timelines for Perfetto.",
     "tune": "Find the settings around the ops under which a job is fastest.",
     "compare": "What got slower or faster between two profiles or two bench results.",

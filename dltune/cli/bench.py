@@ -77,7 +77,7 @@ def command(
     verbose: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Compare a plan with TensorFlow's own settings on an unmodified job.
+    """Compare a plan with the framework's own settings on an unmodified job.
 
     One process for each setting is started, all at once; then they take turns of a few steps, so
     that the machine's drift hits all alike. Ends the jobs when all rounds are over. All of them

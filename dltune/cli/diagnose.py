@@ -33,7 +33,7 @@ PID_SECONDS = 20.0
     type=Duration(),
     default="90s",
     show_default=True,
-    help="How long to look, once TensorFlow is there. With --pid at most 20 s.",
+    help="How long to look, once the framework is there. With --pid at most 20 s.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A page, or with .json data.")
 @click.option(

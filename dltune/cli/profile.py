@@ -97,7 +97,7 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Measure an unmodified TensorFlow training job, op by op and thread count by thread count.
+    """Measure an unmodified training job, op by op and thread count by thread count.
 
     The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
     the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).

@@ -41,7 +41,7 @@ def summary(section: SettingsPlan) -> list[str]:
     if section.whole:
         found.append(f"  over the job as given: {_gain(section.whole)}")
     if section.recommended:
-        found.append(f"  over TensorFlow's recommendation: {_gain(section.recommended)}")
+        found.append(f"  over the recommended threads: {_gain(section.recommended)}")
     return found
 
 

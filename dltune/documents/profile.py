@@ -259,14 +259,14 @@ def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The job's own thread settings as TensorFlow resolved them."""
+    """The job's own thread settings as its framework resolved them."""
 
     intra: int
     inter: int
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that TensorFlow's CPU allocator held: between steps, and at most within one."""
+    """Bytes that the framework's CPU allocator held: between steps, and at most within one."""
 
     live: int
     peak: int

@@ -21,7 +21,8 @@ def one_op_at_a_time(framework: str | None, threads: int) -> str:
 
 def threads_of(process: Process) -> str:
     """What a process has, as in "TensorFlow has 4 intra-op and 2 inter-op threads"."""
-    title = TITLES[process.framework or "tensorflow"]
+    name = process.framework or "tensorflow"
+    title = TITLES.get(name, name)
     if process.framework == "pytorch":
         return f"{title} has {process.intra} threads for an op"
     return f"{title} has {process.intra} intra-op and {process.inter} inter-op threads"

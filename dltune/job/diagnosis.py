@@ -35,6 +35,11 @@ class Sightings:
         elif isinstance(message, messages.Failed):
             self.failures.append(message)
 
+    def reported(self) -> tuple[set[int], set[str]]:
+        """Interpreters that have started, and frameworks whose plugin has come."""
+        pids = {python.pid for python in self.pythons}
+        return pids, {record.process.framework for record in self.records.values()}
+
 
 def hopeless(seen: Sightings) -> DltuneError | None:
     """The error for a running job that can never give a step to work on; None while it may."""
@@ -159,8 +164,9 @@ _ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on th
 
 def _failure(failed: messages.Failed) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
+    title = TITLES.get(failed.framework, failed.framework)
     return (
-        f"the plugin does not work with the job's {TITLES.get(failed.framework)} {failed.version} "
+        f"the plugin does not work with the job's {title} {failed.version} "
         f"(pid {failed.pid}): {failed.reason}",
         "`dltune doctor` tells what is missing; `dltune plan --emit` gives settings that need no "
         "plugin",

@@ -39,6 +39,7 @@ class Process:
     def __init__(self, connection: socket.socket, hello: messages.Plugin) -> None:
         self.hello = hello
         self.pid = hello.pid
+        self.has_graphs = False  # it has told of one
         self._connection = connection
 
     def order(self, lines: Sequence[str]) -> None:
@@ -195,7 +196,9 @@ class Job:
                 self._forget(source)
                 return
             if isinstance(message, messages.Plugin):
-                if self._is_another_framework(message):
+                if self._is_let_go(message):
+                    with contextlib.suppress(OSError):
+                        source.sendall(b"ready\n")
                     self._forget(source)
                     return
                 process = Process(source, message)
@@ -205,15 +208,19 @@ class Job:
                 reply = self._answer(message) if isinstance(message, messages.Python) else {}
                 with contextlib.suppress(OSError):
                     source.sendall(msgspec.json.encode(reply) + b"\n")
+            if isinstance(message, messages.Graph) and source in self._processes:
+                self._processes[source].has_graphs = True
             yield Event(self._processes.get(source), message)
 
-    def _is_another_framework(self, hello: messages.Plugin) -> bool:
-        """Whether the process has one under orders already, for which a second would be taken. A
-        plugin that is let go does nothing."""
-        return any(
-            one.pid == hello.pid and one.hello.framework != hello.framework
-            for one in self._processes.values()
-        )
+    def _is_let_go(self, hello: messages.Plugin) -> bool:
+        """Whether the process works with another framework already. A plugin that is let go does
+        nothing. One that has only been imported makes room for one that comes when it trains."""
+        for source, one in list(self._processes.items()):
+            if one.pid == hello.pid and one.hello.framework != hello.framework:
+                if one.has_graphs or hello.framework == "tensorflow":
+                    return True
+                self._forget(source)
+        return False
 
     def _forget(self, source: socket.socket) -> None:
         self._selector.unregister(source)

@@ -34,7 +34,8 @@ class Building(msgspec.Struct, tag="building", frozen=True):
     @property
     def phase(self) -> str:
         """As a progress line tells it."""
-        return f"building the plugin for {TITLES.get(self.framework)} {self.version}, once"
+        title = TITLES.get(self.framework, self.framework)
+        return f"building the plugin for {title} {self.version}, once"
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

@@ -18,9 +18,13 @@ from dltune.proc.process import command
 LIBRARIES = {"libtensorflow_framework.so": "tensorflow", "libtorch_cpu.so": "pytorch"}
 
 
-def require_all_reported(session: int, reported: Collection[int]) -> None:
-    """Raises UsageError when a process of the `session` runs a framework unheard of."""
-    if (pid := unreported(session, reported)) is not None:
+def require_all_reported(
+    session: int, reported: Collection[int], frameworks: Collection[str]
+) -> None:
+    """Raises UsageError when a process of the `session` runs a framework unheard of. `frameworks`:
+    those that have reported elsewhere, as documents call them; a helper of another one is no
+    matter where there is one."""
+    if (pid := unreported(session, reported, frameworks or tuple(TITLES))) is not None:
         title = TITLES.get(loaded(pid) or "", "a framework")  # it may have ended meanwhile
         raise UsageError(
             f"pid {pid} runs {title} but never reported in: its Python was started with "
@@ -29,14 +33,16 @@ def require_all_reported(session: int, reported: Collection[int]) -> None:
         )
 
 
-def unreported(session: int, reported: Collection[int]) -> int | None:
-    """A process of the `session` that has a framework loaded without having reported in, or None.
+def unreported(
+    session: int, reported: Collection[int], frameworks: Collection[str] = tuple(TITLES)
+) -> int | None:
+    """A process of the `session` that has one of these loaded without having reported in, or None.
 
     A process forked from one that reported has the bootstrap from it, and is fine.
     """
     parents = {pid: found.parent for pid, found in tree.session(session).items()}
     for pid in parents:
-        if not _descends(pid, parents, reported) and loaded(pid):
+        if not _descends(pid, parents, reported) and loaded(pid) in frameworks:
             return pid
     return None
 

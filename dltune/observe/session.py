@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
@@ -14,9 +13,9 @@ from dltune.errors import DltuneError
 from dltune.findings.seen import Seen
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record
+from dltune.job.unreported import loaded
 from dltune.machine.placement import default_interval
 from dltune.observe.watch import JobWatch
-from dltune.proc.entry import text
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
 from dltune.profile.session import Progress, Session
@@ -24,10 +23,10 @@ from dltune.profile.session import Progress, Session
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
 # a job is watched from its third step on; one that has trained for fewer, so long after its
-# TensorFlow is there; one that has not begun to, later (large graphs are traced for long); one
-# without TensorFlow, so long after its start; but imports may take so long
-FEW, UNTRAINED, WITHOUT, IMPORTS = 10.0, 30.0, 30.0, 300.0
-_TENSORFLOW = "libtensorflow"
+# framework is there; one that has not begun to, later (large graphs are traced for long); one
+# without any, so long after its start; but TensorFlow's import may take so long, and what comes
+# before the first step of an optimizer of PyTorch's, of which some jobs have none
+FEW, UNTRAINED, WITHOUT, IMPORTS, PREPARES = 10.0, 30.0, 30.0, 300.0, 60.0
 
 
 class Observing:
@@ -121,7 +120,7 @@ class Observing:
             patience = min(FEW if self._trains() else UNTRAINED, self._budget / 3)
             if self._greeted is not None and now - self._greeted < patience:
                 return
-            limit = IMPORTS if self._importing() else WITHOUT
+            limit = self._patience()
             if self._greeted is None and now - self._began < limit:
                 return
         if self._job is None or self._job.exit_code is not None:
@@ -133,12 +132,12 @@ class Observing:
     def _trains(self) -> bool:
         return any(map(_trained, self._session.sightings.records.values()))
 
-    def _importing(self) -> bool:
-        """Whether a Python of the job has begun to import TensorFlow."""
-        return any(
-            _TENSORFLOW in text(Path(f"/proc/{python.pid}/maps"))
-            for python in self._session.sightings.pythons
-        )
+    def _patience(self) -> float:
+        """Seconds for which a job may come to its first step, by the frameworks of its Pythons."""
+        there = {loaded(python.pid) for python in self._session.sightings.pythons}
+        if "tensorflow" in there:
+            return IMPORTS
+        return PREPARES if "pytorch" in there else WITHOUT
 
 
 def _trained(record: Record) -> int:

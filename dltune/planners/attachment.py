@@ -39,7 +39,7 @@ class Attachment:
         self._looked = now
         if error := hopeless(self.seen):
             raise error
-        require_all_reported(job.pid, {python.pid for python in self.seen.pythons})
+        require_all_reported(job.pid, *self.seen.reported())
         for process in self._processes:
             process.order([REPORT])
 

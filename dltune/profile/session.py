@@ -273,7 +273,7 @@ class Session:
             self._record_anew()
         elif self._rested is not None:
             self._look_for_steps()
-        require_all_reported(job.pid, {python.pid for python in self.sightings.pythons})
+        require_all_reported(job.pid, *self.sightings.reported())
         for process in self._processes.values():
             process.order([REPORT])
         searched = 0.0 if self._trained is None else time.monotonic() - self._trained
@@ -292,7 +292,7 @@ class Session:
         records = self.sightings.records
         record = records[steps.pid]
         own = Own.of(record, steps.targets, WARM_UP)
-        self._suit(record)
+        self._limit_to_framework(record)
         receives = any(
             node.type == "_Recv"
             and node.partner
@@ -320,10 +320,10 @@ class Session:
             if pid != steps.pid:
                 process.order(Orders(self._version).lines())
 
-    def _suit(self, record: Record) -> None:
+    def _limit_to_framework(self, record: Record) -> None:
         """Ask no more than the job's framework can do."""
         devices = record.settings()
-        if devices is None or not devices.openmp:
+        if devices is None or record.process.framework != "pytorch":
             return
         if self._counting:
             self._counting, self._groups = None, ((),)
@@ -331,6 +331,8 @@ class Session:
         # its threads are where the kernel puts them; and those that a smaller team leaves over are
         # ended by GNU's runtime, unless it is a team of one
         counts = sorted({count for count, _ in self._cases})
+        if not devices.openmp:  # nothing sets the threads of an op
+            counts = counts[-1:]
         if devices.openmp.startswith(GNU_OPENMP):
             counts = [*counts[:1], *counts[1:][-1:]]
         self._cases = [(count, placements(self.machine, count)[0]) for count in counts]

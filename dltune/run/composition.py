@@ -10,14 +10,12 @@ from typing import Any
 
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
-from dltune.documents.profile import TITLES
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import machine_lines
 from dltune.job.shares import Shares
 from dltune.planners.enforcement import Enforcement, Outcome, Run
-from dltune.planners.plan import in_order, names_ops, require_sections
+from dltune.planners.plan import in_order, require_sections
 from dltune.planners.registry import planner
 from dltune.tables import Table
 
@@ -105,19 +103,8 @@ class Composition:
             reply |= one.answer(python)
         return {**reply, "plugin": self._run.pools is not None}
 
-    def _require_framework(self, process: Process) -> None:
-        """Raises UsageError where the plan speaks of ops that a process cannot have."""
-        planned, there = self._run.plan.framework, process.hello.framework
-        if planned and planned.name != there and names_ops(self._run.plan):
-            raise UsageError(
-                f"the plan is for {planned.title}, and pid {process.pid} runs "
-                f"{TITLES.get(there, there)} {process.hello.version}",
-                remedy="profile this job, and plan again",
-            )
-
     def greet(self, process: Process) -> list[str]:
         """First orders of a plugin: its cores and pools, then what each section orders."""
-        self._require_framework(process)
         machine, rank = self._run.shares.of(process.pid)
         pools = self._run.pools(machine, rank) if self._run.pools else None
         orders = (line for one in self._sections.values() for line in one.greet(process))

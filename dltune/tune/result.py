@@ -43,9 +43,15 @@ def section(
 
 
 def _foreign(search: Search) -> Iterator[Untried]:
-    for setting, framework in {o.choice.setting: o.framework for o in search.foreign}.items():
+    parted = {option.choice.setting for option in search.options}  # others of its values were tried
+    left = {
+        (name, value if name in parted else None): option.framework
+        for option in search.foreign
+        for name, value in ((option.choice.setting, option.choice.value),)
+    }
+    for (name, value), framework in left.items():
         assert framework is not None  # it would be for any
-        yield Untried(setting, None, f"it is for jobs of {TITLES[framework]}")
+        yield Untried(name, value, f"it is for jobs of {TITLES[framework]}")
 
 
 def _last(trials: Sequence[Trial]) -> Iterator[Trial]:

@@ -59,7 +59,8 @@ def offer(
                 untried.append(Untried(setting.name, value, "it is the default here"))
             else:
                 choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
-                joins, framework = frozenset(setting.joins), setting.framework
+                joins = frozenset(setting.joins)
+                framework = setting.framework or setting.framework_of(value)
                 options.append(Option(choice, setting.kind, joins, acts, framework))
     if not options:
         reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)

@@ -113,7 +113,7 @@ def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:
     told = dltune(path, "--explain", "Conv2D", "--strategy", "s1+s2+s3", "--overwrite").stdout
     for part in ("strategy 1:", "strategy 2:", "plan (s1+s2+s3):", "strategy 3 may also choose"):
         assert part in told
-    assert "left to TensorFlow's own pool" in (
+    assert "left to the framework's own pool" in (
         dltune(path, "--explain", "mul(", "--strategy", "s1+s2", "--overwrite").stdout
     )
     assert "not controlled" in dltune(path, "--explain", "IteratorGetNext", "--overwrite").stdout

@@ -294,9 +294,8 @@ def test_each_op_runs_on_its_threads_and_cores(machine):
         allowed = sum(1 << core for core in cores)
         assert allowed in used, (name, used)
         assert all(mask & ~allowed == 0 for mask in used), (name, used)
-    for core in machine.cores[:2]:
-        cpu = core.cpus[0]
-        assert placed[f"dltune/{cpu}"] == str(cpu)
+    assert placed  # each from its first task on
+    assert all(name == f"dltune/{cpus}" for name, cpus in placed.items())
     assert sum(busy.values()) > 0
 
 

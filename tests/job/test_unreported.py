@@ -27,7 +27,7 @@ def tree(request, monkeypatch):
         assert time.monotonic() < until
         time.sleep(0.02)
     loaded: set[int] = set()
-    monkeypatch.setattr(module, "loaded", loaded.__contains__)
+    monkeypatch.setattr(module, "loaded", lambda pid: "pytorch" if pid in loaded else None)
     yield parent.pid, children[0], loaded
     os.killpg(parent.pid, 9)
     parent.wait()
@@ -74,6 +74,13 @@ def test_a_fork_of_one_that_reported_is_fine(tree):
     parent, child, loaded = tree
     loaded.update((parent, child))
     assert unreported(parent, {parent}) is None
+
+
+def test_a_helper_of_another_framework_is_no_matter(tree):
+    parent, child, loaded = tree
+    loaded.add(child)
+    assert unreported(parent, set(), {"tensorflow"}) is None
+    assert unreported(parent, set(), {"tensorflow", "pytorch"}) == child
 
 
 def test_other_sessions_are_of_no_concern(tree):

@@ -45,7 +45,7 @@ def test_each_trial_has_its_row_its_figures_and_its_verdict() -> None:
         "jit_compile=on: failed",
         "steps_per_execution=8: no effect",
         "all that was chosen: 0.800 (0.780 to 0.830)",
-        "the same over TensorFlow's recommendation: 0.850 (0.820 to 0.900)",
+        "the same over the recommended threads: 0.850 (0.820 to 0.900)",
     ]
     texts = [e.text for e in found.of("span")]
     for label in labels:
@@ -67,7 +67,7 @@ def test_what_was_found() -> None:
     told = parsed_found(shown(exhibits.settings()))
     assert told == (
         "With allocator=tcmalloc, batch_norm=fused a step takes 0.800 of its time as given (99% "
-        "interval 0.780 to 0.830, 14 rounds), and 0.850 of that under TensorFlow's recommendation."
+        "interval 0.780 to 0.830, 14 rounds), and 0.850 of that under the recommended threads."
     )
     nothing = msgspec.structs.replace(exhibits.settings(), chosen=(), whole=None, recommended=None)
     found = shown(nothing)

@@ -56,7 +56,7 @@ struct Output {
 struct Event {
   int node;
   int key;
-  int threads;  // 0: TensorFlow's own pool
+  int threads;  // 0: the framework's own pool
   int thread;   // executor thread, numbered from 0
   int64_t start, end;  // CLOCK_MONOTONIC ns
   int64_t live;        // bytes of the allocator at its end

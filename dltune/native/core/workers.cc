@@ -26,7 +26,7 @@ void Pin(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a CPU taken away since: stay unpinned
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // one whose CPU was taken away since stands anywhere
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ def picture(section: SettingsPlan) -> Ratios:
     if section.whole:
         rows.append(_ratio("all that was chosen", None, "chosen", section.whole))
     if found := section.recommended:
-        rows.append(_ratio("the same over TensorFlow's recommendation", None, "chosen", found))
+        rows.append(_ratio("the same over the recommended threads", None, "chosen", found))
     return Ratios(rows, "faster", "slower")
 
 

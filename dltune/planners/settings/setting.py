@@ -58,7 +58,8 @@ class Setting:
     `default`: the value that is in force when nobody sets it, where that is one of the values.
     `untried`: values that cannot be had here, and why. `changes_graph`: a job's step may have
     another graph with it than without, so that what was planned for single ops is not met.
-    `framework`: whose jobs it is for, as documents call it (None: any).
+    `framework`: whose jobs it is for, as documents call it (None: any); `framework_of`: whose a
+    value is for.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Setting:
     untried: Callable[[Circumstances], Mapping[str, str]] = lambda _: {}
     changes_graph: bool = False
     framework: str | None = None
+    framework_of: Callable[[str], str | None] = lambda _: None
 
     def values(self, here: Circumstances) -> tuple[str, ...]:
         """What is worth trying here beside leaving it as it is, likeliest gain first."""

@@ -51,7 +51,7 @@ def _headline(section: SettingsPlan) -> Headline:
         f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
     )
     if better := section.recommended:
-        sentence += f", and {better.ratio:.3f} of that under TensorFlow's recommendation"
+        sentence += f", and {better.ratio:.3f} of that under the recommended threads"
     return Headline(0, sentence + ".")
 
 

@@ -69,11 +69,11 @@ FORMATS = tuple(dict.fromkeys(kind for formats in _TEMPLATES.values() for kind i
 
 def emit(kind: str, framework: str, setting: Uniform, machine: Machine) -> str:
     """The setting in one of FORMATS. Raises UsageError for one that is another framework's."""
-    templates = _TEMPLATES[framework]
+    templates = _TEMPLATES.get(framework, {})
     if kind not in templates:
         raise UsageError(
-            f"--emit {kind} is not for a job of {TITLES[framework]}",
-            remedy=f"it can be {' or '.join(templates)}",
+            f"--emit {kind} is not for a job of {TITLES.get(framework, framework)}",
+            remedy=f"it can be {' or '.join(templates)}" if templates else None,
         )
     cpus = sorted(core.cpus[0] for core in machine.cores)
     return templates[kind].format(

@@ -132,6 +132,13 @@ class EnforcedThreads(Enforcement):
             return  # preparation and validation may come before the step
         if self._is_of_another_task(mine, mine.record.graphs[main]):
             return
+        planned, here = self._run.plan.framework, mine.record.framework()
+        if planned and planned.name != here.name:
+            raise UsageError(
+                f"the plan is for {planned.title}, and pid {mine.process.pid} trains with "
+                f"{here.title}",
+                remedy="profile this job, and plan again",
+            )
         if not self._run.partial and not self._run.changed(mine.process.pid):
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self._run.plan.signatures)}); "

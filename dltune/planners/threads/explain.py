@@ -93,7 +93,7 @@ def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str
         return
     if workload.small(index):
         yield (
-            f"plan: left to TensorFlow's own pool; it takes less than {_time(SMALL)} on one "
+            f"plan: left to the framework's own pool; it takes less than {_time(SMALL)} on one "
             "thread, and moving it would cost more than it gains"
         )
         return

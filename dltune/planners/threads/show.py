@@ -107,7 +107,7 @@ def _headline(section: Threads) -> Headline:
     chosen = next(p for p in section.predictions if p.setting == section.strategy)
     sentence = (
         f"The plan is {section.strategy}, predicted to take {chosen.seconds * 1e3:.1f} ms a round: "
-        f"{chosen.speedup:.3f}x as fast as TensorFlow's recommended setting"
+        f"{chosen.speedup:.3f}x as fast as the recommended setting"
     )
     if not section.ops:
         sentence += ", and no per-op plan is predicted faster"
@@ -115,10 +115,10 @@ def _headline(section: Threads) -> Headline:
 
 
 def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Iterator[str | Table]:
-    """What would be enforced; `uniform`: of TensorFlow's own pools."""
+    """What would be enforced; `uniform`: of the framework's own pools."""
     section = fitted.section
     yield (
-        f"{section.strategy}: TensorFlow's own pools get intra-op {uniform.intra}, "
+        f"{section.strategy}: the framework's own pools get intra-op {uniform.intra}, "
         f"inter-op {uniform.inter}; {len(section.ops)} op keys have entries"
     )
     if section.corun:

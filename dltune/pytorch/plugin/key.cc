@@ -28,7 +28,7 @@ const char* Named(at::ScalarType type) {
 }
 
 // Arguments that do not change the work.
-bool Idle(const std::string& name) {
+bool ChangesNoWork(const std::string& name) {
   static const auto& idle =
       *new std::set<std::string>{"layout", "pin_memory", "non_blocking", "copy", "memory_format"};
   return idle.count(name) > 0;
@@ -48,8 +48,6 @@ std::vector<at::Tensor> TensorsOf(const c10::IValue& list) {
     tensors.push_back(one.value_or(at::Tensor()));
   return tensors;
 }
-
-bool BeginsLike(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 Part PartOf(const std::string& name) {
   static const auto& views = *new std::set<std::string>{
@@ -151,7 +149,7 @@ Keyed Describe(const at::RecordFunction& op, uint64_t hash) {
            "tensors=" + std::to_string(tensors.size()) +
                ", elements=" + std::to_string(elements),
            ", ");
-    } else if (!argument || !Idle(argument->name())) {
+    } else if (!argument || !ChangesNoWork(argument->name())) {
       const std::string constant = Constant(value, argument);
       const std::string name =
           argument ? argument->name() : "argument_" + std::to_string(place - 1);
@@ -164,6 +162,8 @@ Keyed Describe(const at::RecordFunction& op, uint64_t hash) {
 }
 
 }  // namespace
+
+bool BeginsLike(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 const Name& NameOf(const char* text) {
   static auto& known = *new std::unordered_map<const char*, Name>;

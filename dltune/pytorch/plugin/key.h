@@ -18,6 +18,8 @@ struct Keyed {
 // and computes nothing, a wrapper of the profiler's, a node of autograd.
 enum class Part { kOp, kTransparent, kBackward };
 
+bool BeginsLike(const std::string& text, const char* start);
+
 struct Name {
   std::string text;
   uint64_t hash = 0;

@@ -15,8 +15,8 @@
 namespace dltune {
 namespace {
 
-// An op that calls so many others is not heard in them: to hear of one costs about as much as to turn
-// that off and on again costs three times.
+// An op that calls so many others is not heard in them: turning hearing off and on again costs about as
+// much as hearing of three.
 constexpr int kMany = 3;
 
 // What this thread is within.
@@ -34,7 +34,6 @@ bool g_gives_threads = false;
 at::CallbackHandle g_ops = 0;
 bool g_gives_outputs = false;  // that callback is given what ops give out
 bool g_bytes_unknown = false;  // of an op that was recorded
-bool g_alone = false;          // nobody else hears of ops, as the script's own profiler would
 int g_own = 0, g_width = 0, g_imposed = 0;
 
 void GiveWidth(int threads) {
@@ -49,10 +48,6 @@ void TakeOwnWidth() {
   g_own = g_width = OwnWidth();
 }
 
-bool BeginsLike(const char* name, const char* start) {
-  return std::strncmp(name, start, std::strlen(start)) == 0;
-}
-
 struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer } what = kOp;
   Ran ran{};
@@ -62,6 +57,12 @@ struct Seen : at::ObserverContext {
   bool alone = false;  // what it calls is not heard of
 };
 
+// Nobody else hears of ops, as the script's own profiler would.
+bool Alone() {
+  return !at::hasGlobalCallbacks() &&
+         at::get_record_function_tls_().sorted_tls_callbacks_.size() == 2;
+}
+
 // `steers`: it may have threads of its own.
 std::unique_ptr<at::ObserverContext> Enter(Keyed& keyed, int64_t began, bool steers) {
   auto seen = std::make_unique<Seen>();
@@ -69,12 +70,13 @@ std::unique_ptr<at::ObserverContext> Enter(Keyed& keyed, int64_t began, bool ste
   seen->ran.key = keyed.key;
   seen->began = began;
   seen->number = at::sequence_number::peek();
+  if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
   if (steers) seen->ran.threads = ThreadsOf(keyed.key);
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
   tl.op = true;
   tl.calls = 0;
   seen->keyed = &keyed;
-  seen->alone = g_alone && keyed.calls >= kMany;
+  seen->alone = keyed.calls >= kMany && Alone();
   if (seen->alone) at::enableRecordFunction(false);
   if (g_wanted.records) seen->ran.start = NowNs();
   return seen;
@@ -142,8 +144,6 @@ void Begin() {
   TakeOwnWidth();
   tl.begun = false;
   HearOps(g_wanted.hears);
-  g_alone = !at::hasGlobalCallbacks() &&
-            at::get_record_function_tls_().sorted_tls_callbacks_.size() == 2;
 }
 
 std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope) {

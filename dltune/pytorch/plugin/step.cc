@@ -20,7 +20,7 @@ struct EagerGraph {
   EagerGraph* next = nullptr;
   EagerGraph* instead = nullptr;
 
-  void Followed(EagerGraph* by) {
+  void NoteSuccessor(EagerGraph* by) {
     if (!next || by == instead) next = by;
     instead = by == next ? nullptr : by;
   }
@@ -32,7 +32,7 @@ struct State {
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
-  bool target = false, lost = false;
+  bool target = false, lost = false, complained = false;
   Wanted wanted;
   int64_t start = 0, overhead = 0;
   std::vector<Ran> ran;
@@ -88,9 +88,9 @@ EagerGraph* GraphThatRan(const std::string& name) {
   auto found = g.graphs.find(signature);
   if (found != g.graphs.end()) return &found->second;
   if (g.graphs.size() == kMaxGraphs) {
-    static const bool told = (Complain("each step of the job runs other ops than those before"), true);
-    (void)told;
-    return nullptr;
+    if (!g.complained) Complain("each step of the job runs other ops than those before");
+    g.complained = true;
+    return nullptr;  // what is expected stays as it is
   }
   EagerGraph& graph = g.graphs[signature];
   graph.id = static_cast<int>(g.graphs.size()) - 1;
@@ -159,7 +159,7 @@ void EndStep(const std::string& name) {
   const bool as_ordered = graph == g.expected || IsTarget(graph, g.orders) == g.target;
   if (as_ordered && (g.target || g.orders->discover)) SendExecution(*graph);
   graph->executions++;
-  if (g.last) g.last->Followed(graph);
+  if (g.last) g.last->NoteSuccessor(graph);
   g.last = graph;
 }
 

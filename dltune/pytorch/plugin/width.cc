@@ -49,8 +49,10 @@ std::string FindRuntime() {
   return "";
 }
 
+int Width() { return g_get ? g_get() : at::get_num_threads(); }
+
 int OwnWidth() {
-  g_own = g_get ? g_get() : at::get_num_threads();
+  g_own = Width();
   if (g_set_mkl) g_set_mkl(g_own_mkl = g_set_mkl(0));
   return g_own;
 }

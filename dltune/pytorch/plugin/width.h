@@ -14,6 +14,8 @@ std::string FindRuntime();
 // The job's own number of threads for an op of this thread, as they are now; they are what `SetWidth`
 // comes back to.
 int OwnWidth();
+// What is in force now.
+int Width();
 // For the next ops of this thread.
 void SetWidth(int threads);
 // As the script would set the job's own.

@@ -102,6 +102,7 @@ def _importing(folder: str) -> Iterator[None]:
 
 
 def attach_to_tensorflow(path: str, tensorflow: ModuleType) -> None:
+    """Now that it has been imported."""
     assert tensorflow.__file__ is not None
     folder = Path(tensorflow.__file__).parent
     facts = {
@@ -150,7 +151,7 @@ def attach(
 
 
 def _tell_environment(path: str, names: Sequence[str]) -> None:
-    """What the variables are once the script has come as far as importing TensorFlow."""
+    """What the variables are once the script has come as far as importing its framework."""
     found = {name: os.environ[name] for name in names if name in os.environ}
     _tell(path, {"type": "environment", "pid": os.getpid(), "variables": found})
 

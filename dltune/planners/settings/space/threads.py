@@ -69,6 +69,8 @@ THREADS = Setting(
     joins=("affinity", "ranks"),
     default=_default,
     users=_users,
+    # PyTorch's ops come one at a time
+    framework_of=lambda value: None if value.endswith("x1") else "tensorflow",
 )
 
 
