@@ -176,6 +176,7 @@ class Replayed:
     lot: random.Random
     budget: float
     room: int = 6
+    framework: None = field(default=None, init=False)  # any setting is tried
     starts: int = field(default=0, init=False)
     turns: int = field(default=0, init=False)
     spent: float = field(default=0.0, init=False)
