@@ -250,12 +250,15 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
-    """A document of the first schema, which had TensorFlow's version and nothing else's, with its
-    framework."""
+    """A document of the first schema, which had TensorFlow's version, or its build, and nothing
+    else's, with its framework."""
     fields = dict(first)
-    version = fields.pop("tensorflow", None)
-    build = {"name": "tensorflow", "version": version, "git": "", "python": ""}
-    return {**fields, "framework": build} if isinstance(version, str) else first
+    build = fields.pop("tensorflow", None)
+    if isinstance(build, str):
+        build = {"version": build, "git": "", "python": ""}
+    if not isinstance(build, dict):
+        return first
+    return {**fields, "framework": {"name": "tensorflow", **build}}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -364,16 +367,6 @@ def is_clock(event: str) -> bool:
     return event.partition(":")[0] in CLOCKS
 
 
-def _second(first: dict[str, Any]) -> dict[str, Any]:
-    """A profile of the first schema, which was TensorFlow's alone."""
-    build = first.pop("tensorflow", None)
-    return (
-        {**first, "framework": {"name": "tensorflow", **build}}
-        if isinstance(build, dict)
-        else first
-    )
-
-
 def check(profile: Profile) -> list[str]:
     """All that cannot be true of a profile, one sentence each, the field's path first."""
     faults = [f"machine.{fault}" for fault in machine_document.check(profile.machine)]
@@ -406,7 +399,7 @@ def check(profile: Profile) -> list[str]:
     return faults
 
 
-load = files.reader(Profile, SCHEMA, check, {1: _second})
+load = files.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
 
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:

@@ -26,7 +26,8 @@ void Pin(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // one whose CPU was taken away since stands anywhere
+  // one whose CPU was taken away since stands where its starter may
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 }  // namespace

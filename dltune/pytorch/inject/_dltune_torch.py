@@ -14,12 +14,6 @@ from typing import Any
 # beside the bootstrap, which is being imported
 import _dltune_plugin
 
-_PACKAGE = Path(__file__).resolve().parent.parent.parent
-SOURCES = [
-    *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
-    *sorted((_PACKAGE / "pytorch" / "plugin").glob("*.cc")),
-    *sorted((_PACKAGE / "native").glob("*.h")),
-]
 OLDEST = (2, 6)  # the first PyTorch whose C++ interfaces the plugin is written against
 
 
@@ -71,7 +65,7 @@ def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
         "-lc10",
         "-lpthread",
     ]
-    return SOURCES, flags, f"{version} {runtime.stat().st_size}"
+    return _dltune_plugin.sources("pytorch"), flags, f"{version} {runtime.stat().st_size}"
 
 
 def library(torch: ModuleType, on_build: Callable[[], object]) -> Path:

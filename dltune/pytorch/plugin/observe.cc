@@ -4,7 +4,6 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "../../native/core/channel.h"
 #include "../../native/core/child.h"

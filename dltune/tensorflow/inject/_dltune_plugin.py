@@ -12,11 +12,18 @@ from pathlib import Path
 from types import ModuleType
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
-SOURCES = [
-    *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
-    *sorted((_PACKAGE / "tensorflow" / "plugin").glob("*.cc")),
-    *sorted((_PACKAGE / "native").glob("*.h")),
-]
+
+
+def sources(adapter: str) -> list[Path]:
+    """Of the plugin in an adapter's folder, with the core that it stands on."""
+    return [
+        *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
+        *sorted((_PACKAGE / adapter / "plugin").glob("*.cc")),
+        *sorted((_PACKAGE / "native").glob("*.h")),
+    ]
+
+
+SOURCES = sources("tensorflow")
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-cpu")
 OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is written against
 
