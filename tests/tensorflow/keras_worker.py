@@ -18,7 +18,7 @@ import numpy as np
 
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 
 import _dltune_settings  # noqa: E402
 import keras  # noqa: E402

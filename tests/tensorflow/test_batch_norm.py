@@ -20,7 +20,8 @@ import dltune
 
 pytestmark = pytest.mark.tensorflow
 
-INJECT = Path(dltune.__file__).parent / "tensorflow" / "inject"
+PACKAGE = Path(dltune.__file__).parent
+INJECT = [PACKAGE / framework / "inject" for framework in ("tensorflow", "pytorch")]
 WORKER = Path(__file__).parent / "keras_worker.py"
 # what one rounding to the layer's output is worth
 ROUNDING = {"float32": 0.0, "mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-10}
@@ -30,7 +31,7 @@ Run = Callable[..., Any]
 
 def worker(**environment: str) -> Iterator[Run]:
     child = subprocess.Popen(
-        [sys.executable, str(WORKER), str(INJECT)],
+        [sys.executable, str(WORKER), *map(str, INJECT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

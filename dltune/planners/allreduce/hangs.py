@@ -30,12 +30,13 @@ class Rank:
         return self.threads[0] if self.threads else None
 
     def look(self, now: float) -> bool:
-        """Whether it is still there."""
+        """Whether it is still there, with its background thread: of a process that was killed,
+        that may end well before the main one."""
         used = cpu_seconds(self.pid)
-        if used is None or not self.threads:
-            return False
-        # what a thread that has ended used is in its process's alone
         found = [counts(self.pid, thread) for thread in self.threads]
+        if used is None or not found or found[0] is None:
+            return False
+        # what a helper that has ended used is in its process's alone
         added = [one.cpu if one else 0.0 for one in found]
         self.progress.note(now, added[0], used - sum(added))
         return True

@@ -1,6 +1,8 @@
 // Steps of an eager job, which are known when they are over. On standard input: orders, and a line
-// "step NAME" for each step, whose ops are NAME's; each is told with whether it was heard, recorded and
-// steered. Messages to dltune stand between.
+// "step X" for each step. A, B and C are steps of other ops; a, b and c the same on other shapes; 1, 2
+// and 3 the same on other shapes after their first ops; D begins like A. Each is told with whether it was heard,
+// recorded and steered, how many ops were described, and what their keys were. Messages to dltune stand
+// between.
 #include "pytorch/plugin/step.h"
 
 #include <unistd.h>
@@ -12,11 +14,19 @@
 
 namespace {
 
-dltune::Node* KindOf(const std::string& type) {
+constexpr int kOps = 12, kLate = 9;
+
+dltune::Keyed* Described(const std::string& type, int shape) {
   static std::map<std::string, dltune::Node> kinds;
+  static std::map<std::pair<std::string, int>, dltune::Keyed> known;
   dltune::Node& kind = kinds[type];
   kind.type = type;
-  return &kind;
+  dltune::Keyed& op = known[{type, shape}];
+  op.kind = &kind;
+  op.key = dltune::FindVariant(&kind, shape, [shape] {
+             return shape ? std::to_string(shape) : "";
+           })->key;
+  return &op;
 }
 
 }  // namespace
@@ -30,21 +40,32 @@ int main() {
       if (!complaint.empty()) std::cerr << complaint << "\n", abort();
       continue;
     }
-    const std::string name = line.substr(5);
+    const char step = line[5];
+    const bool early = islower(step), late = isdigit(step);
+    const std::string name(1, late ? 'A' + step - '1' : toupper(step));
     const dltune::Wanted wanted = dltune::BeginStep();
-    for (const char* op : {"forward", "backward"}) {
-      if (!wanted.hears) break;
-      dltune::Node* const kind = KindOf(name + op);
-      dltune::Key* const key = dltune::FindVariant(kind, 0, [] { return ""; })->key;
-      const int threads = wanted.steers ? dltune::ThreadsOf(key) : 0;
-      dltune::Add({kind, key, threads, dltune::NowNs(), dltune::NowNs()});
+    std::vector<dltune::Json> keys;
+    int described = 0;
+    bool placed = false;
+    for (int i = 0; i < kOps && wanted.hears; i++) {
+      const std::string type = (name == "D" && i < kLate ? "A" : name) + (i ? "backward" : "forward");
+      dltune::Keyed* const is = Described(type, early || (late && i >= kLate));
+      keys.push_back(is->key->id);
+      dltune::Keyed* const op = placed ? dltune::OpAtPlace(type) : is;
+      const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key) : 0;
+      const bool others = placed || dltune::ArePlaced(op);
+      dltune::Add({op, placed, threads, dltune::NowNs(), dltune::NowNs()});
+      described += !placed;
+      placed = others;
     }
     dltune::EndStep("Optimizer.step#SGD.step");
     // after all that the step has told
-    dltune::Send([name, wanted] {
+    dltune::Send([name, wanted, described, keys] {
       return dltune::Object(
           {{"type", "step"},
            {"name", name},
+           {"described", described},
+           {"keys", dltune::List(keys)},
            {"wanted", dltune::List({wanted.hears, wanted.records, wanted.steers})}});
     });
   }
