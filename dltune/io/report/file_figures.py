@@ -162,9 +162,9 @@ def _pattern(watch: Watch, key: Key, users: Users) -> io.Pattern:
     votes: list[tuple[io.Source, pattern.Pattern, int]] = []
     for sampled in watch.faults.threads.values():
         if key in sampled.files:
-            # a burst is whole; between bursts lies what nobody saw
-            series = max(sampled.files[key].series, key=len, default=[])
-            votes.append(("faults", pattern.classify(series, AROUND), len(series)))
+            bursts = sampled.files[key].series
+            offsets = sum(map(len, bursts))
+            votes.append(("faults", pattern.classify(bursts, AROUND), offsets))
     if not any(found.kind != "unknown" for _, found, _ in votes):
         for _, use in users:
             for tid, calls in use.calls.items():

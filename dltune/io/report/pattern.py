@@ -16,7 +16,8 @@ from dltune.documents.io import PatternKind
 
 # fewer accesses than this tell nothing
 LEAST = 8
-# jumps that a sequential reader may make: to the file's header, to the next epoch
+# jumps that a sequential reader may make, or one in each series: to the file's header, to the next
+# epoch
 FEW_JUMPS = 3
 # of all that was passed over: pieces so long are epochs
 EPOCH = 0.25
@@ -38,15 +39,17 @@ class Pattern:
     run: float | None = None
 
 
-def classify(accesses: Sequence[tuple[int, int]], near: int) -> Pattern:
-    """Of accesses (offset, length) in their order, none left out."""
-    if len(accesses) < LEAST:
+def classify(bursts: Sequence[Sequence[tuple[int, int]]], near: int) -> Pattern:
+    """Of series of accesses (offset, length) in their order: none is left out within a series, and
+    what lies between two of them nobody knows."""
+    if sum(map(len, bursts)) < LEAST:
         return Pattern("unknown")
-    pieces = _pieces(accesses, near)
+    series = [_pieces(accesses, near) for accesses in bursts if accesses]
+    pieces = [piece for found in series for piece in found]
     run = statistics.median(end - start for start, end in pieces)
-    jumps = [b[0] - a[0] for a, b in itertools.pairwise(pieces)]
+    jumps = [b[0] - a[0] for found in series for a, b in itertools.pairwise(found)]
     span = max(end for _, end in pieces) - min(start for start, _ in pieces)
-    if len(jumps) <= FEW_JUMPS or _typical(pieces) >= EPOCH * span:
+    if len(jumps) <= max(FEW_JUMPS, len(series)) or _typical(pieces) >= EPOCH * span:
         return Pattern("sequential", None, run)
     forward = [jump for jump in jumps if jump > 0]
     share = len(forward) / len(jumps)
@@ -55,7 +58,7 @@ def classify(accesses: Sequence[tuple[int, int]], near: int) -> Pattern:
         alike = sum(abs(jump - stride) <= ALIKE * stride for jump in forward)
         return Pattern("strided" if alike >= REGULAR * len(jumps) else "mixed", stride, run)
     starts = [start for start, _ in pieces]
-    return Pattern("shuffled" if _at_random(share, starts) else "mixed", stride, run)
+    return Pattern("shuffled" if _at_random(jumps, starts) else "mixed", stride, run)
 
 
 def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> Pattern:
@@ -82,7 +85,7 @@ def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> P
             return Pattern("sequential", None, run)
         # of the whole way it read a part, a piece at a time
         return Pattern("strided", run * sum(forward) / max(read, 1), run)
-    return Pattern("shuffled" if _at_random(share, starts) else "mixed", None, run)
+    return Pattern("shuffled" if _at_random(steps, starts) else "mixed", None, run)
 
 
 def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
@@ -110,12 +113,12 @@ def _typical(pieces: Sequence[tuple[int, int]]) -> float:
     return sum(length * length for length in lengths) / max(1, sum(lengths))
 
 
-def _at_random(share: float, starts: Sequence[int]) -> bool:
-    """Of all jumps about half go back (`share`: forward), and they are as long as between random
-    places: two places that take turns are no shuffle, and neither is a few steps to and fro.
-    Between two random places of a range lies a third of it."""
-    low, high = min(starts), max(starts)
-    if not 0.25 <= share <= 0.75 or high == low or len(set(starts)) < len(starts) // 4:
+def _at_random(jumps: Sequence[int], starts: Sequence[int]) -> bool:
+    """Of all jumps about half go forward, and they are as long as between random places: two places
+    that take turns are no shuffle, and neither is a few steps to and fro. Between two random places
+    of a range lies a third of it."""
+    share = sum(jump > 0 for jump in jumps) / len(jumps)
+    span = max(starts) - min(starts)
+    if not 0.25 <= share <= 0.75 or span == 0 or len(set(starts)) < len(starts) // 4:
         return False
-    mean = statistics.fmean(abs(b - a) for a, b in itertools.pairwise(starts))
-    return mean / (high - low) >= 0.15
+    return statistics.fmean(map(abs, jumps)) / span >= 0.15
