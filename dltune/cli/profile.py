@@ -119,6 +119,7 @@ def command(
     from dltune.planners.settings.applied import applied
     from dltune.planners.settings.enforce import Settings
     from dltune.profile.session import Session
+    from dltune.pytorch.memory import memory_adapter
     from dltune.tensorflow.instructions import lacking_in
 
     if ops_of and (job or keep_running):
@@ -171,7 +172,11 @@ def command(
         try:
             with Job(
                 around.command(job),
-                answer=lambda python: {**settings.answer(python), "plugin": True},
+                answer=lambda python: {
+                    **settings.answer(python),
+                    "plugin": True,
+                    "adapters": [memory_adapter()],
+                },
                 greet=session.greet,
                 heard=settings.hear,
                 environment=around.environment(os.environ),

@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from dltune.documents import calls as calls_document
 from dltune.documents import files
 from dltune.documents import machine as machine_document
 from dltune.documents import roofs as roofs_document
+from dltune.documents.calls import Calls
 from dltune.documents.faults import (
     AMOUNT,
     POSITIVE,
@@ -317,7 +319,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     others that exchange tensors with it, as far as they ran under the same dltune; their ops were
     not measured on their own. `links`: by which the measured task's tensors came.
 
-    `roofs`: what the machine itself reaches at most; None: not measured.
+    `roofs`: what the machine itself reaches at most; None: not measured. `calls`: a step of
+    PyTorch's as its memory is planned; None: not told.
     """
 
     schema: str
@@ -338,6 +341,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     peers: tuple[Step, ...] = ()
     links: tuple[Link, ...] = ()
     roofs: Roofs | None = None
+    calls: Calls | None = None
 
 
 def task(device: str) -> str:
@@ -394,6 +398,8 @@ def check(profile: Profile) -> list[str]:
     faults += at_least(0).of("memory", profile.memory, "live", "peak")
     if profile.roofs is not None:
         faults += [f"roofs.{fault}" for fault in roofs_document.check(profile.roofs)]
+    if profile.calls is not None:
+        faults += [f"calls.{fault}" for fault in calls_document.faults(profile.calls)]
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dltune.documents.calls import Calls
 from dltune.documents.profile import TITLES
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
@@ -28,12 +29,15 @@ class Sightings:
     oom_kills: int = field(default_factory=cgroups.oom_kills)  # before the job
     failures: list[messages.Failed] = field(default_factory=list)
     records: dict[int, Record] = field(default_factory=dict)
+    calls: dict[int, Calls] = field(default_factory=dict)  # of a step, by process
 
     def add(self, message: messages.Message) -> None:
         if isinstance(message, messages.Python):
             self.pythons.append(message)
         elif isinstance(message, messages.Failed):
             self.failures.append(message)
+        elif isinstance(message, messages.Called):
+            self.calls[message.pid] = message.step
 
     def reported(self) -> tuple[set[int], set[str]]:
         """Interpreters that have started, and frameworks whose plugin has come."""

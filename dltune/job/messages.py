@@ -1,8 +1,8 @@
 """What a job's processes tell dltune, one JSON object a line.
 
-`Python`, `Building`, `Failed`, `Environment`, `Setting`, `Parallel` and the four of Horovod come
-from the bootstrap, on connections of their own that are answered once; the rest come from the
-native plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin
+`Python`, `Building`, `Failed`, `Environment`, `Setting`, those of adapters and of Horovod come from
+the bootstrap, on connections of their own that are answered once; the rest come from the native
+plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin
 counts them; whoever reads them converts to seconds.
 """
 
@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from dltune.documents.calls import Calls
 from dltune.documents.profile import TITLES
 
 
@@ -145,6 +146,29 @@ class Parallel(msgspec.Struct, tag="parallel", frozen=True):
     fault: str = ""
     remedy: str = ""
     ended: bool = False
+
+
+class Called(msgspec.Struct, tag="calls", frozen=True):
+    """A step of PyTorch's, call by call."""
+
+    pid: int
+    step: Calls
+
+
+class GivenUp(msgspec.Struct, tag="given_up", frozen=True):
+    """What came of a plan that has a job of PyTorch's give up results, and compute them again.
+
+    `groups` of calls were given up in one of `steps` at most. `peak`: the most bytes of the
+    allocator in one, from its first planned call on (None: they are not counted). `other`: how a
+    step was another one than planned for; `left`: why the job was left alone.
+    """
+
+    pid: int
+    steps: int
+    groups: int
+    peak: int | None
+    other: str
+    left: str
 
 
 class Plugin(msgspec.Struct, tag="plugin", frozen=True):
@@ -317,7 +341,8 @@ class Complaint(msgspec.Struct, tag="complaint", frozen=True):
 
 
 _FromHorovod = Horovod | NoHorovod | Reduction | RankFailed
-_FromBootstrap = Python | Building | Failed | Environment | Setting | Parallel | _FromHorovod
+_FromAdapters = Parallel | Called | GivenUp
+_FromBootstrap = Python | Building | Failed | Environment | Setting | _FromAdapters | _FromHorovod
 _FromStep = Device | Graph | Key | OutputBytes | Execution | Waiting
 _FromPlugin = Plugin | _FromStep | Report | Totals | Complaint
 Message = _FromBootstrap | _FromPlugin

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dltune.documents.profile import Node, Step
 from dltune.graph import profiled
 from dltune.graph.step_graph import Kind, StepGraph
 from dltune.graph.views import VIEWS
+from dltune.memory.schedule import Step as Run
 
 # what does not give the same a second time, or does more than give something, by parts of its type
 _ONCE = (
@@ -65,7 +66,7 @@ class MeasuredStep:
     `schedule.lives` reads it; `in_place`: by node that writes a variable of the old kind, its
     tensor. `forwarded`: as `schedule.lives` reads it, where one of the step's nodes of the type has
     written over its input. `in_turn`: of each variable the nodes that touch it, which keep their
-    order."""
+    order. `run`: how it runs what is selected, where that is not in the order of the selection."""
 
     graph: StepGraph
     order: Sequence[int]
@@ -75,6 +76,7 @@ class MeasuredStep:
     in_place: Mapping[int, Collection[int]]
     forwarded: Mapping[int, Collection[int]]
     in_turn: Sequence[Sequence[int]]
+    run: Callable[[Sequence[Run]], Sequence[Run]] = lambda steps: steps
 
     @property
     def writes(self) -> Mapping[int, Collection[int]]:

@@ -30,6 +30,8 @@ from dltune.proc import process, tree
 
 # what TensorFlow puts behind a function's name, another for each graph
 _NUMBERS = re.compile(r"(_\d+)+$")
+# of what the thread that works most does, below which another one sleeps
+WORKS = 0.05
 # looks at memory, of which the first few may still fill what a job needs once
 LEAST_SIZES, FILLING = 3, 0.3
 # what grows steadily: its slopes are at most so many times each other's, and so large a share of
@@ -123,7 +125,9 @@ class JobWatch:
         settings = record.settings() if record else None
         threads = [thread.used for thread in seen.threads.values()]
         queued = [one.queued for one in threads if one.queued is not None]
-        allowed = {thread.last.cpus for thread in seen.threads.values()}
+        # threads from before the process was bound may still run anywhere, and sleep
+        most = max((one.cpu for one in threads), default=0.0)
+        allowed = {one.cpus for one in threads if one.cpu >= WORKS * most}
         return Process(
             pid=seen.pid,
             command=seen.command,

@@ -12,6 +12,7 @@ from itertools import accumulate
 from dltune import __version__
 from dltune.documents import files
 from dltune.documents import profile as doc
+from dltune.documents.calls import Calls
 from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
@@ -88,10 +89,11 @@ def assemble(
     lacks: tuple[str, ...] | None = None,
     peers: Sequence[tuple[Record, Own]] = (),
     answers: Collection[Meeting] = (),
+    calls: Calls | None = None,
 ) -> doc.Profile:
     """The profile document. `peers`: other processes, each with the one graph that it runs in a
     step. `answers`: what tasks send each other only when something has come to them. `lacks`:
-    instructions that the framework was compiled without."""
+    instructions that the framework was compiled without. `calls`: a step's, of PyTorch."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -154,18 +156,23 @@ def assemble(
         interval=interval,
         steps=tuple(steps),
         ops=ops,
-        memory=doc.Memory(
-            live=round(statistics.median(e.live for e in kept)), peak=max(e.peak for e in kept)
-        )
-        if any(e.peak for e in kept)
-        else None,
+        memory=_memory(kept, calls),
         notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,
         under=under,
         roofs=roofs,
         peers=tuple(others),
         links=links(zip(steps, map(own.executions.__getitem__, own.targets), strict=True)),
+        calls=calls,
     )
+
+
+def _memory(kept: Sequence[messages.Execution], calls: Calls | None) -> doc.Memory | None:
+    if calls is not None:
+        return doc.Memory(calls.live, max(calls.levels, default=calls.live))
+    if not any(e.peak for e in kept):
+        return None
+    return doc.Memory(round(statistics.median(e.live for e in kept)), max(e.peak for e in kept))
 
 
 def _step(

@@ -520,6 +520,7 @@ class Session:
             answers=answers(
                 graph for one in self.sightings.records.values() for graph in one.graphs.values()
             ),
+            calls=self.sightings.calls.get(steps.pid),
         )
         self.keep(self.profile)
 

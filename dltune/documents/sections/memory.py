@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -26,6 +27,15 @@ class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     use: int
 
 
+class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `calls` (places in `Memory.calls`) give out is given up once it has been read, and they
+    are made again where it is read later. `reads`: how often each of the storages that they give
+    out is read in the backward pass, before the calls are made again and after each time."""
+
+    calls: tuple[int, ...]
+    reads: tuple[tuple[int, ...], ...]
+
+
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`signature`: of the graph. `nodes`: its nodes' names. `order`: places in `nodes` as they run,
     each once at least; what reads a result reads that of the last time.
@@ -36,6 +46,8 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most bytes within a step in each of so many equal parts of its op time. `batch`: examples of a
     step where they are not as many as in the profile. `offloaded`: what leaves memory for a file in
     `folder` meanwhile, and `waited`, the seconds in which the step waits for those copies.
+
+    Of a step of PyTorch's, `calls`: the operators that autograd differentiates, as they are called.
     """
 
     signature: str
@@ -53,6 +65,8 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offloaded: tuple[Offloaded, ...] = ()
     folder: str | None = None
     waited: float = 0.0
+    calls: tuple[str, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
 
     @property
     def again(self) -> int:
@@ -77,6 +91,7 @@ def faults(section: Memory) -> Iterator[str]:
         yield f"memory.order must have each place from 0 to {len(section.nodes) - 1} once at least"
     if section.offloaded and not section.folder:
         yield "memory.folder must name a folder where something is offloaded, got none"
+    yield from _call_faults(section)
     a_place = index(len(section.nodes), "memory.nodes")
     for at, one in each("memory.offloaded", section.offloaded):
         yield from a_place.of(at, one, "place")
@@ -87,6 +102,21 @@ def faults(section: Memory) -> Iterator[str]:
                 f"{len(section.order)} of memory.order, got {one.out}, {one.freed}, {one.back}, "
                 f"{one.use}"
             )
+
+
+def _call_faults(section: Memory) -> Iterator[str]:
+    if section.calls and section.offloaded:
+        yield "memory.offloaded must be empty where there are memory.calls"
+    a_call = index(len(section.calls), "memory.calls")
+    had: set[int] = set()
+    for at, one in each("memory.given_up", section.given_up):
+        yield from a_call.faults(f"{at}.calls", *one.calls)
+        if not one.calls or list(one.calls) != sorted(set(one.calls)) or had & {*one.calls}:
+            yield f"{at}.calls must be in order, and of no other, got {list(one.calls)}"
+        had.update(one.calls)
+        yield from AMOUNT.faults(f"{at}.reads", *itertools.chain(*one.reads))
+        if len(one.reads) < 2 or len({len(row) for row in one.reads}) > 1:
+            yield f"{at}.reads must be two rows at least, of the same length"
 
 
 _NAME = Bound("a name that can be printed", lambda name: bool(name) and name.isprintable())

@@ -13,12 +13,13 @@ import numpy as np
 
 from dltune.documents.machine import Tier
 from dltune.documents.profile import Node, Profile, Step
-from dltune.documents.sections.memory import Memory
+from dltune.documents.sections.memory import GivenUp, Memory
 from dltune.errors import UsageError
 from dltune.graph import liveness
 from dltune.graph.csr import Amounts
 from dltune.graph.liveness import Lives, peak
 from dltune.memory.batch import Batched, batched
+from dltune.memory.eager import EagerStep, eager, recomputed
 from dltune.memory.exact import exact
 from dltune.memory.measured import MeasuredStep, measured
 from dltune.memory.moments import least
@@ -84,16 +85,17 @@ def decide(
     and, for so many seconds, a better selection under the budget: both need ortools, and hold where
     nothing leaves. Raises UsageError when the budget cannot be met, or the profile does not tell
     what is needed."""
-    step, given, live = plannable(profile)
+    called = None if largest_batch or tier else _called(profile)
+    step, given, live = (None, called.step, called.live) if called else plannable(profile)
     batch = None
-    if largest_batch and budget is not None:
+    if largest_batch and budget is not None and step:
         steps = batched(profile, step, given)
         given, batch = _largest(steps, budget - live)
         batch = None if batch == steps.batch else batch
-    lower = leaner(given)
+    lower = given if called else leaner(given)
     total = sum(given.seconds)
     moved: Offloading | None = None
-    if budget is not None and tier is not None:
+    if budget is not None and tier is not None and step:
         found, moved = lower, _offloaded(Offloader(lower, step, tier), budget, live)
         chosen = moved.selection
     elif budget is not None:
@@ -109,7 +111,7 @@ def decide(
     before = [Run(node) for node in given.order]
     most = _peak(given, before)
     section = Memory(
-        signature=step.signature,
+        signature=step.signature if step else called.calls.signature if called else "",
         nodes=tuple(found.graph.names[node] for node in found.order),
         order=_places(found, chosen),
         budget=budget,
@@ -123,13 +125,43 @@ def decide(
         batch=batch,
         offloaded=tuple(moved.offloaded) if moved else (),
         waited=moved.waited if moved else 0.0,
+        calls=called.calls.forward if called else (),
+        given_up=given_up(called, chosen) if called else (),
     )
     return Planned(section, most, bound, failure)
+
+
+def _called(profile: Profile) -> EagerStep | None:
+    """The step of a job of PyTorch's; None of another's. Raises UsageError where the profile does
+    not tell it."""
+    if profile.framework.name != "pytorch":
+        return None
+    if profile.calls is None:
+        raise UsageError(
+            "the profile does not tell what a step holds in memory: it is of an older dltune, or "
+            "the script compiles what it trains, or has hooks on saved tensors around its steps",
+            remedy="profile the job again",
+        )
+    return eager(profile.calls)
+
+
+def given_up(called: EagerStep, chosen: Selection) -> tuple[GivenUp, ...]:
+    forward = (at for at, call in enumerate(called.calls.calls) if call.phase == "forward")
+    place = {at: number for number, at in enumerate(forward)}
+    return tuple(
+        GivenUp(tuple(place[call] for call in one.group.calls), tuple(map(tuple, one.reads)))
+        for one in recomputed(called, chosen.steps)
+    )
 
 
 def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
     it cannot be planned, or the profile does not tell what is needed."""
+    if profile.framework.name == "pytorch":
+        raise UsageError(
+            "--largest-batch, --deepest and --offload are for steps of TensorFlow",
+            remedy="for PyTorch give --budget, --smallest or --slowdown alone",
+        )
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -279,7 +311,7 @@ def _selected(found: MeasuredStep, room: int) -> Selection:
     for as makes what they need come near to `room`. Raises BudgetTooSmall."""
     best: Selection | None = None
     low = high = None  # what was asked for too little or with room left, and too much
-    asked, tries = room, 0
+    asked, tries, less = room, 0, _PAGE
     while best is None or tries < TRIES:
         tries += 1
         left = 0
@@ -293,6 +325,7 @@ def _selected(found: MeasuredStep, room: int) -> Selection:
             left = room - tried.peak
             if left < 0:
                 high = asked
+                left, less = min(left, -less), 2 * less
             else:
                 low = asked
                 if best is None or tried.seconds < best.seconds:
@@ -312,7 +345,13 @@ def _select(found: MeasuredStep, budget: int) -> Selection:
 def _counted(found: MeasuredStep, chosen: Selection) -> Selection:
     """With the peak of kernels that write over an input where they can in this order, not where
     they did in that which was measured."""
-    return replace(chosen, peak=peak(lives_of(found, chosen.steps))[0])
+    steps = found.run(chosen.steps)
+    had: set[int] = set()
+    seconds = 0.0
+    for step in steps:
+        seconds += found.seconds[step.node] if step.node in had else 0.0
+        had.add(step.node)
+    return replace(chosen, steps=steps, peak=peak(lives_of(found, steps))[0], seconds=seconds)
 
 
 def lives_of(found: MeasuredStep, steps: Sequence[Run]) -> Lives:

@@ -74,7 +74,7 @@ class MemoryPlanner(Planner[Memory]):
                 ["--budget"],
                 type=Bytes(),
                 metavar="SIZE",
-                help="What TensorFlow's allocator may hold in all, such as 8GiB.",
+                help="What the framework's allocator may hold in all, such as 8GiB.",
             ),
             click.Option(["--smallest"], is_flag=True, help="As little as can be."),
             click.Option(
@@ -110,13 +110,17 @@ class MemoryPlanner(Planner[Memory]):
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
         """Results of the forward pass wait in memory for the backward pass; those that are cheap to
         compute are computed again instead. Numbers stay as they are. `dltune run` has the job's
-        graph do so, one op after the other."""
+        graph do so, one op after the other, or PyTorch's autograd."""
         return _decide(**parameters)
 
     def names_ops(self, section: Memory) -> bool:
         return True
 
     def enforce(self, section: Memory, run: Run) -> Enforcement:
+        if section.calls:
+            from dltune.planners.memory.enforce_calls import EnforcedCalls
+
+            return EnforcedCalls(section, run)
         from dltune.planners.memory.enforce import EnforcedMemory
 
         return EnforcedMemory(section, run)

@@ -22,15 +22,15 @@ NOTABLE = 0.01  # of what was planned
 class Kept:
     """What came of a run in one process. `again`: so many results its graph computes again.
     `peak`: the most bytes that the allocator held in one of `steps` (None: none was recorded), of
-    which it held `live` as that step began; `at`: the node that ended when it held the most, where
-    steps were recorded op by op."""
+    which it held `live` as that step began (None: not planned for); `at`: the node that ended when
+    it held the most, where steps were recorded op by op."""
 
     pid: int
     again: int
     offloaded: int
     steps: int
     peak: int | None
-    live: int
+    live: int | None
     at: str
 
 
@@ -44,8 +44,9 @@ class MemoryOutcome:
 
 def intent(section: Memory) -> Iterator[str]:
     """What would be enforced."""
+    what = "the calls" if section.calls else "graph"
     yield (
-        f"{counted(section.again, 'result')} of graph {section.signature} computed again"
+        f"{counted(section.again, 'result')} of {what} {section.signature} computed again"
         f"{_offloading(section)}, {mib(section.live + section.peak)} at most"
     )
 
@@ -63,7 +64,7 @@ def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
             text += (
                 f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned {mib(planned)}"
             )
-            if (more := one.live - section.live) > NOTABLE * planned:
+            if one.live and (more := one.live - section.live) > NOTABLE * planned:
                 text += (
                     f"; as that step began, {mib(more)} more than in the profile were there "
                     "already, such as batches made ahead"
@@ -145,7 +146,7 @@ def _table(section: Memory) -> Table:
             )
         )
     heads = ("a step", ">MiB beside", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
-    return Table("predicted memory of TensorFlow's allocator", columns(*heads), rows)
+    return Table("predicted memory of the framework's allocator", columns(*heads), rows)
 
 
 def _course(section: Memory) -> Course:

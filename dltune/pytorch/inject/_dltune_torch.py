@@ -22,14 +22,23 @@ def before_first_step(torch: ModuleType, act: Callable[[], None]) -> None:
     a DataLoader, and jobs of other frameworks, import PyTorch too."""
     left = [act]
 
-    def step_begins(*_: Any) -> None:
-        if left:
+    def step_begins(_: Any) -> None:
+        task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
+        # within a backward pass autograd would put back the callbacks of before
+        if left and (task is None or task() < 0):
             left.pop()()
 
+    before_each_step(torch, step_begins)
+
+
+def before_each_step(torch: ModuleType, act: Callable[[Any], None]) -> None:
+    """Has `act` called with the optimizer before each step of one."""
     # as an attribute `torch.optim` takes it away; a PyTorch from before 2.0 has no such hook
     optimizer = sys.modules.get(f"{torch.__name__}.optim.optimizer")
     if register := getattr(optimizer, "register_optimizer_step_pre_hook", None):
-        register(step_begins)
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+        # a step that the script compiles has no room for more
+        register(lambda stepping, *_: None if compiling() else act(stepping))
 
 
 def facts(torch: ModuleType) -> dict[str, str]:

@@ -3,16 +3,9 @@
 
 #include <ATen/record_function.h>
 
-#include "../../native/core/execution.h"
+#include "step.h"
 
 namespace dltune {
-
-// An op's type and arguments, which `Step` tells graphs by, and its key.
-struct Keyed {
-  const Node* kind = nullptr;
-  Key* key = nullptr;
-  int calls = -1;  // of other ops, while it ran the first time
-};
 
 // What stands around ops or between them is no op of its own: an op that gives out memory of its input
 // and computes nothing, a wrapper of the profiler's, a node of autograd.

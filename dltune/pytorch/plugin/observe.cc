@@ -31,7 +31,8 @@ thread_local Within tl;
 Wanted g_wanted;
 bool g_gives_threads = false;
 at::CallbackHandle g_ops = 0;
-bool g_gives_outputs = false;  // that callback is given what ops give out
+// That callback is given what ops get, and what they give out.
+bool g_gives_inputs = false, g_gives_outputs = false;
 bool g_bytes_unknown = false;  // of an op that was recorded
 int g_own = 0, g_width = 0, g_imposed = 0;
 
@@ -52,7 +53,7 @@ struct Seen : at::ObserverContext {
   Ran ran{};
   int64_t began = 0;
   uint64_t number = 0;  // autograd's next
-  Keyed* keyed = nullptr;
+  bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
 };
 
@@ -63,23 +64,24 @@ bool Alone() {
 }
 
 // `steers`: it may have threads of its own.
-std::unique_ptr<at::ObserverContext> Enter(Keyed& keyed, int64_t began, bool steers) {
+std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) {
   auto seen = std::make_unique<Seen>();
-  seen->ran.kind = keyed.kind;
-  seen->ran.key = keyed.key;
+  seen->ran.op = op;
+  seen->ran.placed = placed;
   seen->began = began;
   seen->number = at::sequence_number::peek();
   if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
-  if (steers) seen->ran.threads = ThreadsOf(keyed.key);
+  if (steers && op->key) seen->ran.threads = ThreadsOf(op->key);
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
   tl.op = true;
   tl.calls = 0;
-  seen->keyed = &keyed;
-  seen->alone = keyed.calls >= kMany && Alone();
+  seen->alone = op->calls >= kMany && Alone();
   if (seen->alone) at::enableRecordFunction(false);
   if (g_wanted.records) seen->ran.start = NowNs();
   return seen;
 }
+
+void HearOps(bool hear, bool with_inputs);
 
 std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   tl.calls++;
@@ -95,7 +97,13 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   // validation between two steps, say, is of neither
   if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
   const int64_t began = g_wanted.records ? NowNs() : 0;
-  return Enter(KeyOf(op, name), began, g_wanted.steers && g_gives_threads);
+  const bool placed = !g_gives_inputs, outputs = g_gives_outputs;
+  Keyed* const known = placed ? OpAtPlace(name.text) : &KeyOf(op, name);
+  // what is changed within a backward pass is not for longer
+  if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false);
+  auto seen = Enter(known, placed, began, g_wanted.steers && g_gives_threads);
+  seen->outputs = outputs;
+  return seen;
 }
 
 void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
@@ -108,31 +116,35 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   Ran& ran = seen->ran;
   if (g_wanted.records) ran.end = NowNs();
   if (seen->alone) at::enableRecordFunction(true);
-  if (seen->keyed->calls < 0) seen->keyed->calls = tl.calls;
+  if (ran.op->calls < 0) ran.op->calls = tl.calls;
   tl.op = false;
   // autograd numbers what it is to differentiate
   tl.begun = tl.begun || at::sequence_number::peek() != seen->number;
   Add(ran);
-  if (!g_wanted.records) return;
-  if (ran.key->output_bytes < 0) {
-    if (g_gives_outputs) NoteOutputBytes(ran.key, OutputBytes(op));
-    g_bytes_unknown |= !g_gives_outputs;
+  // for what is not heard, and for scripts that ask
+  if (ran.threads && Width() == g_width) GiveWidth(g_own);
+  Key* const key = ran.op->key;
+  if (!g_wanted.records || !key) return;
+  if (key->output_bytes < 0) {
+    if (seen->outputs) NoteOutputBytes(key, OutputBytes(op));
+    g_bytes_unknown |= !seen->outputs;
   }
   Spend(NowNs() - seen->began - (ran.end - ran.start));
 }
 
 // Ops are heard of only in steps that want it: hearing of one takes half a microsecond. Whether they
 // are is looked up: within a backward pass autograd puts back the callbacks that were there before it.
-void HearOps(bool hear) {
+void HearOps(bool hear, bool with_inputs) {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   const bool hears = std::any_of(callbacks.begin(), callbacks.end(),
                                  [](const auto& one) { return one.handle_ == g_ops; });
-  if (hear == hears && g_gives_outputs == g_bytes_unknown) return;
+  if (hear == hears && g_gives_inputs == with_inputs && g_gives_outputs == g_bytes_unknown) return;
   if (hears) at::removeCallback(g_ops);
   if (!hear) return;
+  g_gives_inputs = with_inputs;
   g_gives_outputs = std::exchange(g_bytes_unknown, false);
   g_ops = at::addThreadLocalCallback(at::RecordFunctionCallback(OpBegins, OpEnds)
-                                         .needsInputs(true)
+                                         .needsInputs(with_inputs)
                                          .needsOutputs(g_gives_outputs)
                                          .scopes({at::RecordScope::FUNCTION}));
 }
@@ -142,7 +154,7 @@ void Begin() {
   g_wanted = BeginStep();
   TakeOwnWidth();
   tl.begun = false;
-  HearOps(g_wanted.hears);
+  HearOps(g_wanted.hears, true);
 }
 
 std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope) {
@@ -155,7 +167,7 @@ std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope
   }
   if (!g_wanted.hears || !BeginsLike(scope.name(), "enumerate(DataLoader)")) return nullptr;
   if (!tl.begun && !at::GradMode::is_enabled()) return nullptr;
-  return Enter(KeyOf("DataLoader"), g_wanted.records ? NowNs() : 0, false);
+  return Enter(&KeyOf("DataLoader"), false, g_wanted.records ? NowNs() : 0, false);
 }
 
 void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {

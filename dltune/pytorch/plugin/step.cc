@@ -10,11 +10,20 @@ namespace {
 
 // Beyond these a job does something else than steps that repeat.
 constexpr size_t kMaxOps = 1 << 18, kMaxGraphs = 1 << 10;
+// Ops of a step that must be as expected before the others are known by their places: a batch of
+// another size shows in the first that gets it.
+constexpr size_t kFirst = 8;
+// Steps in a row that must have been alike before; and after how many all are described anew.
+constexpr int kEnough = 3, kMostEnough = 1 << 20;
+constexpr uint64_t kAnew = 32;
 
 struct EagerGraph {
   int id;
   std::string signature;
   uint64_t executions = 0;
+  std::vector<Keyed*> ops;  // as they were described the last time
+  uint64_t described = 0;   // that execution
+  int alike = 0, enough = kEnough;
   // What follows it; and what has followed it instead the last time. One that does so twice in a row is
   // what follows from then on: where an epoch begins there is another step, once.
   EagerGraph* next = nullptr;
@@ -23,6 +32,26 @@ struct EagerGraph {
   void NoteSuccessor(EagerGraph* by) {
     if (!next || by == instead) next = by;
     instead = by == next ? nullptr : by;
+  }
+
+  bool IsSteady() const { return alike >= enough && executions - described < kAnew; }
+
+  // All of its ops were described. Those of a step that differed only after its first ones would have
+  // been taken for others: it must be alike for longer.
+  void NoteDescribed(const std::vector<Ran>& ran) {
+    if (executions == 0) return;  // most of those that never come again need no memory
+    described = executions;
+    const auto is = [](const Keyed* op, const Ran& now) { return op == now.op; };
+    const auto differs = std::mismatch(ops.begin(), ops.end(), ran.begin(), ran.end(), is).second;
+    if (differs == ran.end() && ops.size() == ran.size()) {
+      alike++;
+      return;
+    }
+    if (alike >= enough && differs - ran.begin() >= static_cast<ptrdiff_t>(kFirst))
+      enough = std::min(8 * enough, kMostEnough);
+    alike = 0;
+    ops.clear();
+    for (const Ran& one : ran) ops.push_back(one.op);
   }
 };
 
@@ -33,6 +62,10 @@ struct State {
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
   bool target = false, lost = false, complained = false;
+  // Of its ops: some were known by their places; some of these were others.
+  bool placed = false, strayed = false;
+  bool steady = false;  // the first ops were as expected so far
+  size_t first = 0;     // of them
   Wanted wanted;
   int64_t start = 0, overhead = 0;
   std::vector<Ran> ran;
@@ -51,7 +84,7 @@ std::string Signature(const std::string& name, const std::vector<Ran>& ran) {
     hash = (hash ^ 0xff) * 0x100000001b3;
   };
   add(name);
-  for (const Ran& one : ran) add(one.kind->type);
+  for (const Ran& one : ran) add(one.op->kind->type);
   char text[17];
   snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return text;
@@ -60,7 +93,7 @@ std::string Signature(const std::string& name, const std::vector<Ran>& ran) {
 // A chain: each op waits for the one before.
 void Tell(const EagerGraph& graph, const std::string& name, const std::vector<Ran>& ran) {
   std::vector<const Node*> kinds;
-  for (const Ran& one : ran) kinds.push_back(one.kind);
+  for (const Ran& one : ran) kinds.push_back(one.op->kind);
   Send([id = graph.id, signature = graph.signature, name, kinds = std::move(kinds)] {
     std::unordered_map<std::string, int> seen;
     std::vector<Json> nodes;
@@ -87,6 +120,7 @@ EagerGraph* GraphThatRan(const std::string& name) {
   const std::string signature = Signature(name, g.ran);
   auto found = g.graphs.find(signature);
   if (found != g.graphs.end()) return &found->second;
+  if (g.strayed) return nullptr;  // it can be told when it comes again
   if (g.graphs.size() == kMaxGraphs) {
     if (!g.complained) Complain("each step of the job runs other ops than those before");
     g.complained = true;
@@ -111,7 +145,7 @@ void SendExecution(const EagerGraph& graph) {
     for (const Ran& one : g.ran) {
       Event event{};
       event.node = static_cast<int>(record->events.size());
-      event.key = one.key->id;
+      event.key = one.op->key->id;
       event.threads = one.threads;
       event.start = one.start;
       event.end = one.end;
@@ -119,6 +153,23 @@ void SendExecution(const EagerGraph& graph) {
     }
   }
   Send([record] { return MessageOf(*record); });
+}
+
+// Of this type; nothing else is known of it.
+Keyed* Undescribed(const std::string& type) {
+  static auto& known = *new std::unordered_map<std::string, std::pair<Node, Keyed>>;
+  auto& [node, op] = known[type];
+  if (!op.kind) {
+    node.type = type;
+    op.kind = &node;
+  }
+  return &op;
+}
+
+// What was the next op the last time; null: there was none.
+Keyed* Before() {
+  const size_t place = g.ran.size();
+  return g.expected && place < g.expected->ops.size() ? g.expected->ops[place] : nullptr;
 }
 
 }  // namespace
@@ -132,7 +183,9 @@ Wanted BeginStep() {
   g.wanted.steers = g.target && g.orders->steers();
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
   g.wanted.hears = g.wanted.records || g.wanted.steers || unmet;
-  g.lost = false;
+  g.lost = g.placed = g.strayed = false;
+  g.steady = g.expected && g.expected->IsSteady();
+  g.first = 0;
   g.overhead = 0;
   g.ran.clear();
   g.start = NowNs();
@@ -145,7 +198,19 @@ int ThreadsOf(Key* key) {
   return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
+bool ArePlaced(const Keyed* described) {
+  g.steady = g.steady && !g.lost && described == Before();
+  return g.steady && ++g.first >= kFirst;
+}
+
+Keyed* OpAtPlace(const std::string& type) {
+  Keyed* const before = Before();
+  return before && before->kind->type == type ? before : Undescribed(type);
+}
+
 void Add(const Ran& ran) {
+  g.placed |= ran.placed;
+  g.strayed |= !ran.op->key;
   g.lost |= g.ran.size() == kMaxOps;
   if (!g.lost) g.ran.push_back(ran);
 }
@@ -155,9 +220,11 @@ void Spend(int64_t ns) { g.overhead += ns; }
 void EndStep(const std::string& name) {
   if (!g.orders) return;
   EagerGraph* const graph = GraphThatRan(name);
+  if (g.strayed && g.expected) g.expected->alike = 0;
   if (!graph) return;
+  if (g.wanted.hears && !g.placed) graph->NoteDescribed(g.ran);
   const bool as_ordered = graph == g.expected || IsTarget(graph, g.orders) == g.target;
-  if (as_ordered && (g.target || g.orders->discover)) SendExecution(*graph);
+  if (as_ordered && !g.strayed && (g.target || g.orders->discover)) SendExecution(*graph);
   graph->executions++;
   if (g.last) g.last->NoteSuccessor(graph);
   g.last = graph;

@@ -2,6 +2,10 @@
 // graph they make is known only when the step is over: orders are for the graph that followed the last
 // one before, and what ran under orders for another is not told.
 //
+// To describe an op by its inputs takes PyTorch longer than to run a small one. In a step whose ops have
+// been the same for some time, and whose first ones are again, the others are known by their places.
+// Now and then all are described anew.
+//
 // All of it belongs to the one thread that steps.
 #pragma once
 
@@ -11,10 +15,17 @@
 
 namespace dltune {
 
-// An op that has run. `threads`: as ordered, 0 for the job's own number.
+// An op's type and arguments, which graphs are told by, and its key; null: it was not described.
+struct Keyed {
+  const Node* kind = nullptr;
+  Key* key = nullptr;
+  int calls = -1;  // of other ops, while it ran the first time
+};
+
+// An op that has run. `threads`: as ordered, 0 for the job's own number. `placed`: known by its place.
 struct Ran {
-  const Node* kind;
-  Key* key;
+  Keyed* op;
+  bool placed;
   int threads;
   int64_t start, end;
 };
@@ -27,6 +38,10 @@ struct Wanted {
 
 // The next step; waits where dltune holds it back.
 Wanted BeginStep();
+// The next op has been described: whether those after it are known by their places.
+bool ArePlaced(const Keyed* described);
+// The next op, of this type, by its place; one without a key where another one was there.
+Keyed* OpAtPlace(const std::string& type);
 int ThreadsOf(Key* key);
 void Add(const Ran& ran);
 void Spend(int64_t ns);  // in dltune's own code

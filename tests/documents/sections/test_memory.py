@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.documents.sections.memory import Memory, Offloaded, faults
+from dltune.documents.sections.memory import GivenUp, Memory, Offloaded, faults
 
 SECTION = Memory("step", ("a", "b"), (0, 1, 0), 8, 2, 6, 4, 1.0, 0.5, (6, 2), (4, 4))
 
@@ -34,6 +34,40 @@ def offloading(**changed: int) -> Memory:
 def test_what_cannot_be_offloaded_is_told(changed: dict[str, int], told: str) -> None:
     (fault,) = faults(offloading(**changed))
     assert told.replace("(", "").replace(")", "") in fault
+
+
+CALLS = msgspec.structs.replace(
+    SECTION,
+    calls=("aten.mul.Tensor", "aten.relu_.default"),
+    given_up=(GivenUp((0, 1), ((1,), (2,))),),
+)
+
+
+def test_calls_of_pytorch_that_are_given_up() -> None:
+    assert list(faults(CALLS)) == []
+
+
+@pytest.mark.parametrize(
+    ("given_up", "told"),
+    [
+        ([GivenUp((0, 2), ((1,), (2,)))], "calls must be at least 0 and below 2, the number of"),
+        ([GivenUp((1, 0), ((1,), (2,)))], "calls must be in order, and of no other, got [1, 0]"),
+        ([GivenUp((), ((1,), (2,)))], "calls must be in order, and of no other, got []"),
+        ([GivenUp((0,), ((1,), (2,)))] * 2, "calls must be in order, and of no other, got [0]"),
+        ([GivenUp((0,), ((1,), (-2,)))], "reads must be finite and not negative, got -2"),
+        ([GivenUp((0,), ((1,),))], "reads must be two rows at least, of the same length"),
+        ([GivenUp((0,), ((1,), (2, 0)))], "reads must be two rows at least, of the same length"),
+    ],
+)
+def test_calls_that_cannot_be_given_up_are_told(given_up: list[GivenUp], told: str) -> None:
+    (fault,) = faults(msgspec.structs.replace(CALLS, given_up=tuple(given_up)))
+    assert fault.startswith("memory.given_up[")
+    assert told in fault
+
+
+def test_what_pytorch_gives_up_does_not_leave_for_a_file() -> None:
+    both = msgspec.structs.replace(offloading(), calls=("aten.mul.Tensor",))
+    assert list(faults(both)) == ["memory.offloaded must be empty where there are memory.calls"]
 
 
 def test_a_file_needs_a_folder() -> None:

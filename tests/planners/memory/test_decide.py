@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, node, profile, training
 
-from dltune.documents.profile import Profile
+from dltune.documents.profile import Framework, Profile
 from dltune.documents.sections.memory import faults
 from dltune.errors import UsageError
 from dltune.graph.liveness import peak
@@ -133,6 +133,17 @@ def test_profiles_that_do_not_tell_enough_are_refused():
 def test_room_for_anything_is_told_as_such():
     with pytest.raises(UsageError, match="there is room for more than"):
         decide(training(), 2**60, largest_batch=True)
+
+
+def test_what_pytorch_does_not_have_is_refused():
+    torch = Framework("pytorch", "2.13", "", "3.11")
+    found = msgspec.structs.replace(training(), framework=torch)
+    with pytest.raises(
+        UsageError, match="--largest-batch, --deepest and --offload are for steps of"
+    ):
+        decide(found, LIVE, largest_batch=True)
+    with pytest.raises(UsageError, match="does not tell what a step holds in memory"):
+        decide(found, LIVE)
 
 
 def test_a_profile_without_memory_is_refused():

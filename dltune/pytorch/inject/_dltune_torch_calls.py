@@ -1,0 +1,95 @@
+"""Inside the job's Python: what PyTorch's calls below autograd read, give out and write."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+
+class Calls:
+    """Of one PyTorch. What is known of an operator is found once."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self.torch = torch
+        self._tensor = torch.Tensor
+        self._plain = torch.Tensor.__torch_dispatch__
+        self._writes: dict[Any, tuple[tuple[int, str], ...]] = {}
+        self._idle: dict[Any, bool] = {}
+        self._within: Callable[[], int] = torch._C._current_graph_task_id
+
+    @property
+    def phase(self) -> str:
+        """Of what is called now: what autograd runs, what it is to differentiate, or neither."""
+        if self._within() >= 0:
+            return "backward"
+        return "forward" if self.torch.is_grad_enabled() else "aside"
+
+    def makes_nothing(self, operator: Any) -> bool:
+        """Whether it gives out no tensor, as `item` does, or but views of its arguments."""
+        known = self._idle.get(operator)
+        if known is None:
+            given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
+            views = (one.alias_info and not one.alias_info.is_write for one in given)
+            known = self._idle[operator] = operator.namespace == "profiler" or all(views)
+        return known
+
+    def written(self, operator: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+        """Of its arguments, the tensors that it writes."""
+        if (places := self._writes.get(operator)) is None:
+            places = self._writes[operator] = tuple(
+                (place, argument.name)
+                for place, argument in enumerate(operator._schema.arguments)
+                if argument.alias_info and argument.alias_info.is_write
+            )
+        for place, name in places:
+            value = args[place] if place < len(args) else kwargs.get(name)
+            yield from self.tensors(value)
+
+    def draws(self, operator: Any) -> bool:
+        """Whether it draws random numbers."""
+        return self.torch.Tag.nondeterministic_seeded in operator.tags
+
+    def storages(self) -> Iterator[Any]:
+        """Of all tensors that Python knows, some of them several times."""
+        for one in gc.get_objects():
+            if issubclass(type(one), self._tensor) and self.is_plain(one):
+                with contextlib.suppress(RuntimeError, ValueError):  # it has no memory yet
+                    yield one.untyped_storage()
+
+    def tensors(self, value: Any) -> Iterator[Any]:
+        """Those in what a call was given, or gave."""
+        if isinstance(value, self._tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            for one in value:
+                yield from self.tensors(one)
+        elif isinstance(value, dict):
+            yield from self.tensors(list(value.values()))
+
+    def is_plain(self, tensor: Any) -> bool:
+        """Whether its memory is a storage of the CPU's that has all there is of it."""
+        return (
+            type(tensor).__torch_dispatch__ is self._plain
+            and tensor.layout is self.torch.strided
+            and tensor.device.type == "cpu"
+        )
+
+
+def name_of(operator: Any) -> str:
+    """As in "aten.relu_.default"."""
+    return str(operator)
+
+
+def allocated(storage: Any) -> int:
+    """Its bytes; none of what came from elsewhere than the allocator, as from NumPy or a worker."""
+    return storage.nbytes() if storage.resizable() else 0
+
+
+def has_room(torch: ModuleType) -> bool:
+    """Whether nothing of the script's stands where a mode and hooks on saved tensors would: what it
+    leaves later would take ours away."""
+    top: Any = torch._C._autograd._top_saved_tensors_default_hooks
+    return torch._C._len_torch_dispatch_stack() == 0 and top(True) is None

@@ -1,0 +1,195 @@
+"""Inside the job's Python: one step as PyTorch called it, with what was in memory until when."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+# beside this file
+from _dltune_torch_calls import Calls, allocated, name_of
+
+
+class _Storage:
+    """`born`: the call that gave it out, -1 for one from before. `held`, `gone`: the last call at
+    whose start somebody had it beside autograd, and anybody. `saved`: handles that autograd has.
+    `read`: whether somebody had it when autograd read it first; None: it has not. From then on who
+    has it is not known."""
+
+    __slots__ = ("born", "bytes", "gone", "held", "read", "saved", "weak")
+
+    def __init__(self, bytes: int, born: int, weak: int) -> None:
+        self.bytes = bytes
+        self.born = self.held = self.gone = born
+        self.saved = 0
+        self.read: bool | None = None
+        self.weak = weak
+
+
+class _Handle:
+    """What autograd keeps in place of a tensor."""
+
+    __slots__ = ("number", "storage", "tensor")
+
+    def __init__(self, tensor: Any, number: int, storage: _Storage | None) -> None:
+        self.tensor, self.number, self.storage = tensor, number, storage
+        if storage:
+            storage.saved += 1
+
+    def __del__(self) -> None:
+        if self.storage:
+            self.storage.saved -= 1
+
+
+def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int]) -> Any:
+    """A context in which the calls of its thread are recorded. `peak`: the most bytes of the
+    allocator since it was asked last, `live`: those now."""
+    calls = Calls(torch)
+    count: Callable[[int], int] = torch._C._storage_Use_Count
+    by_itself = _references_to_itself(torch)
+
+    class Recording(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls: list[tuple[Any, ...]] = []
+            self.storages: list[_Storage] = []
+            self.saved: list[tuple[int, int]] = []
+            self.read: list[tuple[int, int]] = []
+            self._number: dict[int, int] = {}  # of what lives, by its address
+            self._quiet = False
+            self.failed = ""
+
+        def told(self, counted: bool) -> dict[str, Any]:
+            """As dltune reads it."""
+            return {
+                "calls": self.calls,
+                "storages": [(one.bytes, one.born, one.held, one.gone) for one in self.storages],
+                "saved": self.saved,
+                "read": self.read,
+                "counted": counted,
+            }
+
+        def __enter__(self) -> Any:
+            for storage in calls.storages():
+                self._of_storage(storage)
+            torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+            self._look()
+            for number in self._number.values():
+                torch.UntypedStorage._free_weak_ref(self.storages[number].weak)
+            self._number.clear()
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if self._quiet or self.failed or calls.makes_nothing(func):
+                return func(*args, **kwargs)
+            with self._careful():
+                begun = self._begin(func, args, kwargs)
+            before = live()
+            peak()
+            began = time.perf_counter()
+            result = func(*args, **kwargs)
+            seconds = time.perf_counter() - began
+            with self._careful():
+                self._end(func, begun, result, seconds, peak() - before)
+            return result
+
+        @contextlib.contextmanager
+        def _careful(self) -> Iterator[None]:
+            """What fails here is not the job's."""
+            try:
+                yield
+            except Exception as error:
+                self.failed = repr(error)
+
+        def _begin(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+            """What it is given, and writes; whether it could be given that again."""
+            self._look()
+            given = list(calls.tensors([args, kwargs]))
+            plain = all(map(calls.is_plain, given)) and kwargs.get("generator") is None
+            written = calls.written(func, args, kwargs)
+            reads = [self._of(one) for one in given if calls.is_plain(one)]
+            writes = [self._of(one) for one in written if calls.is_plain(one)]
+            return calls.phase, reads, writes, plain
+
+        def _end(
+            self, func: Any, begun: tuple[Any, ...], result: Any, seconds: float, most: int
+        ) -> None:
+            phase, reads, writes, plain = begun
+            gives: list[int] = []
+            for one in calls.tensors(result):
+                if not calls.is_plain(one):
+                    plain = False
+                    continue
+                number = self._of(one, born=len(self.calls))
+                if self.storages[number].born == len(self.calls) and number not in gives:
+                    gives.append(number)
+            scratch = max(0, most - sum(self.storages[number].bytes for number in gives))
+            name, draws = name_of(func), calls.draws(func)
+            self.calls.append((name, phase, seconds, scratch, reads, gives, writes, plain, draws))
+
+        def _of(self, tensor: Any, born: int = -1) -> int:
+            return self._of_storage(tensor.untyped_storage(), born)
+
+        def _of_storage(self, storage: Any, born: int = -1) -> int:
+            number = self._number.get(storage._cdata)
+            if number is None:
+                number = self._number[storage._cdata] = len(self.storages)
+                # its address is not used again as long as there is a weak reference
+                self.storages.append(_Storage(allocated(storage), born, storage._weak_ref()))
+            return number
+
+        def _look(self) -> None:
+            """Who still has what, as the next call starts."""
+            at = len(self.calls)
+            ended = []
+            for address, number in self._number.items():
+                one = self.storages[number]
+                references = count(one.weak)
+                if not references:
+                    ended.append(address)
+                    continue
+                one.gone = at
+                if one.read or (one.read is None and references > one.saved + by_itself):
+                    one.held = at
+            for address in ended:
+                number = self._number.pop(address)
+                torch.UntypedStorage._free_weak_ref(self.storages[number].weak)
+
+        def pack(self, tensor: Any) -> _Handle:
+            if not calls.is_plain(tensor):
+                return _Handle(tensor.detach(), -1, None)
+            self._quiet = True
+            try:
+                alias = tensor.detach()
+            finally:
+                self._quiet = False
+            number = self._of(alias)
+            self.saved.append((number, len(self.calls)))
+            return _Handle(alias, number, self.storages[number])
+
+        def unpack(self, handle: _Handle) -> Any:
+            if one := handle.storage:
+                self.read.append((handle.number, len(self.calls)))
+                if one.read is None:
+                    one.read = count(one.weak) > one.saved + by_itself
+            return handle.tensor
+
+    return Recording()
+
+
+def _references_to_itself(torch: ModuleType) -> int:
+    """That a storage has because Python has seen it."""
+    tensor = torch.empty(1)
+    weak = tensor.untyped_storage()._weak_ref()
+    references: int = torch._C._storage_Use_Count(weak)
+    torch.UntypedStorage._free_weak_ref(weak)
+    return references - 1  # the tensor's

@@ -1,0 +1,90 @@
+"""Steps of PyTorch with much to give up: in-place writes, drawn numbers, shared inputs."""
+
+import argparse
+import contextlib
+import hashlib
+import json
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=8)
+parser.add_argument("--dropout", type=float, default=0.2)
+parser.add_argument("--wider", type=int, default=10**9, help="the step with another layer")
+parser.add_argument("--narrower", type=int, default=10**9, help="the step with a layer less")
+parser.add_argument("--validated", action="store_true", help="on more examples, in between")
+parser.add_argument("--written", type=int, default=10**9, help="the step that writes between")
+parser.add_argument("--functional", action="store_true", help="gradients of torch.func, too")
+parser.add_argument("--hooked", action="store_true", help="hooks of its own around all steps")
+parser.add_argument("--twice", action="store_true", help="the backward pass runs twice")
+parser.add_argument("--accumulated", action="store_true", help="two backward passes a step")
+options = parser.parse_args()
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, images):
+        found = functional.relu(self.norms[0](self.first(images)), inplace=True)
+        found = self.norms[1](self.second(found))
+        found += images
+        return functional.dropout(functional.gelu(found), options.dropout)
+
+
+torch.manual_seed(0)
+torch.set_num_threads(1)  # threads that wait in turns on a busy machine cost seconds
+stem = nn.Conv2d(3, 16, 3, padding=1)
+blocks = nn.Sequential(*(Block(16) for _ in range(4)))
+head = nn.Linear(16, 10)
+model = nn.ModuleList([stem, blocks, head])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+images, labels = torch.randn(8, 3, 24, 24), torch.randint(0, 10, (8,))
+
+
+def loss_of(step):
+    found = stem(images)
+    offset = found + 1
+    if step == options.written:
+        with torch.no_grad():
+            found.data.mul_(0.5)
+    found = blocks((offset if step == options.narrower else torch.tanh(offset)) * 1.5)
+    if step == options.wider:
+        found = torch.sigmoid(found)
+    loss = functional.cross_entropy(head(found.mean((2, 3))), labels)
+    if options.functional:
+        loss = loss + torch.func.grad(lambda x: (x**3).sum())(head.bias).sum()
+    return loss
+
+
+losses = []
+hooks = (
+    torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach(), lambda x: x)
+    if options.hooked
+    else contextlib.nullcontext()
+)
+with hooks:
+    for step in range(options.steps):
+        optimizer.zero_grad()
+        loss = loss_of(step)
+        loss.backward(retain_graph=options.twice)
+        if options.twice:
+            loss.backward()
+        if options.accumulated:
+            loss_of(step).backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if options.validated:
+            with torch.no_grad():
+                blocks(torch.ones(256, 16, 24, 24))
+
+digest = hashlib.sha256()
+for tensor in (*model.parameters(), *model.buffers(), *(one.grad for one in model.parameters())):
+    digest.update(tensor.detach().numpy().tobytes())
+with open("found.json", "w") as file:
+    json.dump({"losses": losses, "digest": digest.hexdigest()}, file)

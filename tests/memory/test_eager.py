@@ -1,0 +1,139 @@
+"""Steps as PyTorch calls them, against a machine that gives results up as planned, and names each
+value by how it was computed: one that is computed otherwise is another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dltune.documents.calls import Call, Calls, Storage
+from dltune.graph.liveness import peak
+from dltune.memory.eager import Recomputed, eager, groups, recomputed
+from dltune.memory.schedule import Step, lives
+from dltune.memory.selection import BudgetTooSmall, select
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Calls:
+    """Forward calls that read what earlier ones gave out, some of which write over it; backward
+    calls that read all of it, from the last to the first."""
+    forward = draw(st.integers(2, 9))
+    calls: list[Call] = []
+    sizes: list[int] = []
+    born: list[int] = []
+    read_last: dict[int, int] = {}
+    for at in range(forward):
+        reads = tuple(
+            draw(st.lists(st.integers(0, len(sizes) - 1), max_size=2, unique=True)) if sizes else ()
+        )
+        read_last.update(dict.fromkeys(reads, at))
+        writes = reads[:1] if reads and draw(st.integers(0, 2)) == 0 else ()
+        gives = () if writes else (len(sizes),)
+        if gives:
+            sizes.append(draw(st.integers(1, 4)))
+            born.append(at)
+        calls.append(Call("aten.op", "forward", 1.0, 0, reads, gives, writes, True, False))
+    order = list(reversed(range(len(sizes))))
+    for storage in order:
+        calls.append(Call("aten.back", "backward", 1.0, 0, (storage,), (), (), True, False))
+    gone = {storage: forward + back for back, storage in enumerate(order)}
+    storages = tuple(
+        Storage(sizes[s], born[s], max(born[s], read_last.get(s, 0)), gone[s])
+        for s in range(len(sizes))
+    )
+    saved = tuple((s, born[s] + 1) for s in range(len(sizes)))
+    return Calls(tuple(calls), storages, saved, tuple((s, gone[s]) for s in order), True)
+
+
+def ran(calls: Calls, plan: Sequence[Recomputed]) -> tuple[list[object], int]:
+    """What the backward pass reads, and how often groups ran again."""
+    value: dict[int, object] = {}
+    place = {s: (one, slot) for one in plan for slot, s in enumerate(one.group.storages)}
+    left = {id(one): list(one.reads[0]) for one in plan}
+    runs = {id(one): 0 for one in plan}
+
+    def call(at: int, there: dict[int, object]) -> None:
+        one = calls.calls[at]
+        made = at, tuple(there[s] for s in one.reads)
+        there.update(dict.fromkeys((*one.gives, *one.writes), made))
+
+    def read(storage: int) -> object:
+        if storage not in place:
+            return value[storage]
+        one, slot = place[storage]
+        if storage not in value:
+            own = set(one.group.storages)
+            members = [calls.calls[at] for at in one.group.calls]
+            there = {s: read(s) for member in members for s in member.reads if s not in own}
+            for at in one.group.calls:
+                call(at, there)
+            value.update({s: there[s] for s in own})
+            runs[id(one)] += 1
+            left[id(one)] = list(one.reads[runs[id(one)]])
+        found = value[storage]
+        left[id(one)][slot] -= 1
+        forget()
+        return found
+
+    def forget() -> None:
+        for storage, (one, slot) in place.items():
+            if left[id(one)][slot] <= 0:
+                value.pop(storage, None)
+
+    seen = []
+    for at, one in enumerate(calls.calls):
+        if one.phase == "forward":
+            call(at, value)
+            continue
+        if not seen:
+            forget()
+        seen.append(read(one.reads[0]))
+    return seen, sum(runs.values())
+
+
+@given(steps())
+def test_without_a_plan_the_peak_is_that_of_the_calls(calls):
+    found = eager(calls)
+    most, _, _ = peak(lives(found.step.graph, [Step(node) for node in found.step.order]))
+    assert most + found.live == max(calls.levels)
+
+
+@given(steps(), st.floats(0.0, 1.0))
+def test_what_is_computed_again_is_what_was_given_up(calls, part):
+    found = eager(calls)
+    step = found.step
+    budget = int(part * max(calls.levels))
+    try:
+        chosen = select(step.graph, step.order, step.seconds, step.again, budget)
+    except BudgetTooSmall as error:
+        chosen = select(step.graph, step.order, step.seconds, step.again, error.least)
+    run = step.run(chosen.steps)
+    plan = recomputed(found, run)
+    plain, none = ran(calls, [])
+    seen, again = ran(calls, plan)
+    assert seen == plain
+    assert (none, again) == (0, len(run) - len(step.order))
+    # as they are read is how they are read
+    assert list(step.run(run)) == list(run)
+
+
+def test_who_writes_into_a_result_is_one_with_its_call():
+    """As a batch norm and its ReLU in place, with which what others read between is not again."""
+    gives = [Storage(4, 0, 3, 5), Storage(4, 1, 3, 4)]
+    calls = [
+        Call("aten.first", "forward", 1.0, 0, (), (0,), (), True, False),
+        Call("aten.norm", "forward", 1.0, 0, (0,), (1,), (), True, False),
+        Call("aten.relu_", "forward", 1.0, 0, (1,), (), (1,), True, False),
+        Call("aten.mean", "forward", 1.0, 0, (1,), (), (), True, False),
+    ]
+    made = groups(Calls(tuple(calls), tuple(gives), (), (), True))
+    assert [one.calls for one in made if one.again] == [[0], [1, 2]]
+    between = Call("aten.mean", "forward", 1.0, 0, (1,), (), (), True, False)
+    made = groups(Calls((*calls[:2], between, *calls[2:]), tuple(gives), (), (), True))
+    assert [one.calls for one in made if one.again] == [[0]]
+    aside = Call("aten.zero_", "aside", 1.0, 0, (1,), (), (1,), True, False)
+    back = Call("aten.back", "backward", 1.0, 0, (1,), (), (), True, False)
+    made = groups(Calls((*calls, aside, back), tuple(gives), (), (), True))
+    assert [one.calls for one in made if one.again] == [[0]]

@@ -1,0 +1,96 @@
+"""Settings inside unmodified PyTorch jobs: what they change, what they leave, and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hooked import JOBS, told
+from torches import TORCH_PYTHON, needs_torch
+
+from dltune.job import messages
+
+pytestmark = [pytest.mark.tensorflow, needs_torch]
+
+SCRIPT = JOBS / "torch_settings.py"
+
+
+def ran(
+    folder: Path, settings: dict[str, str], *arguments: str
+) -> tuple[dict[str, Any], dict[str, messages.Setting]]:
+    heard = told(SCRIPT, settings, *arguments, python=TORCH_PYTHON)
+    return json.loads((folder / "found.json").read_text()), heard
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    found, heard = ran(tmp_path, {})
+    assert heard == {}
+    return found
+
+
+def test_convolutions_have_their_channels_last_from_the_second_step(plain, tmp_path):
+    assert plain["layouts"] == [False] * 6
+    found, heard = ran(tmp_path, {"channels_last": "on"})
+    assert found["layouts"] == [False] + [True] * 5
+    assert found["losses"] == pytest.approx(plain["losses"], rel=1e-4)
+    assert found["losses"][0] == plain["losses"][0]
+    assert found["state"]
+    assert found["same"]
+    said = heard["channels_last"]
+    assert (said.count, said.did) == (2, "2 convolutions have their channels last")
+    assert said.left == ["ParametrizedConv2d: its weight is computed from others"]
+
+
+def test_a_view_that_channels_last_does_not_allow(plain, tmp_path):
+    folded, _ = ran(tmp_path, {}, "--view", "folded")
+    found, heard = ran(tmp_path, {"channels_last": "on"}, "--view", "folded")
+    # the second step meets it, and the third one is as ever
+    assert found["layouts"] == [False, True, False, False, False, False]
+    assert found["contiguous"]
+    assert found["losses"] == pytest.approx(folded["losses"], rel=1e-4)
+    assert heard["channels_last"].left[-1] == (
+        "all of them, from now on: the script takes views of outputs"
+    )
+
+
+def test_numbers_of_less_precision(plain, tmp_path):
+    assert (plain["output"], plain["tiny"] > 0) == ("torch.float32", True)
+    found, heard = ran(tmp_path, {"precision": "mixed_bfloat16", "denormals": "flushed"})
+    assert found["output"] == "torch.bfloat16"
+    assert found["losses"] == pytest.approx(plain["losses"], rel=0.1)
+    assert found["losses"] != plain["losses"]
+    assert found["tiny"] == 0.0
+    assert {name: said.count for name, said in heard.items()} == {"precision": 1, "denormals": 1}
+
+
+def test_products_in_bfloat16_leave_types_alone(plain, tmp_path):
+    found, heard = ran(tmp_path, {"float32_precision": "bf16"})
+    assert found["output"] == "torch.float32"
+    assert heard["float32_precision"].count == 1
+
+
+def test_a_module_is_compiled_and_computes_the_same(plain, tmp_path):
+    plain, _ = ran(tmp_path, {}, "--dropout", "0.5")
+    found, heard = ran(tmp_path, {"jit_compile": "on", "channels_last": "on"}, "--dropout", "0.5")
+    said = heard["jit_compile"]
+    assert (said.count, said.did) == (1, "1 modules are compiled by torch.compile")
+    assert found["losses"] == pytest.approx(plain["losses"], rel=1e-3)
+    assert (plain["compiled"], found["compiled"] > 0) == (0, True)
+
+
+def test_what_is_differentiated_twice_is_left_as_it_is(plain, tmp_path):
+    found, heard = ran(tmp_path, {"jit_compile": "on"}, "--twice")
+    assert found["compiled"] == 0
+    assert heard["jit_compile"].left == [
+        "the model: it is differentiated twice, which is not compiled"
+    ]
+
+
+def test_what_the_script_compiles_is_left_to_it(plain, tmp_path):
+    _, heard = ran(tmp_path, {"jit_compile": "on"}, "--compiled")
+    assert heard["jit_compile"].count == 0
+    assert heard["jit_compile"].left == ["the model: the script compiles by itself"]
