@@ -260,6 +260,13 @@ def test_denormal_numbers_in_python():
     assert "train.py:7" in finding.evidence
     now_and_then = graphs(denormal_looks=10, denormal=5)
     assert found(python=python(python=0.5), graphs=now_and_then).cause == "between-steps"
+    pytorch = found(
+        python=python(python=0.5),
+        graphs=graphs(denormal_looks=10, denormal=10),
+        processes=(process(framework="pytorch"),),
+    )
+    assert pytorch.choices == (Choice("denormals", "flushed"),)
+    assert "PyTorch's ops" in pytorch.claim
     in_little = observation(graphs=graphs(denormal_looks=10, denormal=10))
     assert looked(Seen(observation=in_little)) == ()
 

@@ -12,12 +12,14 @@ import pytest
 import dltune
 from dltune.job import messages
 
-INJECT = Path(dltune.__file__).parent / "tensorflow" / "inject"
+PACKAGE = Path(dltune.__file__).parent
+INJECT = PACKAGE / "tensorflow" / "inject"
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(INJECT))
+    for folder in (INJECT, PACKAGE / "pytorch" / "inject"):
+        monkeypatch.syspath_prepend(str(folder))
     spec = importlib.util.spec_from_file_location("settings_here", INJECT / "_dltune_settings.py")
     assert spec is not None
     assert spec.loader is not None
@@ -69,7 +71,7 @@ def test_nothing_met_is_told_once_tensorflow_is_there(settings):
 def test_a_setting_of_a_newer_dltune_is_told_as_unknown(settings):
     told: list[dict] = []
     after = list(settings.hooks({"warp": "on"}, told.append))
-    assert [module for module, _ in after] == ["tensorflow"]
+    assert [module for module, _ in after] == ["tensorflow", "torch"]
     (message,) = heard(told)
     assert (message.count, message.setting) == (0, "warp")
     assert "knows no such setting" in message.left[0]
@@ -81,7 +83,7 @@ def test_a_hook_that_fails_is_told_and_fails_nothing(settings, monkeypatch):
     def broken(module: ModuleType) -> None:
         raise AttributeError("no Layer")
 
-    monkeypatch.setitem(settings._HOOKS, "warp", lambda report: iter([("keras", broken)]))
+    monkeypatch.setitem(settings._HOOKS, "warp", (lambda report: iter([("keras", broken)]),))
     for name, hook in settings.hooks({"warp": "on"}, told.append):
         hook(ModuleType(name))
     (message,) = heard(told)

@@ -41,8 +41,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         evidence = f"the main thread was in its DataLoader{at}, and no op of a step ran"
         cure = (
             "DataLoader(num_workers=1, persistent_workers=True) prepares the next batches while a "
-            "step runs, more workers where CPUs are idle; or prepare what is alike in each epoch "
-            "once"
+            "step runs, more workers where CPUs are idle; where its own threads have them all, "
+            "fewer of those too (torch.set_num_threads), for each waits for all; or prepare what "
+            "is alike in each epoch once"
         )
     idle = max(0.0, main.idle - sum(one.cpu for one in workers) / max(1, len(main.cpus)))
     yield Finding(

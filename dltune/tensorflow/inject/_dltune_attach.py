@@ -30,6 +30,8 @@ _VARIABLES = (
     *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
     *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
 )
+_HERE = str(Path(__file__).resolve().parent)
+_PYTORCH = str(Path(__file__).resolve().parent.parent.parent / "pytorch" / "inject")
 # what to do with a module once it has run
 _Hook = Callable[[ModuleType], None]
 # what to do with why it could not run
@@ -69,7 +71,8 @@ def start(path: str) -> None:
             for framework in ("tensorflow", "torch")
         ]
     if settings := answer.get("settings"):
-        import _dltune_settings  # with what its hooks import: not in every interpreter
+        with _importing(_HERE, _PYTORCH):  # with what its hooks import: not in every interpreter
+            import _dltune_settings
 
         hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
     failed: dict[str, _Failed] = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
@@ -93,12 +96,13 @@ def _adapted(
 
 
 @contextlib.contextmanager
-def _importing(folder: str) -> Iterator[None]:
-    sys.path.append(folder)
+def _importing(*folders: str) -> Iterator[None]:
+    sys.path += folders
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        for folder in folders:
+            sys.path.remove(folder)
 
 
 def attach_to_tensorflow(path: str, tensorflow: ModuleType) -> None:
@@ -115,8 +119,7 @@ def attach_to_tensorflow(path: str, tensorflow: ModuleType) -> None:
 
 def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
     """Before its first step."""
-    here = Path(__file__).resolve().parent
-    with _importing(str(here)), _importing(str(here.parent.parent / "pytorch" / "inject")):
+    with _importing(_HERE, _PYTORCH):
         import _dltune_torch
     _dltune_torch.before_first_step(
         torch,

@@ -30,11 +30,12 @@ _BATCH_METHODS = tuple(
 def jit_compile(report: Report) -> Hooks:
     """Value: "on". XLA compiles the step of models whose `compile` left it to Keras, which says no
     on a CPU."""
-    report.did = "{count} models' steps are compiled by XLA"
     yield _TRAINER, lambda trainer: _compile_steps(trainer, report)
 
 
 def _compile_steps(trainer: ModuleType, report: Report) -> None:
+    report.did = "{count} models' steps are compiled by XLA"
+
     def compiled(model: Any, asked: dict[str, Any]) -> None:
         if asked.get("jit_compile", "auto") != "auto":
             report.left(model.name, "the script sets jit_compile itself")
@@ -154,9 +155,9 @@ def _wants_batches(callback: Any) -> bool:
 
 def precision(report: Report) -> Hooks:
     """Value: a policy, such as "mixed_bfloat16": Keras' default where the script sets none."""
-    report.did = f"{report.value} is Keras' default policy"
 
     def on_policy(policies: Any) -> None:
+        report.did = f"{report.value} is Keras' default policy"
         plain, by_script = policies.dtype_policy, policies.set_dtype_policy
         state, backend = policies.global_state, policies.backend
         told: list[bool] = []

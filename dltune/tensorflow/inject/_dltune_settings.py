@@ -9,20 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-# beside this file
+# beside this file, and in pytorch/inject
 import _dltune_batch_norm
 import _dltune_input
 import _dltune_keras
+import _dltune_torch_settings
 from _dltune_report import Hooks, Report, Tell
 
-_HOOKS: dict[str, Callable[[Report], Hooks]] = {
-    "batch_norm": _dltune_batch_norm.hooks,
-    "jit_compile": _dltune_keras.jit_compile,
-    "steps_per_execution": _dltune_keras.steps_per_execution,
-    "precision": _dltune_keras.precision,
-    "input_threads": _dltune_input.threads,
-    "input_prefetch": _dltune_input.prefetch,
-    "input_order": _dltune_input.order,
+_HOOKS: dict[str, tuple[Callable[[Report], Hooks], ...]] = {
+    "batch_norm": (_dltune_batch_norm.hooks,),
+    "jit_compile": (_dltune_keras.jit_compile, _dltune_torch_settings.jit_compile),
+    "steps_per_execution": (_dltune_keras.steps_per_execution,),
+    "precision": (_dltune_keras.precision, _dltune_torch_settings.precision),
+    "input_threads": (_dltune_input.threads,),
+    "input_prefetch": (_dltune_input.prefetch,),
+    "input_order": (_dltune_input.order,),
+    "channels_last": (_dltune_torch_settings.channels_last,),
+    "float32_precision": (_dltune_torch_settings.float32_precision,),
+    "denormals": (_dltune_torch_settings.denormals,),
 }
 
 
@@ -33,10 +37,12 @@ def hooks(settings: Mapping[str, str], tell: Tell) -> Hooks:
         if report.setting not in _HOOKS:
             report.left(report.setting, "the bootstrap in the job's Python knows no such setting")
             continue
-        for module, hook in _HOOKS[report.setting](report):
-            yield module, _kept_harmless(hook, report)
+        for framework in _HOOKS[report.setting]:
+            for module, hook in framework(report):
+                yield module, _kept_harmless(hook, report)
     for report in reports:
-        yield "tensorflow", report.first
+        for module in ("tensorflow", "torch"):
+            yield module, report.first
 
 
 def _kept_harmless(

@@ -12,10 +12,12 @@ from dltune.planners.settings.space.allocator import ALLOCATOR
 # likeliest gain first
 SPACE: tuple[Setting, ...] = (
     training.BATCH_NORM,
+    kernels.CHANNELS_LAST,
     threads.THREADS,
     kernels.ONEDNN_PRIMITIVES,
     kernels.ONEDNN,
     ALLOCATOR,
+    openmp.OPENMP,
     openmp.OPENMP_WAIT,
     pipeline.INPUT_PREFETCH,
     pipeline.INPUT_THREADS,
@@ -26,8 +28,10 @@ SPACE: tuple[Setting, ...] = (
     kernels.ONEDNN_CALLER,
     kernels.XLA,
     kernels.JIT_COMPILE,
+    kernels.DENORMALS,
     ranks.RANKS,
     kernels.ONEDNN_MATH,
+    kernels.FLOAT32_PRECISION,
     training.PRECISION,
     pipeline.INPUT_ORDER,
 )

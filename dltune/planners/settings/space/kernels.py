@@ -82,12 +82,35 @@ XLA = Setting(
 
 JIT_COMPILE = Setting(
     name="jit_compile",
-    what="Keras compiles the whole training step by XLA",
+    what="the framework's compiler has the model: XLA Keras' whole training step, torch.compile "
+    "the outermost modules",
     kind="rounding",
-    source="Keras' Model.compile(jit_compile=True)",
+    source="Keras' Model.compile(jit_compile=True); PyTorch's Module.compile",
     ways=lambda _: {"on": Means(hooks={"jit_compile": "on"})},
     changes_graph=True,
-    framework="tensorflow",
+)
+
+# lossy: random numbers like an output are drawn in another order
+CHANNELS_LAST = Setting(
+    name="channels_last",
+    what="convolutions keep their channels last in memory, as oneDNN's kernels want them, and so "
+    "does what lies between them",
+    kind="lossy",
+    source="PyTorch's tutorial on the channels-last memory format",
+    ways=lambda _: {"on": Means(hooks={"channels_last": "on"})},
+    joins=("jit_compile",),
+    changes_graph=True,
+    framework="pytorch",
+)
+
+# TensorFlow's own threads do it by themselves (core/platform/denormal.h)
+DENORMALS = Setting(
+    name="denormals",
+    what="numbers below the smallest normal one are taken for zero, which some CPUs compute faster",
+    kind="rounding",
+    source="torch.set_flush_denormal",
+    ways=lambda _: {"flushed": Means(hooks={"denormals": "flushed"})},
+    framework="pytorch",
 )
 
 # another precision than the script asks for: only where the user allows it
@@ -100,4 +123,15 @@ ONEDNN_MATH = Setting(
     unfit=_no_bf16,
     joins=("onednn",),
     framework="tensorflow",
+)
+
+FLOAT32_PRECISION = Setting(
+    name="float32_precision",
+    what="oneDNN multiplies PyTorch's float32 in bfloat16 and adds in float32",
+    kind="lossy",
+    source="torch.set_float32_matmul_precision",
+    ways=lambda _: {"bf16": Means(hooks={"float32_precision": "bf16"})},
+    unfit=_no_bf16,
+    joins=("channels_last",),
+    framework="pytorch",
 )

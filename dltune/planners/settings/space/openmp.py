@@ -2,7 +2,59 @@
 
 from __future__ import annotations
 
-from dltune.planners.settings.setting import Means, Setting
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dltune.planners.settings.setting import Circumstances, Means, Setting
+
+_INTELS = "libiomp5.so"
+
+
+def _prefixes(here: Circumstances) -> Iterator[Path]:
+    """Of the environments that the job may run in, and of dltune's own."""
+    program = here.command[0] if here.command else "python"
+    if found := shutil.which(program, path=here.environment.get("PATH")):
+        yield Path(found).parent.parent
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if prefix := here.environment.get(name):
+            yield Path(prefix)
+    yield Path(sys.prefix)
+
+
+def _library(here: Circumstances) -> Path | None:
+    paths = (prefix / "lib" / _INTELS for prefix in _prefixes(here))
+    return next((path.resolve() for path in paths if path.is_file()), None)
+
+
+def _runtimes(here: Circumstances) -> dict[str, Means]:
+    library = _library(here)
+    return {"intel": Means(preload=(library,))} if library else {}
+
+
+def _without(here: Circumstances) -> str | None:
+    if _library(here):
+        return None
+    return f"there is no {_INTELS}: pip install intel-openmp, in the job's environment"
+
+
+def _preloaded(here: Circumstances) -> str | None:
+    preloaded = here.environment.get("LD_PRELOAD", "")
+    return f"LD_PRELOAD={preloaded}" if "omp" in preloaded else None
+
+
+OPENMP = Setting(
+    name="openmp",
+    what="Intel's OpenMP runtime in place of GNU's, which comes with PyTorch",
+    kind="rounding",
+    source="PyTorch's performance tuning guide, Intel OpenMP runtime library",
+    ways=_runtimes,
+    unfit=_without,
+    users=_preloaded,
+    joins=("openmp_wait", "threads"),
+    framework="pytorch",
+)
 
 OPENMP_WAIT = Setting(
     name="openmp_wait",
@@ -12,6 +64,6 @@ OPENMP_WAIT = Setting(
     source="the OpenMP specification, OMP_WAIT_POLICY; GNU libgomp's manual, GOMP_SPINCOUNT",
     # and not "active": a job that stands while others have their turn would take a core from them
     ways=lambda _: {"passive": Means(environment={"OMP_WAIT_POLICY": "PASSIVE"})},
-    joins=("threads",),
+    joins=("threads", "openmp"),
     framework="pytorch",
 )

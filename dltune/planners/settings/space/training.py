@@ -40,11 +40,11 @@ STEPS_PER_EXECUTION = Setting(
 # another precision than the script asks for: only where the user allows it
 PRECISION = Setting(
     name="precision",
-    what="Keras computes in bfloat16 and keeps its variables in float32",
+    what="products and convolutions are computed in bfloat16, variables stay in float32: Keras' "
+    "policy, or PyTorch's autocast",
     kind="lossy",
-    source="Keras' guide to mixed precision",
+    source="Keras' guide to mixed precision; PyTorch's automatic mixed precision",
     ways=lambda _: {"mixed_bfloat16": Means(hooks={"precision": "mixed_bfloat16"})},
-    joins=("batch_norm",),
+    joins=("batch_norm", "channels_last"),
     changes_graph=True,
-    framework="tensorflow",
 )
