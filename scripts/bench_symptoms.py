@@ -38,6 +38,8 @@ from symptoms import Setting, Symptom, healthy, symptoms, true_of
 from symptoms.circumstances import Place, arranged, favour
 from symptoms.speed import Speed, ended, speed
 
+from dltune.machine import cpuinfo
+
 ROOT = Path(__file__).parent.parent
 DLTUNE = (sys.executable, "-m", "dltune")
 BUDGET = 90.0  # seconds that diagnose may look
@@ -170,7 +172,7 @@ def asked(
     finally:
         ended(process)
     try:
-        answer = json.loads(out)
+        answer = json.loads(out.replace(sys.executable, "python"))  # no paths are kept
     except ValueError:
         return {"error": f"exit code {process.returncode}: {err[-500:]}"}
     return answer if process.returncode == 0 else {**answer, "error": err[-500:]}
@@ -238,12 +240,14 @@ def _started(setting: Setting) -> Iterator[tuple[Place, list[str]]]:
     """Where the job is started, and its command."""
     with arranged(setting) as place, tempfile.TemporaryDirectory(prefix="dltune-") as folder:
         script = setting.written(Path(folder))
-        yield place, [*setting.launcher, sys.executable, str(script), *place.arguments]
+        yield place, [*setting.launcher, setting.python, str(script), *place.arguments]
 
 
 def _environment(setting: Setting | None) -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"PATH": path, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    # as TensorFlow itself has it on CPUs of now: else each job has two things wrong on others
+    own["TF_ENABLE_ONEDNN_OPTS"] = "1"
     return {**os.environ, **own, **(setting.environment if setting else {})}
 
 
@@ -254,8 +258,10 @@ def read(file: Path) -> list[dict[str, Any]]:
 def _add(file: Path, told: dict[str, Any]) -> None:
     described = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+    told_of = cpuinfo.first()
+    cpu = f"{told_of['model name']}, family {told_of['cpu family']}, model {told_of['model']}"
     with file.open("a") as lines:
-        print(json.dumps({"commit": commit, **told}), file=lines)
+        print(json.dumps({"commit": commit, "cpu": cpu, **told}), file=lines)
 
 
 if __name__ == "__main__":

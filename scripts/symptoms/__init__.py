@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-BESIDE = ("clock.py", "model.py")  # what the jobs import
+TORCH = Path(
+    os.environ.get("DLTUNE_TEST_TORCH_PYTHON", FOLDER.parent.parent / ".venv-torch" / "bin/python")
+)
+BESIDE = ("clock.py", "model.py", "torch_model.py", "workers.py")  # what the jobs import
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class Setting:
     """A job and what it is started in."""
 
     job: Path
+    python: str = sys.executable
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     quota: float | None = None  # cores
@@ -72,7 +77,8 @@ def _setting(told: dict[str, Any]) -> dict[str, Any]:
 
 def _symptom(told: dict[str, Any]) -> Symptom:
     job = FOLDER / told.get("job", told["name"] + ".py")
-    complaint, fix = Setting(job, **_setting(told)), told["fix"]
+    python = str(TORCH) if told.get("framework") == "pytorch" else sys.executable
+    complaint, fix = Setting(job, python, **_setting(told)), told["fix"]
     fixed = replace(complaint, **_setting(fix))
     texts = (told[name] for name in ("name", "cause", "source", "said", "here"))
     return Symptom(*texts, complaint, fixed, fix["by"], fix["cure"])

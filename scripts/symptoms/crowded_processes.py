@@ -1,6 +1,5 @@
 """Four workers that train a copy each: every one has a pool with a thread for each core."""
 
-import multiprocessing
 import sys
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
@@ -22,14 +21,6 @@ def work(done):
 
 
 if __name__ == "__main__":
-    from clock import Clock
+    from workers import train_together
 
-    context = multiprocessing.get_context("spawn")
-    done = context.Queue()
-    workers = [context.Process(target=work, args=(done,), daemon=True) for _ in range(WORKERS)]
-    for worker in workers:
-        worker.start()
-    clock = Clock()
-    for _ in range(WORKERS * STEPS):
-        clock.step(done.get())
-    clock.end()
+    train_together(work, WORKERS, STEPS)

@@ -39,6 +39,7 @@ CAUSES = [
     "neighbour",
     "checkpoints",
     "validation",
+    "loader-wait",
 ]
 SYMPTOMS = symptoms()
 
