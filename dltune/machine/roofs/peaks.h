@@ -64,7 +64,8 @@ DLTUNE_PEAK(avx512_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(1), BF16)
 DLTUNE_PEAK(avx_vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi8(1), VNNI_256)
 
 // Six tiles of sums, of 16 rows of 64 bytes, and two of factors. An instruction takes 16 cycles
-// and is answered after some fifty.
+// and is answered after some fifty. GCC's _tile_loadconfig tells the compiler that it reads 8 bytes
+// of the 64: without more the others are not written.
 #define DLTUNE_TILES(NAME, TARGET, PRODUCT)                                       \
   __attribute__((target(TARGET), noinline)) inline void NAME(int64_t rounds) {           \
     alignas(64) unsigned char shapes[64] = {1};                                   \
@@ -72,6 +73,7 @@ DLTUNE_PEAK(avx_vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi8(1), VNNI_256)
       shapes[16 + 2 * tile] = 64;                                                 \
       shapes[48 + tile] = 16;                                                     \
     }                                                                             \
+    asm volatile("" : : "r"(shapes) : "memory");                                  \
     _tile_loadconfig(shapes);                                                     \
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);                   \
     _tile_zero(4); _tile_zero(5); _tile_zero(6); _tile_zero(7);                   \
