@@ -131,7 +131,7 @@ class _Enforced:
 
     def __init__(self, torch: ModuleType, orders: Mapping[str, Any], tell: Tell) -> None:
         self._torch, self._orders, self._tell = torch, orders, tell
-        self._context: Any = None
+        self._around: _Around | None = None
         self._allocator: _Allocator | None = None
         self._before: int | None = None  # bytes from before they were counted
         self._steps = self._given_up = 0
@@ -139,19 +139,20 @@ class _Enforced:
         self._other = self._left = ""
 
     def __call__(self) -> None:
-        if self._left:
-            return
-        if self._context is None:
+        if self._around or self._steps:
+            self._steps += 1
+        if self._around:
+            self._note(self._around)
+        elif not self._steps and not self._left:
             self._left = _why_not(self._torch)
             if not self._left:
-                self._context = recomputing(self._torch, self._orders, self._begin)
+                context = recomputing(self._torch, self._orders, self._begin)
                 self._allocator = _Allocator.counting()
-                _Around(self._torch, self._context).enter()
+                self._around = _Around(self._torch, context)
+                self._around.enter()
                 atexit.register(self._say)
             else:
                 self._say()
-        else:
-            self._note()
         # gradients of the first step are from before, and gone at the end of the second
         if self._allocator and self._steps and self._before is None:
             self._before = _held(self._torch) - self._allocator.live()
@@ -161,9 +162,9 @@ class _Enforced:
         if self._allocator:
             self._allocator.peak()
 
-    def _note(self) -> None:
+    def _note(self, around: _Around) -> None:
         """The step that has ended."""
-        context, self._steps = self._context, self._steps + 1
+        context = around.context
         grown = context.given_up > self._given_up or self._steps == 1
         self._given_up = max(self._given_up, context.given_up)
         if self._allocator and self._before is not None:
@@ -175,6 +176,10 @@ class _Enforced:
         context.begin()
         if grown:
             self._say()
+        # where nothing is given up, one peak is all that there is to see
+        if not self._orders["groups"] and (self._peak or not self._allocator):
+            around.exit()
+            self._around = None
 
     def _say(self) -> None:
         self._tell(

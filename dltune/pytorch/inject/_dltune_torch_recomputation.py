@@ -80,8 +80,9 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
     loader's where an epoch begins. `at_first` is called before the first of them."""
     calls = Calls(torch)
     autograd = torch._C._autograd
+    dispatch: Any = torch.utils._python_dispatch
 
-    class Recomputing(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[name-defined, misc]
+    class Recomputing(dispatch.TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.names: Sequence[str] = orders["forward"]
@@ -100,12 +101,22 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
 
         def __enter__(self) -> Any:
             autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+            self._run_backward = torch.autograd._engine_run_backward
+            torch.autograd._engine_run_backward = self._backward
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> None:
             super().__exit__(*error)
+            torch.autograd._engine_run_backward = self._run_backward
             autograd._pop_saved_tensors_default_hooks()
             self.begin()
+
+        def _backward(self, *args: Any, **kwargs: Any) -> Any:
+            """A backward pass: none of its calls is planned for, so that none is to pass here."""
+            if dispatch._get_current_dispatch_mode() is not self:
+                return self._run_backward(*args, **kwargs)
+            with dispatch._pop_mode_temporarily():
+                return self._run_backward(*args, **kwargs)
 
         def begin(self) -> None:
             """A step."""
