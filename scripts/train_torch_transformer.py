@@ -78,5 +78,5 @@ with open(args.losses or os.devnull, "w", buffering=1) as losses:
             print(repr(loss.item()), file=losses)
             if step % args.log_every == 0 or step == args.steps - 1:
                 seconds = time.perf_counter() - began
-                print(f"step {step}  loss {loss.item():.4f}  {seconds:.1f} s", flush=True)
+                print(f"step {step}  loss {loss.item():.4f}  {seconds:.3f} s", flush=True)
             step += 1

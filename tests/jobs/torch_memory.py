@@ -20,6 +20,8 @@ parser.add_argument("--functional", action="store_true", help="gradients of torc
 parser.add_argument("--hooked", action="store_true", help="hooks of its own around all steps")
 parser.add_argument("--twice", action="store_true", help="the backward pass runs twice")
 parser.add_argument("--accumulated", action="store_true", help="two backward passes a step")
+parser.add_argument("--closure", action="store_true", help="the optimizer runs the step's passes")
+parser.add_argument("--shifted", action="store_true", help="what is added steps before the passes")
 options = parser.parse_args()
 
 
@@ -44,12 +46,14 @@ blocks = nn.Sequential(*(Block(16) for _ in range(4)))
 head = nn.Linear(16, 10)
 model = nn.ModuleList([stem, blocks, head])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+shift = nn.Parameter(torch.ones(()))
+shifts = torch.optim.SGD([shift], lr=0.1)
 images, labels = torch.randn(8, 3, 24, 24), torch.randint(0, 10, (8,))
 
 
 def loss_of(step):
     found = stem(images)
-    offset = found + 1
+    offset = found + (shift if options.shifted else 1)
     if step == options.written:
         with torch.no_grad():
             found.data.mul_(0.5)
@@ -71,7 +75,19 @@ hooks = (
 with hooks:
     for step in range(options.steps):
         optimizer.zero_grad()
+        if options.closure:
+
+            def closure(step=step):
+                loss = loss_of(step)
+                loss.backward()
+                return loss
+
+            losses.append(optimizer.step(closure).item())
+            continue
         loss = loss_of(step)
+        for _ in range(2 * options.shifted):
+            (shift**2).backward()  # autograd does not keep a term: it may be written
+            shifts.step()
         loss.backward(retain_graph=options.twice)
         if options.twice:
             loss.backward()

@@ -134,6 +134,8 @@ def test_numbers_stay_bit_for_bit_and_the_peak_is_the_planned(part, sections, pl
         (("--functional",), ""),
         (("--twice",), ""),
         (("--accumulated",), ""),
+        (("--closure",), ""),
+        (("--shifted",), " did not come"),
     ],
 )
 def test_steps_that_are_others_than_planned_compute_the_same(

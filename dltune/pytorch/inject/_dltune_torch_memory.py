@@ -34,21 +34,39 @@ def start(
         tell({"pid": pid, **message})
 
     def begin(torch: ModuleType) -> None:
-        _after_each_step(
-            torch, _Enforced(torch, orders, told) if orders else _Recorded(torch, told)
-        )
+        if not orders:
+            _at_each_step(torch, after=_Recorded(torch, told))
+            return
+        enforced = _Enforced(torch, orders, told)
+        _at_each_step(torch, enforced, before=enforced.step_begins)
 
     return [("torch", begin)], {}
 
 
-def _after_each_step(torch: ModuleType, act: Callable[[], None]) -> None:
-    optimizer = sys.modules.get(f"{torch.__name__}.optim.optimizer")
-    if register := getattr(optimizer, "register_optimizer_step_post_hook", None):
-        pid = os.getpid()
-        within: Callable[[], int] = torch._C._current_graph_task_id
-        # of a step within a backward pass, and of what the script compiles, nothing is begun
-        compiling = torch.compiler.is_compiling
-        register(lambda *_: None if compiling() or within() >= 0 or os.getpid() != pid else act())
+def _at_each_step(
+    torch: ModuleType, after: Callable[[], None], before: Callable[[], None] | None = None
+) -> None:
+    """`before` those of an optimizer that is given no closure, `after` those of any."""
+    optimizer: Any = sys.modules.get(f"{torch.__name__}.optim.optimizer")
+    if not hasattr(optimizer, "register_optimizer_step_post_hook"):
+        return
+    pid = os.getpid()
+    within: Callable[[], int] = torch._C._current_graph_task_id
+    compiling = torch.compiler.is_compiling
+
+    def is_other() -> bool:
+        """Of a step within a backward pass, and of what the script compiles, nothing is begun."""
+        return bool(compiling()) or within() >= 0 or os.getpid() != pid
+
+    if before:
+
+        def begins(_: Any, args: Any, kwargs: Any) -> None:
+            closures = [one for one in (*args[1:], *kwargs.values()) if one is not None]
+            if not closures and not is_other():
+                before()
+
+        optimizer.register_optimizer_step_pre_hook(begins)
+    optimizer.register_optimizer_step_post_hook(lambda *_: None if is_other() else after())
 
 
 def _why_not(torch: ModuleType) -> str:
@@ -142,6 +160,7 @@ class _Enforced:
         if self._around or self._steps:
             self._steps += 1
         if self._around:
+            self._around.context.come_back()
             self._note(self._around)
         elif not self._steps and not self._left:
             self._left = _why_not(self._torch)
@@ -156,6 +175,11 @@ class _Enforced:
         # gradients of the first step are from before, and gone at the end of the second
         if self._allocator and self._steps and self._before is None:
             self._before = _held(self._torch) - self._allocator.live()
+
+    def step_begins(self) -> None:
+        """An optimizer's."""
+        if self._around:
+            self._around.context.leave()
 
     def _begin(self) -> None:
         """A step: what comes between two of them, such as validation, is none of either."""

@@ -97,7 +97,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             self._recipes: dict[int, _Recipe] = {}
             self._made: dict[int, tuple[_Recipe, int, int]] = {}
             self._inputs: dict[int, list[weakref.ref[_Kept]]] = {}
-            self._quiet = False
+            self._quiet = self._away = False
 
         def __enter__(self) -> Any:
             autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
@@ -115,13 +115,28 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             """A backward pass: none of its calls is planned for, so that none is to pass here."""
             if dispatch._get_current_dispatch_mode() is not self:
                 return self._run_backward(*args, **kwargs)
-            with dispatch._pop_mode_temporarily():
-                return self._run_backward(*args, **kwargs)
+            try:
+                with dispatch._pop_mode_temporarily():
+                    return self._run_backward(*args, **kwargs)
+            finally:
+                self._forget()
+
+        def leave(self) -> None:
+            """None of what comes now is planned for. Where results are still to be computed again,
+            it stays: what they read may be written."""
+            if dispatch._get_current_dispatch_mode() is self and not (self._made or self._inputs):
+                dispatch._pop_mode()
+                self._away = True
+
+        def come_back(self) -> None:
+            if self._away:
+                dispatch._push_mode(self)
+                self._away = False
 
         def begin(self) -> None:
             """A step."""
             self._let_go()
-            self._inputs.clear()
+            self._forget()
             self._at = 0
             self.given_up = 0
 
@@ -141,6 +156,14 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             self._made.clear()
             self._recipes.clear()
 
+        def _forget(self) -> None:
+            """The arguments of recipes that nobody has."""
+            living = {
+                address: [ref for ref in refs if ref() is not None]
+                for address, refs in self._inputs.items()
+            }
+            self._inputs = {address: refs for address, refs in living.items() if refs}
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -151,6 +174,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             if phase == "backward":
                 return func(*args, **kwargs)
             number = self._planned(func) if phase == "forward" else None
+            if number is None and not self._made and not self._inputs:
+                return func(*args, **kwargs)
             written = list(calls.written(func, args, kwargs))
             if number is None or not self._within(number, written):
                 for one in written:
