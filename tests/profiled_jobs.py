@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,3 +87,41 @@ def profile(
     assert not remaining(with_mark, mark)
     assert not list(output.parent.glob(".*")), "a claim or half a profile is left"
     return Done(done.returncode, done.stdout, done.stderr, output)
+
+
+def start(
+    output: Path, mark: str, phase: str, job: Sequence[object], *options: object
+) -> subprocess.Popen[bytes]:
+    """A dltune that has just said that it is in `phase`. What it says and prints is in the files
+    `said` and `printed` beside its output."""
+    said = output.parent / "said"
+    with open(said, "wb") as file, open(output.parent / "printed", "wb") as printed:
+        running = subprocess.Popen(
+            command(output, job, *options),
+            stdout=printed,
+            stderr=file,
+            env={**os.environ, MARK: mark},
+        )
+    until = time.monotonic() + 240
+    while f"dltune: {phase}" not in said.read_text():
+        assert running.poll() is None, said.read_text()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return running
+
+
+def profile_of_one_that_dies(folder: Path, job: Sequence[object]) -> Done:
+    """Of a job that dies once there is the file `enough` in the folder: as the climb begins."""
+    mark = str(uuid.uuid4())
+    output = folder / "profile.json"
+    running = start(output, mark, "trying threads", job)
+    (folder / "enough").touch()
+    running.wait(timeout=240)
+    assert not remaining(with_mark, mark)
+    assert not list(folder.glob(".*")), "a claim or half a profile is left"
+    return Done(
+        running.returncode,
+        (folder / "printed").read_text(),
+        (folder / "said").read_text(),
+        output,
+    )

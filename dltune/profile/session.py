@@ -39,6 +39,8 @@ GONE, GONE_SECONDS = 20.0, 5.0
 LOOK_SECONDS = 2.0
 # seconds that a job may train without a step that runs again and again
 SEARCH_SECONDS = 600.0
+# seconds without a step after which it is said that there is none
+STILL_SECONDS = 60.0
 # after a rest steps are recorded anew for so long, and no longer than that
 ANEW_SECONDS = 5.0
 GNU_OPENMP = "libgomp"
@@ -138,6 +140,7 @@ class Session:
         self._version = 1
         self._executions = 0
         self._looked = time.monotonic()
+        self._ran: float | None = None  # when anything of the job did last
         self._building: str | None = None
 
     def greet(self, process: Process) -> list[str]:
@@ -204,6 +207,8 @@ class Session:
         pid = event.process.pid
         record = self.sightings.records[pid]
         climbing = self._climbing
+        if isinstance(message, messages.Execution):
+            self._ran = time.monotonic()
         if not isinstance(message, messages.Execution):
             record.add(message)
             if isinstance(message, messages.Report):
@@ -552,6 +557,12 @@ class Session:
         if self._building:
             return self._building
         if self.sightings.records:
+            still = 0.0 if self._ran is None or self._resting else time.monotonic() - self._ran
+            if still >= STILL_SECONDS:
+                return (
+                    f"finding the training step, but nothing has run for {STILL_SECONDS:.0f} s "
+                    "(dltune diagnose --pid tells where a job waits)"
+                )
             return "finding the training step"
         if self.sightings.pythons:
             return "waiting for the job to import its framework"

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,10 @@ from profiled_jobs import (
     Done,
     command,
     profile,
+    profile_of_one_that_dies,
+    start,
 )
-from running import MARK, remaining, with_mark
+from running import remaining, with_mark
 from tensorflows import OTHER_PYTHON
 
 from dltune.documents import files
@@ -35,27 +36,6 @@ from dltune.graph.profiled import graph
 from dltune.machine.placement import ladder
 
 pytestmark = pytest.mark.tensorflow
-
-
-def start(
-    output: Path, mark: str, phase: str, job: Sequence[object], *options: object
-) -> subprocess.Popen[bytes]:
-    """A dltune that has just said that it is in `phase`. What it says and prints is in the files
-    `said` and `printed` beside its output."""
-    said = output.parent / "said"
-    with open(said, "wb") as file, open(output.parent / "printed", "wb") as printed:
-        running = subprocess.Popen(
-            command(output, job, *options),
-            stdout=printed,
-            stderr=file,
-            env={**os.environ, MARK: mark},
-        )
-    until = time.monotonic() + 120
-    while f"dltune: {phase}" not in said.read_text():
-        assert running.poll() is None, said.read_text()
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return running
 
 
 def types(profile: Profile, step: int = 0) -> set[str]:
@@ -203,23 +183,8 @@ class TestJobsThatDie:
 
     JOB = (PYTHON, JOBS / "dies.py", "--pause", 0.2, "--until")
 
-    def profile(self, folder: Path, job: Sequence[object]) -> Done:
-        mark = str(uuid.uuid4())
-        output = folder / "profile.json"
-        running = start(output, mark, "trying threads", job)
-        (folder / "enough").touch()
-        running.wait(timeout=120)
-        assert not remaining(with_mark, mark)
-        assert not list(folder.glob(".*")), "a claim or half a profile is left"
-        return Done(
-            running.returncode,
-            (folder / "printed").read_text(),
-            (folder / "said").read_text(),
-            output,
-        )
-
     def test_of_an_exception(self, tmp_path):
-        done = self.profile(tmp_path, [*self.JOB, tmp_path / "enough"])
+        done = profile_of_one_that_dies(tmp_path, [*self.JOB, tmp_path / "enough"])
         assert done.code == 1
         kept = documents.load(done.output)
         assert kept.partial == "the job ended (exit code 1) before all was measured"
@@ -231,7 +196,7 @@ class TestJobsThatDie:
         assert "this profile is partial" in done.stdout
 
     def test_of_a_crash(self, tmp_path):
-        done = self.profile(tmp_path, [*self.JOB, tmp_path / "enough", "--signal"])
+        done = profile_of_one_that_dies(tmp_path, [*self.JOB, tmp_path / "enough", "--signal"])
         assert done.code == 128 + signal.SIGSEGV
         assert "the job crashed with SIGSEGV while dltune's plugin was loaded" in done.stderr
         assert "DLTUNE_DISABLE=1" in done.said
@@ -239,7 +204,7 @@ class TestJobsThatDie:
 
     def test_within_a_shell_script(self, tmp_path):
         script = f"{shlex.join(map(str, self.JOB))} {tmp_path / 'enough'}; exit 9"
-        done = self.profile(tmp_path, ["sh", "-c", script])
+        done = profile_of_one_that_dies(tmp_path, ["sh", "-c", script])
         assert done.code == 9
         assert documents.load(done.output).partial
 

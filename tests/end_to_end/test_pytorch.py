@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -10,11 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from profiled_jobs import JOBS, Done, profile
+from profiled_jobs import JOBS, Done, profile, profile_of_one_that_dies
 from torches import TORCH_PYTHON, needs_torch
 
 from dltune.documents import bench as benches
 from dltune.documents import opkey
+from dltune.documents import profile as profiles
 from dltune.documents.profile import Profile, Step
 from dltune.machine import topology
 
@@ -193,6 +195,38 @@ def test_several_batches_for_a_step_and_workers_that_load_them(tmp_path: Path) -
     (step,) = done.profile.steps
     assert kinds(step)["aten::conv2d"] == 4
     assert kinds(step)["DataLoader"] == 2
+
+
+STRUCK = (TORCH_PYTHON, JOBS / "torch_struck.py")
+
+
+@pytest.mark.parametrize("what", ["--fork", "--profile"])
+def test_a_job_that_forks_or_profiles_itself(what: str, tmp_path: Path) -> None:
+    done = profile(tmp_path, [*STRUCK, what])
+    assert done.code == 0
+    (step,) = done.profile.steps
+    assert kinds(step)["aten::conv2d"] == 1
+    assert done.profile.partial is None
+
+
+def test_a_job_that_dies(tmp_path: Path) -> None:
+    done = profile_of_one_that_dies(
+        tmp_path, [*STRUCK, "--pause", 0.2, "--until", tmp_path / "enough"]
+    )
+    assert done.code == 1
+    kept = profiles.load(done.output)
+    assert kept.partial == "the job ended (exit code 1) before all was measured"
+    assert kinds(kept.steps[0])["aten::conv2d"] == 1
+    assert "RuntimeError: no more examples" in done.stderr
+
+
+def test_a_job_that_crashes(tmp_path: Path) -> None:
+    done = profile_of_one_that_dies(
+        tmp_path, [*STRUCK, "--pause", 0.2, "--signal", "--until", tmp_path / "enough"]
+    )
+    assert done.code == 128 + signal.SIGSEGV
+    assert "the job crashed with SIGSEGV while dltune's plugin was loaded" in done.stderr
+    assert profiles.load(done.output).partial
 
 
 def test_a_job_without_an_optimizer(tmp_path: Path) -> None:

@@ -63,6 +63,10 @@ def test_the_data_loader_of_pytorch():
     assert "1 of them used 0.90 CPUs" in fed.evidence
     # all CPUs are at work: more workers would take them from the steps
     assert fed.gain == Gain(0.0, 0.4)
+    hung = found(processes=(torch, process(3, cpu=0.0, framework="pytorch")), python=looks)
+    assert hung.claim == "steps wait 40% of the time for workers of the DataLoader that stand still"
+    assert hung.cure is not None
+    assert "py-spy dump --pid 3" in hung.cure
 
 
 def test_what_is_tensorflows_is_not_advised_to_pytorch():

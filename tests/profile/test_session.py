@@ -348,6 +348,20 @@ def test_a_plugin_that_failed_ends_the_session_at_once():
     assert job.told == 2
 
 
+def test_a_job_that_stands_still_is_said_to(monkeypatch):
+    monkeypatch.setattr(session, "STILL_SECONDS", 0.0)
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from profiling.process.run(0, pause=0.001)
+        yield None
+
+    with pytest.raises(JobFailed):
+        profiling.run(story(), 1)
+    assert "but nothing has run for 0 s" in profiling.progress[-1].phase
+
+
 def test_progress_shows_no_case_before_the_climb_and_a_time_left_in_it():
     profiling = Profiling()
 

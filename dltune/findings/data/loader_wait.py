@@ -20,13 +20,22 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = input_share(seen) - (storage_share(seen) or 0.0)
     if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
         return
-    workers = [
+    others = [
         one
         for one in seen.observation.processes
-        if one.pid != main.pid and one.framework == "pytorch" and one.cpu >= WORKS
+        if one.pid != main.pid and one.framework == "pytorch"
     ]
+    workers = [one for one in others if one.cpu >= WORKS]
     at = where(shares(seen)["input"]) if "input" in shares(seen) else ""
-    if workers:
+    if others and not workers:
+        title = f"steps wait {share:.0%} of the time for workers of the DataLoader that stand still"
+        pids = ", ".join(str(one.pid) for one in others)
+        evidence = f"pid {pids} used no CPU, and the main thread was in its DataLoader{at}"
+        cure = (
+            f"py-spy dump --pid {others[0].pid} tells where one stands: at a lock, storage or a "
+            "network; DataLoader(timeout=60) has the job fail instead of wait for ever"
+        )
+    elif workers:
         busy = sum(one.cpu for one in workers)
         title = f"steps wait {share:.0%} of the time for the DataLoader's workers"
         evidence = (
