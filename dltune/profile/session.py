@@ -140,7 +140,7 @@ class Session:
         self._version = 1
         self._executions = 0
         self._looked = time.monotonic()
-        self._ran: float | None = None  # when anything of the job did last
+        self._ran: float | None = None  # when anything of the job did last, before the climb
         self._building: str | None = None
 
     def greet(self, process: Process) -> list[str]:
@@ -207,8 +207,6 @@ class Session:
         pid = event.process.pid
         record = self.sightings.records[pid]
         climbing = self._climbing
-        if isinstance(message, messages.Execution):
-            self._ran = time.monotonic()
         if not isinstance(message, messages.Execution):
             record.add(message)
             if isinstance(message, messages.Report):
@@ -217,6 +215,7 @@ class Session:
                 assert self._counting is not None
                 self._counting.account(message)
         elif climbing is None:
+            self._ran = time.monotonic()
             record.add(message)
             if self._trained is None and record.trains(message.graph):
                 self._trained = time.monotonic()
