@@ -149,7 +149,16 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
     with progress.line() as line, tempfile.NamedTemporaryFile(prefix="dltune-") as log:
         machine = topology.local()
         roofs, _ = roofs_of(machine, line.say)
-        observing = Observing(machine, job, budget, choice("auto"), line.tell, roofs, lacking_in)
+        observing = Observing(
+            machine,
+            job,
+            budget,
+            choice("auto"),
+            line.tell,
+            roofs,
+            lacking_in,
+            ends=not keep_running,
+        )
         # results have stdout for themselves
         to = 2 if verbose or keep_running else log.fileno()
         with Job(

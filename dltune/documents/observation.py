@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents.faults import AMOUNT, SHARE, at_least, each, repeated
-from dltune.documents.profile import Line
+from dltune.documents.profile import Line, Ratio
 
 # what a main thread of Python is at
 Activity = Literal[
@@ -123,7 +123,8 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     them that ran at most once; `again`: those of the function of which it made the most. `eager`:
     seconds of ops that ran one by one. XLA compiled clusters for so many new sets of input shapes
     (`compilations`), for `compiling` seconds. In `denormal` of `denormal_looks` its main thread had
-    computed with denormal numbers since the look before."""
+    computed with denormal numbers since the look before. `flushed`: time of a step in which these
+    were taken for zero over one before, where it was tried."""
 
     traced: int
     once: int
@@ -133,6 +134,7 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compiling: float = 0.0
     denormal_looks: int = 0
     denormal: int = 0
+    flushed: Ratio | None = None
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,6 +178,9 @@ def faults(observation: Observation) -> Iterator[str]:
     for at, one in each(here, observation.processes):
         yield from AMOUNT.of(at, one, "seconds", "cpu", "kernel", "queued", "faults", "resident")
         yield from at_least(1).of(at, one, "intra", "inter")
+    if observation.graphs is not None:
+        at = "observation.graphs.flushed"
+        yield from AMOUNT.of(at, observation.graphs.flushed, "low", "median")
     if observation.python is not None:
         yield from SHARE.of("observation.python", observation.python, "generator")
         for at, share in each("observation.python.shares", observation.python.shares):

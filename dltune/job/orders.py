@@ -79,7 +79,8 @@ class Orders:
 
     `ops` maps a key to (threads, cores); `corun` maps a key to (serial seconds, strategy 2's
     choice, strategy 3's candidates) for admission; keys in neither obey `fallback`, or TensorFlow's
-    own pool. `counters` are read, as one group, around each op that is recorded.
+    own pool. `counters` are read, as one group, around each op that is recorded. `flush`: ops of
+    PyTorch's take denormal numbers for zero.
     """
 
     version: int
@@ -88,6 +89,7 @@ class Orders:
     discover: bool = False
     serial: bool = False
     barrier: bool = False
+    flush: bool = False
     hyperthreads: bool = False
     small: float = 0.0
     counters: Sequence[Event] = ()
@@ -102,6 +104,7 @@ class Orders:
             "discover": self.discover,
             "serial": self.serial,
             "barrier": self.barrier,
+            "flush": self.flush,
             "admission": bool(self.corun),
             "hyperthreads": self.hyperthreads,
         }

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.errors import DltuneError
+from dltune.findings.python import denormals
 from dltune.findings.seen import Seen
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record
@@ -41,8 +44,11 @@ class Observing:
         tell: Callable[[Progress], None],
         roofs: Roofs | None = None,
         lacks: Callable[[int], tuple[str, ...] | None] = lambda _: None,
+        *,
+        ends: bool = True,
     ) -> None:
-        """`budget`: seconds from when TensorFlow is there; the job's own start is not counted."""
+        """`budget`: seconds from when TensorFlow is there; the job's own start is not counted.
+        `ends`: the job does when all is seen, so that its numbers may be changed at last."""
         self._command = tuple(command)
         self._tell = tell
         self._wanted = max(LEAST, min(SHARE * budget, MOST))
@@ -64,6 +70,7 @@ class Observing:
             over=self._over,
             roofs=roofs,
             lacks=lacks,
+            flushes=lambda: ends and self._seen is not None and denormals.in_ops(self._seen),
         )
 
     def greet(self, process: Process) -> list[str]:
@@ -86,7 +93,12 @@ class Observing:
         if self._seen is None and self._watch is not None:
             self._end(self._watch)
         profile = self._session.profile
-        return replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
+        seen = replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
+        observation, flushed = seen.observation, self._session.flushed
+        if flushed is None or observation is None or observation.graphs is None:
+            return seen
+        graphs = msgspec.structs.replace(observation.graphs, flushed=flushed)
+        return replace(seen, observation=msgspec.structs.replace(observation, graphs=graphs))
 
     def _over(self) -> bool:
         began = self._greeted if self._greeted is not None else self._began + IMPORTS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile, tasks
+from dltune.documents.profile import Profile, Ratio, tasks
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
@@ -24,6 +24,7 @@ from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
 from dltune.profile.document import Own, assemble, python_matters
+from dltune.profile.flushing import Flushing
 from dltune.profile.peers import answers, peers
 from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
@@ -95,6 +96,7 @@ class Session:
         over: Callable[[], bool] = lambda: False,
         roofs: Roofs | None = None,
         lacks: Callable[[int], tuple[str, ...] | None] = lambda _: None,
+        flushes: Callable[[], bool] = lambda: False,
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
@@ -102,7 +104,8 @@ class Session:
         seconds from one look to the next. Until it is `ready` the job is left under its own
         settings; when it is `over` the profile stays partial. `roofs`: the machine's. `lacks`:
         which instructions the framework in a process was compiled without; asked when all is
-        measured."""
+        measured. `flushes`: whether denormal numbers are to be taken for zero at last, to see what
+        they cost; asked when ops are measured."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -123,6 +126,8 @@ class Session:
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Turns | None = None
+        self._flushes = flushes
+        self._flushing: Flushing | None = None
         self._look = look
         self._ready, self._over = ready, over
         self._trained: float | None = None  # when a graph that trains was first seen
@@ -222,8 +227,10 @@ class Session:
             self._look_for_steps()
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
-                if self._cost and record.same(message.graph) == climbing.steps.targets[0]:
-                    self._cost.add(message)
+                if record.same(message.graph) == climbing.steps.targets[0]:
+                    for compared in (self._cost, self._flushing):
+                        if compared:
+                            compared.add(message)
             elif record.same(message.graph) in climbing.steps.targets:
                 self._measure(climbing, record, message)
             elif record.trains(message.graph) and not climbing.steps.trains:
@@ -457,10 +464,15 @@ class Session:
         """All ops are measured; what is asked next, one after the other, is not of any one op.
 
         First what counting costs: steps on all cores take turns with and without recording and
-        counting.
+        counting. Or what denormal numbers do, of PyTorch, whose ops are not counted.
         """
         self._measured = True
         self._save()
+        if self._flushes():
+            base, flushed = self._version + 1, self._version + 2
+            self._version = flushed
+            self._flushing = Flushing(base, flushed)
+            self._order_flush(climbing, base, flush=False)
         if self._counting is None:
             return
         case = self._cases[-1]
@@ -477,7 +489,17 @@ class Session:
             ]
         )
 
+    def _order_flush(self, climbing: _Climbing, version: int, *, flush: bool) -> None:
+        record = self.sightings.records[climbing.steps.pid]
+        targets = [record.graphs[graph].signature for graph in climbing.steps.targets]
+        orders = Orders(version, targets=targets, flush=flush)
+        self._processes[climbing.steps.pid].order(orders.lines())
+
     def _all_known(self, climbing: _Climbing) -> bool:
+        if self._flushing is not None and not self._flushing.known:
+            if self._flushing.turns():
+                self._order_flush(climbing, self._flushing.flushed, flush=True)
+            return False
         if self._cost is not None and not self._cost.known:
             return False
         if self._lines is None:
@@ -488,6 +510,11 @@ class Session:
             if python_matters(self.profile.steps[0]):  # to look takes time from the job
                 self._lines.start()
         return self._lines.poll()
+
+    @property
+    def flushed(self) -> Ratio | None:
+        """Time of a step with denormal numbers taken for zero over one without, if it was tried."""
+        return self._flushing.ratio() if self._flushing else None
 
     def _whole(self) -> Profile:
         if self._cost is not None and self._counting is not None:
@@ -535,6 +562,8 @@ class Session:
             return
         if self._measured:
             phase = "looking at Python" if self._lines else "measuring what recording costs"
+            if self._flushing and not self._lines:
+                phase = "measuring what denormal numbers cost"
             self.tell(Progress(phase, self._executions))
             return
         if climbing.spent:

@@ -8,7 +8,7 @@ from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
 from dltune.findings.looked import LEAST, own_share
-from dltune.findings.python.denormals import everywhere
+from dltune.findings.python import denormals
 from dltune.findings.seen import Seen
 
 # of the looks at Python, to be worth naming
@@ -19,8 +19,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it, and at nothing that is known, without
     those in which it waited for storage, or for the lock of a generator's Python. Where the job was
     not looked at while it ran: the time between executions, whatever Python did in it."""
-    if everywhere(seen):
-        return  # a rule on denormal numbers tells
+    if any(denormals.find(seen)):
+        return
     if found := own_share(seen):
         python, share = found
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])

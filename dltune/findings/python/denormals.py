@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
+from dltune.documents.finding import Finding, Gain, Sure
+from dltune.documents.observation import Graphs
+from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
 from dltune.findings.looked import own_share, where
 from dltune.findings.seen import Seen
@@ -14,38 +16,65 @@ LEAST_LOOKS, MOST = 4, 0.8
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost, at most: the job's own Python between the steps; of PyTorch, whose ops the main
-    thread runs too, all of its Python. TensorFlow's threads flush such numbers."""
-    found = own_share(seen)
-    if found is None or not everywhere(seen):
+    """Of PyTorch, whose ops the main thread runs, its cost is what a step loses where they are
+    taken for zero, or, where that was not tried, all of the job's Python at most. Of TensorFlow,
+    whose threads flush such numbers, it is the Python between the steps."""
+    graphs = everywhere(seen)
+    if graphs is None:
         return
-    graphs = seen.observation.graphs if seen.observation else None
-    assert graphs is not None
-    python, share = found
-    in_ops = seen.framework == "pytorch"
-    yield Finding(
-        "denormals",
-        f"PyTorch's ops compute with denormal numbers, in {share:.0%} of the time at most"
-        if in_ops
-        else f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
+    looks = (
         f"in {graphs.denormal} of {graphs.denormal_looks} looks the main thread had used numbers "
-        f"below 1.2e-38 (float32), which take the CPU longer; most often it was{where(python)}",
-        "torch.set_flush_denormal(True) before the first op takes them for zero"
-        if in_ops
-        else "set to zero what is so small, or add a tiny number (1e-20) where it decays",
-        share=share,
-        gain=Gain(0.0, share),
-        sure="rule",
-        choices=(Choice("denormals", "flushed"),) if in_ops else (),
-        tries=("denormals",) if in_ops else (),
+        "below 1.2e-38 (float32), which take the CPU longer"
     )
+    python = own_share(seen)
+    if in_ops(seen) and graphs.flushed:
+        yield from _tried(graphs.flushed, looks)
+    elif python is not None:
+        share, evidence = python[1], f"{looks}; most often it was{where(python[0])}"
+        most = Gain(0.0, share)
+        if in_ops(seen):
+            yield _of_ops(f", in {share:.0%} of the time at most", evidence, share, most, "rule")
+            return
+        yield Finding(
+            "denormals",
+            f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
+            evidence,
+            "set to zero what is so small, or add a tiny number (1e-20) where it decays",
+            share=share,
+            gain=most,
+        )
 
 
-def everywhere(seen: Seen) -> bool:
-    """Whether the main thread used denormal numbers all the time."""
+def in_ops(seen: Seen) -> bool:
+    """Whether ops of the main thread used denormal numbers all the time."""
+    return seen.framework == "pytorch" and everywhere(seen) is not None
+
+
+def everywhere(seen: Seen) -> Graphs | None:
+    """What was seen of graphs, where the main thread used denormal numbers all the time."""
     graphs = seen.observation.graphs if seen.observation else None
-    return (
-        graphs is not None
-        and graphs.denormal_looks >= LEAST_LOOKS
-        and graphs.denormal >= MOST * graphs.denormal_looks
+    if graphs is None or graphs.denormal_looks < LEAST_LOOKS:
+        return None
+    return graphs if graphs.denormal >= MOST * graphs.denormal_looks else None
+
+
+def _tried(flushed: Ratio, looks: str) -> Iterator[Finding]:
+    """Nothing where it may bring nothing."""
+    if flushed.high < 1:
+        gain = Gain(1 - flushed.high, 1 - flushed.low)
+        evidence = f"{looks}; with them as zero a step takes {flushed.median:.2f} of its time"
+        yield _of_ops("", evidence, 1 - flushed.median, gain, "measured")
+
+
+def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Sure) -> Finding:
+    return Finding(
+        "denormals",
+        f"PyTorch's ops compute with denormal numbers{when}",
+        evidence,
+        "torch.set_flush_denormal(True) before the first op takes them for zero",
+        share=share,
+        gain=gain,
+        sure=sure,
+        choices=(Choice("denormals", "flushed"),),
+        tries=("denormals",),
     )

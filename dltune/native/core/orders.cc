@@ -244,6 +244,7 @@ bool Add(const Fields& field) {
   if (word == "admission") return Flag(field, &orders.admission);
   if (word == "hyperthreads") return Flag(field, &orders.hyperthreads);
   if (word == "barrier") return Flag(field, &orders.barrier);
+  if (word == "flush") return Flag(field, &orders.flush);
   if (word == "small" && n == 2) return Seconds(field[1], &orders.small);
   if (word == "default" && n == 3) return ParseView(field[1], field[2], &orders.fallback);
   if (word == "counter" && n == 6 && g_draft.events.size() < kMaxCounters) {

@@ -35,6 +35,7 @@ struct Orders {
   bool admission = false;   // admit ops by strategies 3 and 4
   bool hyperthreads = false;
   bool barrier = false;     // executions of target graphs wait for a grant
+  bool flush = false;       // denormal numbers are zero to ops of target graphs (PyTorch's)
   CounterGroup* counters = nullptr;  // read around each op that is recorded
   double small = 0;         // ops below this serial time need no admission (seconds)
   OpOrder fallback;         // for keys without an entry

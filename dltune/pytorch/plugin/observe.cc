@@ -1,4 +1,5 @@
 // Hears of each op that the stepping thread runs, and of what ends a step.
+#include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
@@ -46,6 +47,14 @@ void GiveWidth(int threads) {
 void TakeOwnWidth() {
   if (g_intra > 0 && g_intra != g_imposed) SetOwnWidth(g_imposed = g_intra);
   g_own = g_width = OwnWidth();
+}
+
+// Whether denormal numbers are zero to this thread, and to those of the job's own number that its ops
+// run on beside it.
+void Flush(bool flushes) {
+  static bool flushed = false;
+  if (flushes == std::exchange(flushed, flushes)) return;
+  OnEachThread([](void*) { at::globalContext().setFlushDenormal(flushed); });
 }
 
 struct Seen : at::ObserverContext {
@@ -153,6 +162,7 @@ void Begin() {
   GiveWidth(g_own);
   g_wanted = BeginStep();
   TakeOwnWidth();
+  Flush(g_wanted.flushes);
   tl.begun = false;
   HearOps(g_wanted.hears, true);
 }

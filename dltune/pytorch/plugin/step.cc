@@ -181,6 +181,7 @@ Wanted BeginStep() {
   if (g.target && g.orders->barrier) WaitAtBarrier();
   g.wanted.records = g.orders->discover || (g.target && g.orders->events);
   g.wanted.steers = g.target && g.orders->steers();
+  g.wanted.flushes = g.target && g.orders->flush;
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
   g.wanted.hears = g.wanted.records || g.wanted.steers || unmet;
   g.lost = g.placed = g.strayed = false;

@@ -30,10 +30,11 @@ struct Ran {
   int64_t start, end;
 };
 
-// Of the ops of a step: whether times are recorded, whether they are to have `ThreadsOf` their keys, and
-// whether they are to be heard of at all, so that the graph is known.
+// Of the ops of a step: whether times are recorded, whether they are to have `ThreadsOf` their keys,
+// whether they are to be heard of at all, so that the graph is known, and whether denormal numbers are
+// zero to them.
 struct Wanted {
-  bool records = false, steers = false, hears = false;
+  bool records = false, steers = false, hears = false, flushes = false;
 };
 
 // The next step; waits where dltune holds it back.

@@ -9,9 +9,12 @@ namespace {
 using Set = void (*)(int);
 using Get = int (*)();
 using SetLocal = int (*)(int);
+// What a compiler makes of `#pragma omp parallel`: LLVM's and Intel's runtimes have it, too.
+using Parallel = void (*)(void (*run)(void*), void* given, unsigned threads, unsigned flags);
 
 Set g_set = nullptr;
 Get g_get = nullptr;
+Parallel g_parallel = nullptr;
 SetLocal g_set_mkl = nullptr;  // gives back what was set before; 0: nothing, the process' number counts
 int g_own = 0, g_own_mkl = 0;
 
@@ -40,6 +43,7 @@ std::string FindRuntime() {
     if (!set || !get || !Obeyed(set, get)) continue;
     g_set = set;
     g_get = get;
+    g_parallel = Function<Parallel>(library, "GOMP_parallel");
     g_set_mkl = Function<SetLocal>(torch, "MKL_Set_Num_Threads_Local");
     Dl_info where{};
     dladdr(reinterpret_cast<void*>(set), &where);
@@ -61,6 +65,11 @@ void SetWidth(int threads) {
   if (!g_set) return;
   g_set(threads);
   if (g_set_mkl) g_set_mkl(threads == g_own ? g_own_mkl : threads);
+}
+
+void OnEachThread(void (*run)(void*)) {
+  if (!g_parallel) return run(nullptr);
+  g_parallel(run, nullptr, 0, 0);
 }
 
 void SetOwnWidth(int threads) { at::set_num_threads(threads); }

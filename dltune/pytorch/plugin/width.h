@@ -18,6 +18,8 @@ int OwnWidth();
 int Width();
 // For the next ops of this thread.
 void SetWidth(int threads);
+// This thread and those that make up its number run it, each once; it alone where there is no runtime.
+void OnEachThread(void (*run)(void*));
 // As the script would set the job's own.
 void SetOwnWidth(int threads);
 
