@@ -40,7 +40,9 @@ from dltune.findings.ops import (
     batch_norm_in_pieces,
     communication_wait,
     float64,
+    loop_optimizer,
     onednn_off,
+    op_calls,
     recompiling,
     reference_kernel,
     small_ops,
@@ -48,6 +50,7 @@ from dltune.findings.ops import (
     too_many_threads,
 )
 from dltune.findings.python import (
+    between_ops,
     between_steps,
     checkpoints,
     denormals,
@@ -124,6 +127,7 @@ RULES: tuple[Rule, ...] = (
     tiny_steps.find,
     denormals.find,
     between_steps.find,
+    between_ops.find,
     # data: how steps wait for it, how a job reads it, then a file that was read in every way
     slow_store.find,
     loader_wait.find,
@@ -155,6 +159,8 @@ RULES: tuple[Rule, ...] = (
     float64.find,
     communication_wait.find,
     small_ops.find,
+    loop_optimizer.find,
+    op_calls.find,
     time_in_ops.find,
 )
 

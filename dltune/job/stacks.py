@@ -23,6 +23,7 @@ _FOREIGN = re.compile(
     r"|/(site|dist)-packages/(tensorflow|keras|tf_keras|absl|horovod)/|__autograph_generated_file"
 )
 _INSTALLED = re.compile(r"/(site|dist)-packages/")
+_TORCH = re.compile(r"/(site|dist)-packages/torch/")
 
 
 class NoStack(Exception):
@@ -84,6 +85,12 @@ def own_line(stack: Sequence[Frame]) -> str | None:
     package when the whole job is one; None when there is neither."""
     frame = own_frame(stack)
     return f"{Path(frame.filename).name}:{frame.line} ({frame.name})" if frame else None
+
+
+def calls_torch(stack: Sequence[Frame]) -> bool:
+    """Whether a thread with this stack, innermost frame first, is in PyTorch: in an op, or in what
+    is done around it."""
+    return bool(stack) and _TORCH.search(stack[0].filename) is not None
 
 
 def own_frame(stack: Sequence[Frame]) -> Frame | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from dltune.documents.observation import Activity, Python, Share
 from dltune.documents.profile import Line
-from dltune.job.stacks import Frame, own_frame, own_line
+from dltune.job.stacks import Frame, calls_torch, own_frame, own_line
 from dltune.observe.looks import Stack
 from dltune.profile.python_lines import runs_graph
 
@@ -96,7 +96,8 @@ def activity(frames: Sequence[Frame]) -> Activity:
         return "fit"
     if any(_CALL.search(frame.filename) for frame in frames):
         return "call"
-    return "eager" if frames and _OPS.search(frames[0].filename) else "python"
+    ops = frames and (_OPS.search(frames[0].filename) or calls_torch(frames))
+    return "eager" if ops else "python"
 
 
 def python(pid: int, stacks: Iterable[Stack]) -> Python | None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dltune.documents.profile import Line
-from dltune.job.stacks import Frame, NoStack, own_line, stacks
+from dltune.job.stacks import Frame, NoStack, calls_torch, own_line, stacks
 from dltune.machine.checks.py_spy import usable
 from dltune.proc.process import exists
 
@@ -53,8 +53,9 @@ class PythonLines:
         return self._worker is None or not self._worker.is_alive()
 
     def lines(self) -> tuple[Line, ...]:
-        """Where the thread stood in the looks so far that found it outside a graph's execution,
-        the most frequent line first: "train.py:31 (load)", the innermost of the job's own."""
+        """Where the thread stood in the looks so far that found it outside a graph's execution, or
+        PyTorch, the most frequent line first: "train.py:31 (load)", the innermost of the job's own.
+        """
         found = self._found.copy()
         total = found.total()
         named = ((where, n) for where, n in found.items() if where is not None)
@@ -71,7 +72,7 @@ class PythonLines:
         if found:
             return "the main thread stood at no line of the job's own Python"
         if self._inside:
-            return f"the main thread was inside a graph's execution in all of {self._inside} looks"
+            return f"the main thread was inside a step in all of {self._inside} looks"
         return self._failure or "py-spy has not looked at the job yet"
 
     def _work(self, command: str) -> None:
@@ -91,7 +92,7 @@ class PythonLines:
         stack = next((t.frames for t in threads if t.os_thread_id == self._pid), None)
         if stack is None:
             self._failure = "py-spy did not find the main thread's Python stack"
-        elif runs_graph(stack):
+        elif runs_graph(stack) or calls_torch(stack):
             self._inside += 1
         else:
             self._found[own_line(stack)] += 1

@@ -15,10 +15,13 @@ from profiled_jobs import JOBS, Done, profile, profile_of_one_that_dies
 from torches import TORCH_PYTHON, needs_torch
 
 from dltune.documents import bench as benches
+from dltune.documents import diagnosis as diagnoses
 from dltune.documents import opkey
 from dltune.documents import profile as profiles
 from dltune.documents.profile import Profile, Step
+from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.machine import topology
+from dltune.planners import plan as plans
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -54,6 +57,11 @@ def test_a_step_ends_with_the_optimizers(measured: Profile) -> None:
     assert kinds(step)["aten::convolution_backward"] == 2
     assert kinds(step)["DataLoader"] == 1
     assert step.executions >= 3
+    passes = [node.name.partition("/")[0] for node in step.nodes]
+    assert passes == sorted(passes, key=["forward", "backward", "optimizer"].index)
+    assert {node.type for node in step.nodes if node.name.startswith("backward/")} >= {
+        "aten::convolution_backward"
+    }
 
 
 def test_ops_are_known_by_their_shapes_and_arguments(measured: Profile) -> None:
@@ -243,3 +251,41 @@ def test_a_plan_for_another_framework(profiled: Done, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "the plan is for PyTorch" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SMALL = """
+import time
+
+import torch
+from torch import nn
+
+model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(8)])
+optimizer = torch.optim.Adam(model.parameters())
+decayed, inputs = 1e-39 * torch.rand(64, 64), torch.randn(4, 8)
+until = time.monotonic() + 240
+while time.monotonic() < until:
+    optimizer.zero_grad()
+    (model(inputs).sum() + (decayed @ decayed).sum()).backward()
+    optimizer.step()
+    decayed = decayed * 0.999 + 1e-42
+"""
+
+
+def test_a_diagnosis_of_many_small_ops(tmp_path: Path) -> None:
+    job, kept, plan = tmp_path / "small.py", tmp_path / "diagnosis.json", tmp_path / "plan.json"
+    job.write_text(SMALL)
+    files = ("-o", kept, "--plan", plan)
+    done = dltune("diagnose", "--budget", "28s", *files, "--", TORCH_PYTHON, job)
+    assert done.returncode == 0, done.stderr
+    diagnosis = diagnoses.load(kept)
+    assert {"op-calls", "loop-optimizer"} <= {one.cause for one in diagnosis.findings}
+    section = plans.load(plan).of(SettingsPlan)
+    assert section is not None
+    assert Choice("fused_optimizer", "on") in section.chosen
+    assert diagnosis.observation is not None
+    graphs = diagnosis.observation.graphs
+    assert graphs is not None
+    assert graphs.denormal == graphs.denormal_looks >= 4, "one look each two seconds"
+    # what they cost differs between CPUs
+    assert graphs.flushed is not None
+    assert graphs.flushed.pairs == 20

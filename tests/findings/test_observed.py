@@ -8,6 +8,7 @@ from looked import looked
 from observations import BUSY, MIB, graphs, host, observation, process, python
 
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
@@ -264,15 +265,27 @@ def test_denormal_numbers_in_python():
     assert "train.py:7" in finding.evidence
     now_and_then = graphs(denormal_looks=10, denormal=5)
     assert found(python=python(python=0.5), graphs=now_and_then).cause == "between-steps"
-    pytorch = found(
-        python=python(python=0.5),
-        graphs=graphs(denormal_looks=10, denormal=10),
-        processes=(process(framework="pytorch"),),
-    )
-    assert pytorch.choices == (Choice("denormals", "flushed"),)
-    assert "PyTorch's ops" in pytorch.claim
     in_little = observation(graphs=graphs(denormal_looks=10, denormal=10))
     assert looked(Seen(observation=in_little)) == ()
+
+
+def test_denormal_numbers_in_ops_of_pytorch():
+    def seen(flushed: Ratio | None) -> Seen:
+        return Seen(
+            observation=observation(
+                python=python(python=0.3, eager=0.5),
+                graphs=graphs(denormal_looks=10, denormal=10, flushed=flushed),
+                processes=(process(framework="pytorch"),),
+            )
+        )
+
+    (most,) = looked(seen(None))
+    assert most.choices == (Choice("denormals", "flushed"),)
+    assert "PyTorch's ops compute with denormal numbers, in 80% of the time at most" in most.claim
+    (tried,) = looked(seen(Ratio(pairs=20, low=0.28, median=0.3, high=0.33)))
+    assert (tried.cause, tried.share, tried.sure) == ("denormals", 0.7, "measured")
+    assert tried.gain == Gain(pytest.approx(0.67), pytest.approx(0.72))
+    assert looked(seen(Ratio(pairs=20, low=0.95, median=0.98, high=1.01))) == ()
 
 
 def test_when_memory_ends():

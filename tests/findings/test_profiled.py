@@ -13,6 +13,7 @@ from synthetic import machine, node, profile
 from dltune.analysis.figures import analyse
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Counters, Line, Part, Profile, Settings
+from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
 IMAGE = (8, 6, 6, 16)
@@ -294,3 +295,64 @@ def test_the_calls_of_steps_that_looks_take_for_steps():
     shares = {one.cause: one.share for one in looked(Seen(observed, analyse(made)))}
     assert shares["tiny-steps"] == pytest.approx(0.7 - 0.2)
     assert "sequential-map" not in shares  # 0.2 ms is what it takes to hand an element over
+
+
+def eager(*ops: tuple[str, float, float], name: str = "Optimizer.step#Adam.step") -> Profile:
+    """A step of PyTorch's, of ops that ran from one time to another, and 1 ms of which no op is."""
+    own = [owned(f"{name.rpartition('/')[2]}(float[8])", end - start) for name, start, end in ops]
+    made = plain(*own)
+    nodes = tuple(
+        msgspec.structs.replace(it, name=name, start=start, end=end)
+        for it, (name, start, end) in zip(made.steps[0].nodes, ops, strict=True)
+    )
+    step = msgspec.structs.replace(made.steps[0], name=name, nodes=nodes)
+    framework = msgspec.structs.replace(made.framework, name="pytorch")
+    made = msgspec.structs.replace(made, framework=framework, steps=(step,))
+    ran = sum(end - start for _, start, end in ops)
+    return parts(made, ops=ran, python=ops[-1][2] - ran + 1e-3)
+
+
+def in_a_row(start: float, *names: str) -> list[tuple[str, float, float]]:
+    """Each takes 10 us, 10 us after the one before."""
+    return [(name, start + 2e-5 * at, start + 2e-5 * at + 1e-5) for at, name in enumerate(names)]
+
+
+def test_an_optimizer_that_loops_over_its_tensors():
+    forward = ("forward/relu", 0.0, 0.001)
+    loop = in_a_row(0.00101, *["optimizer/mul_"] * 10)
+    finding = wrong(eager(forward, *loop))[1]
+    assert (finding.cause, finding.choices) == (
+        "loop-optimizer",
+        (Choice("fused_optimizer", "on"),),
+    )
+    assert finding.claim == "the optimizer updates tensor after tensor, by 10 ops a step"
+    assert finding.seconds == pytest.approx(2e-4)
+    fused = eager(forward, *in_a_row(0.00101, "optimizer/_fused_adam_"))
+    other = eager(forward, *loop, name="Optimizer.step#RMSprop.step")
+    little = eager(("forward/relu", 0.0, 0.01), *in_a_row(0.01001, *["optimizer/mul_"] * 10))
+    every = [one.cause for it in (fused, other, little) for one in wrong(it)]
+    assert "loop-optimizer" not in every
+
+
+def test_ops_that_python_calls_one_by_one():
+    ops = in_a_row(0.0, *["forward/relu"] * 100)
+    own, calls = sorted(wrong(eager(*ops)), key=lambda one: one.cause)
+    assert (own.cause, calls.cause) == ("between-ops", "op-calls")
+    assert calls.claim == "Python calls 99 ops of a step one by one"
+    assert calls.seconds == pytest.approx(99e-5)
+    assert calls.evidence.startswith("before each lie 10.0 us, in the mean")
+    assert own.seconds == pytest.approx(1e-3)
+    assert own.evidence == "the longest pause, 1 ms, is between two steps"
+
+
+def test_python_between_two_ops_is_where_the_looks_found_it():
+    made = analyse(eager(("forward/relu", 0.0, 0.004), ("backward/mul", 0.014, 0.019)))
+    busy = observation(processes=(process(framework="pytorch"),), python=python(python=0.3))
+    (finding,) = looked(Seen(profile=made, observation=busy))
+    assert (finding.cause, finding.share) == ("between-ops", 0.3)
+    assert finding.evidence == (
+        "the longest pause, 10 ms, is before backward/mul; most often the job was at "
+        "train.py:7 (<module>)"
+    )
+    calm = observation(processes=(process(framework="pytorch"),), python=python(eager=0.9))
+    assert looked(Seen(profile=made, observation=calm)) == ()

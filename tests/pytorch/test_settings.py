@@ -15,6 +15,7 @@ from dltune.job import messages
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
 SCRIPT = JOBS / "torch_settings.py"
+OPTIMIZERS = JOBS / "torch_optimizers.py"
 
 
 def ran(
@@ -94,3 +95,28 @@ def test_what_the_script_compiles_is_left_to_it(plain, tmp_path):
     _, heard = ran(tmp_path, {"jit_compile": "on"}, "--compiled")
     assert heard["jit_compile"].count == 0
     assert heard["jit_compile"].left == ["the model: the script compiles by itself"]
+
+
+def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for settings in ({}, {"fused_optimizer": "on"}):
+        heard = told(OPTIMIZERS, settings, python=TORCH_PYTHON)
+        found.append(json.loads((tmp_path / "found.json").read_text()))
+    plain, changed = found
+    assert {name for name, one in changed.items() if any(one["fused"])} == {
+        *("Adam", "AdamW", "SGD", "Adagrad", "Adam given a closure", "Adam in float64")
+    }
+    # of a closure the first step shows what gradients there are
+    assert changed["Adam given a closure"]["fused"] == [None, *[True] * 4]
+    for name, one in changed.items():
+        assert one["saved"] is plain[name]["saved"] is None
+        assert one["losses"] == pytest.approx(plain[name]["losses"], rel=1e-5)
+        assert one["losses"] == plain[name]["losses"] or any(one["fused"])
+    said = heard["fused_optimizer"]
+    assert (said.count, said.did) == (6, "the tensors of 6 groups are updated by one op each")
+    assert said.left == [
+        "RMSprop: only SGD, Adam, AdamW, Adagrad have such an op",
+        "a group: the script says how it is updated",
+        "SGD: it has sparse gradients",
+    ]

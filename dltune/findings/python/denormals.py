@@ -8,7 +8,7 @@ from dltune.documents.finding import Finding, Gain, Sure
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import own_share, where
+from dltune.findings.looked import costs, own_share, shares, where
 from dltune.findings.seen import Seen
 
 # looks, and the share of them that found such numbers: a few underflow in many programs
@@ -26,22 +26,17 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"in {graphs.denormal} of {graphs.denormal_looks} looks the main thread had used numbers "
         "below 1.2e-38 (float32), which take the CPU longer"
     )
-    python = own_share(seen)
-    if in_ops(seen) and graphs.flushed:
-        yield from _tried(graphs.flushed, looks)
-    elif python is not None:
+    if in_ops(seen):
+        yield from _tried(graphs.flushed, looks) if graphs.flushed else _untried(seen, looks)
+    elif python := own_share(seen):
         share, evidence = python[1], f"{looks}; most often it was{where(python[0])}"
-        most = Gain(0.0, share)
-        if in_ops(seen):
-            yield _of_ops(f", in {share:.0%} of the time at most", evidence, share, most, "rule")
-            return
         yield Finding(
             "denormals",
             f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
             evidence,
             "set to zero what is so small, or add a tiny number (1e-20) where it decays",
             share=share,
-            gain=most,
+            gain=Gain(0.0, share),
         )
 
 
@@ -64,6 +59,15 @@ def _tried(flushed: Ratio, looks: str) -> Iterator[Finding]:
         gain = Gain(1 - flushed.high, 1 - flushed.low)
         evidence = f"{looks}; with them as zero a step takes {flushed.median:.2f} of its time"
         yield _of_ops("", evidence, 1 - flushed.median, gain, "measured")
+
+
+def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
+    at = [shares(seen)[name] for name in ("eager", "python") if name in shares(seen)]
+    share = min(1.0, sum(one.share for one in at))
+    if costs(seen, share):
+        evidence = f"{looks}; most often it was{where(max(at, key=lambda one: one.share))}"
+        when = f", in {share:.0%} of the time at most"
+        yield _of_ops(when, evidence, share, Gain(0.0, share), "rule")
 
 
 def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Sure) -> Finding:

@@ -22,23 +22,36 @@ def before_first_step(torch: ModuleType, act: Callable[[], None]) -> None:
     a DataLoader, and jobs of other frameworks, import PyTorch too."""
     left = [act]
 
-    def step_begins(_: Any) -> None:
+    def step_begins(*_: Any) -> None:
         task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
         # within a backward pass autograd would put back the callbacks of before
         if left and (task is None or task() < 0):
             left.pop()()
 
-    before_each_step(torch, step_begins)
+    at_each_step(torch, before=step_begins)
 
 
-def before_each_step(torch: ModuleType, act: Callable[[Any], None]) -> None:
-    """Has `act` called with the optimizer before each step of one."""
-    # as an attribute `torch.optim` takes it away; a PyTorch from before 2.0 has no such hook
+def at_each_step(torch: ModuleType, **acts: Callable[[Any, tuple[Any, ...]], None]) -> None:
+    """Has `before` and `after` called around each step of an optimizer, with it and with what the
+    step is given besides, such as a closure. Not of one that the script compiles: it has no room
+    for more."""
+    # as an attribute `torch.optim` takes it away; a PyTorch from before 2.0 has no such hooks
     optimizer = sys.modules.get(f"{torch.__name__}.optim.optimizer")
-    if register := getattr(optimizer, "register_optimizer_step_pre_hook", None):
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
-        # a step that the script compiles has no room for more
-        register(lambda stepping, *_: None if compiling() else act(stepping))
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+    for when, name in (("before", "pre"), ("after", "post")):
+        register = getattr(optimizer, f"register_optimizer_step_{name}_hook", None)
+        if when in acts and register:
+            register(_stepping(acts[when], compiling))
+
+
+def _stepping(
+    act: Callable[[Any, tuple[Any, ...]], None], compiling: Callable[[], bool]
+) -> Callable[..., None]:
+    def hook(stepping: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        if not compiling():
+            act(stepping, (*arguments[1:], *options.values()))
+
+    return hook
 
 
 def facts(torch: ModuleType) -> dict[str, str]:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 # beside this file
+from _dltune_torch import at_each_step
 from _dltune_torch_calls import Calls, allocated, has_room
 from _dltune_torch_recomputation import recomputing
 from _dltune_torch_recording import recording
@@ -35,38 +36,28 @@ def start(
 
     def begin(torch: ModuleType) -> None:
         if not orders:
-            _at_each_step(torch, after=_Recorded(torch, told))
+            at_each_step(torch, after=_ours(torch, _Recorded(torch, told)))
             return
         enforced = _Enforced(torch, orders, told)
-        _at_each_step(torch, enforced, before=enforced.step_begins)
+        # a closure computes gradients within the step
+        leaves = _ours(torch, enforced.step_begins, closures=False)
+        at_each_step(torch, before=leaves, after=_ours(torch, enforced))
 
     return [("torch", begin)], {}
 
 
-def _at_each_step(
-    torch: ModuleType, after: Callable[[], None], before: Callable[[], None] | None = None
-) -> None:
-    """`before` those of an optimizer that is given no closure, `after` those of any."""
-    optimizer: Any = sys.modules.get(f"{torch.__name__}.optim.optimizer")
-    if not hasattr(optimizer, "register_optimizer_step_post_hook"):
-        return
+def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
+    """`act` at steps of this process that are not within a backward pass; `closures`: also at those
+    that are given one."""
     pid = os.getpid()
     within: Callable[[], int] = torch._C._current_graph_task_id
-    compiling = torch.compiler.is_compiling
 
-    def is_other() -> bool:
-        """Of a step within a backward pass, and of what the script compiles, nothing is begun."""
-        return bool(compiling()) or within() >= 0 or os.getpid() != pid
+    def hook(_: Any, given: tuple[Any, ...]) -> None:
+        closed = any(one is not None for one in given)
+        if (closures or not closed) and within() < 0 and os.getpid() == pid:
+            act()
 
-    if before:
-
-        def begins(_: Any, args: Any, kwargs: Any) -> None:
-            closures = [one for one in (*args[1:], *kwargs.values()) if one is not None]
-            if not closures and not is_other():
-                before()
-
-        optimizer.register_optimizer_step_pre_hook(begins)
-    optimizer.register_optimizer_step_post_hook(lambda *_: None if is_other() else after())
+    return hook
 
 
 def _why_not(torch: ModuleType) -> str:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 # beside this file
-from _dltune_torch import before_each_step
+from _dltune_torch import at_each_step
 
 if TYPE_CHECKING:
     from _dltune_report import Hooks, Report
@@ -191,7 +191,7 @@ class _ChannelsLast:
         self._began = self._ended = False
 
     def start(self) -> None:
-        before_each_step(self._torch, _kept_harmless(self._step_begins, self._report))
+        at_each_step(self._torch, before=_kept_harmless(self._step_begins, self._report))
 
     def _step_begins(self, optimizer: Any) -> None:
         if not self._began:
@@ -297,11 +297,11 @@ def _at_first_step(torch: ModuleType, act: Callable[[Any], None], report: Report
         if left:
             left.pop()(optimizer)
 
-    before_each_step(torch, _kept_harmless(step_begins, report))
+    at_each_step(torch, before=_kept_harmless(step_begins, report))
 
 
-def _kept_harmless(act: Callable[[Any], None], report: Report) -> Callable[[Any], None]:
-    def kept(optimizer: Any) -> None:
+def _kept_harmless(act: Callable[[Any], None], report: Report) -> Callable[..., None]:
+    def kept(optimizer: Any, _: tuple[Any, ...]) -> None:
         try:
             act(optimizer)
         except Exception as error:

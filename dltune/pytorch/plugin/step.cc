@@ -90,17 +90,26 @@ std::string Signature(const std::string& name, const std::vector<Ran>& ran) {
   return text;
 }
 
+const char* NameOf(Phase phase) {
+  switch (phase) {
+    case Phase::kBackward: return "backward/";
+    case Phase::kOptimizer: return "optimizer/";
+    default: return "forward/";
+  }
+}
+
 // A chain: each op waits for the one before.
 void Tell(const EagerGraph& graph, const std::string& name, const std::vector<Ran>& ran) {
-  std::vector<const Node*> kinds;
-  for (const Ran& one : ran) kinds.push_back(one.op->kind);
-  Send([id = graph.id, signature = graph.signature, name, kinds = std::move(kinds)] {
+  std::vector<std::pair<Phase, const Node*>> ops;
+  for (const Ran& one : ran) ops.emplace_back(one.phase, one.op->kind);
+  Send([id = graph.id, signature = graph.signature, name, ops = std::move(ops)] {
     std::unordered_map<std::string, int> seen;
     std::vector<Json> nodes;
-    for (const Node* kind : kinds) {
-      const std::string number = std::to_string(++seen[kind->type]);
+    for (const auto& [phase, kind] : ops) {
+      const std::string named =
+          NameOf(phase) + kind->type + "_" + std::to_string(++seen[kind->type]);
       const Json before = nodes.empty() ? List({}) : List({static_cast<int>(nodes.size()) - 1});
-      nodes.push_back(List({kind->type + "_" + number, kind->type, List({}), before, false}));
+      nodes.push_back(List({named, kind->type, List({}), before, false}));
     }
     return Object({{"type", "graph"},
                    {"id", id},

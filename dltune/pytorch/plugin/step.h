@@ -22,9 +22,12 @@ struct Keyed {
   int calls = -1;  // of other ops, while it ran the first time
 };
 
+enum class Phase { kForward, kBackward, kOptimizer };
+
 // An op that has run. `threads`: as ordered, 0 for the job's own number. `placed`: known by its place.
 struct Ran {
   Keyed* op;
+  Phase phase;
   bool placed;
   int threads;
   int64_t start, end;

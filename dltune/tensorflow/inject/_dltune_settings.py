@@ -13,6 +13,7 @@ from types import ModuleType
 import _dltune_batch_norm
 import _dltune_input
 import _dltune_keras
+import _dltune_torch_optimizer
 import _dltune_torch_settings
 from _dltune_report import Hooks, Report, Tell
 
@@ -27,6 +28,7 @@ _HOOKS: dict[str, tuple[Callable[[Report], Hooks], ...]] = {
     "channels_last": (_dltune_torch_settings.channels_last,),
     "float32_precision": (_dltune_torch_settings.float32_precision,),
     "denormals": (_dltune_torch_settings.denormals,),
+    "fused_optimizer": (_dltune_torch_optimizer.fused_optimizer,),
 }
 
 

@@ -28,6 +28,7 @@ SPACE: tuple[Setting, ...] = (
     kernels.ONEDNN_CALLER,
     kernels.XLA,
     kernels.JIT_COMPILE,
+    kernels.FUSED_OPTIMIZER,
     kernels.DENORMALS,
     ranks.RANKS,
     kernels.ONEDNN_MATH,

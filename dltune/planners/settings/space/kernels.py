@@ -103,6 +103,16 @@ CHANNELS_LAST = Setting(
     framework="pytorch",
 )
 
+FUSED_OPTIMIZER = Setting(
+    name="fused_optimizer",
+    what="PyTorch's SGD, Adam, AdamW and Adagrad update all tensors of a group by one op",
+    kind="rounding",
+    source="PyTorch's torch.optim.Adam(fused=True), on CPUs since 2.4",
+    ways=lambda _: {"on": Means(hooks={"fused_optimizer": "on"})},
+    changes_graph=True,
+    framework="pytorch",
+)
+
 # TensorFlow's own threads do it by themselves (core/platform/denormal.h)
 DENORMALS = Setting(
     name="denormals",

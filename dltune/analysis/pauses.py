@@ -1,0 +1,37 @@
+"""Between the ops of an eager step, which Python calls one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from dltune.documents.profile import Node, Profile
+
+# seconds; to call an op takes less, through several layers of modules too
+LONG = 200e-6
+
+
+class Pause(NamedTuple):
+    """So many `seconds` before an op in which none runs. `first`: it is its step's first."""
+
+    seconds: float
+    before: Node
+    first: bool = False
+
+
+def pauses(profile: Profile) -> Iterator[Pause]:
+    """Of a round of PyTorch's steps, of each one execution; of other frameworks there are none."""
+    if profile.framework.name != "pytorch":
+        return
+    for step in profile.steps:
+        ran = [
+            (node, node.start, node.end)
+            for node in step.nodes
+            if node.start is not None and node.end is not None
+        ]
+        for (_, _, end), (node, start, _) in pairwise(ran):
+            yield Pause(max(0.0, start - end), node)
+        if ran:
+            turn = sum(part.seconds for part in step.parts)
+            yield Pause(max(0.0, turn - (ran[-1][2] - ran[0][1])), ran[0][0], first=True)

@@ -1,0 +1,42 @@
+"""Python of the job's own while no op of PyTorch's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.parts import wall
+from dltune.analysis.pauses import LONG, pauses
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.looked import LEAST, at
+from dltune.findings.seen import Seen
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the long pauses before ops; where the job was looked at, no more than the looks
+    that found the main thread in Python of the job's own. A look does not tell an operator of
+    PyTorch's from the line that it is on."""
+    profile = seen.profile.profile if seen.profile else None
+    if profile is None or not (whole := wall(profile)):
+        return
+    long = [pause for pause in pauses(profile) if pause.seconds >= LONG]
+    share = sum(pause.seconds for pause in long) / whole
+    lines = [line for step in profile.steps for line in step.lines]
+    if seen.observation and seen.observation.python:
+        looks = at(seen, "python")
+        share = min(share, looks.share if looks else 0.0)
+        lines = list(looks.lines) if looks else []
+    if share < LEAST:
+        return
+    most = max(long, key=lambda pause: pause.seconds)
+    place = "between two steps" if most.first else f"before {most.before.name}"
+    often = f"; most often the job was at {lines[0].where}" if lines else ""
+    yield Finding(
+        "between-ops",
+        f"no op runs in {share:.0%} of the time, while Python does",
+        f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
+        "do it less often, or in the workers of a DataLoader",
+        seconds=share * whole,
+        share=share,
+        gain=Gain(0.0, share),
+        sure="measured",
+    )

@@ -1,0 +1,101 @@
+"""Inside the job's Python: optimizers of PyTorch's that update all their tensors by one op.
+
+On CPUs these have been there since PyTorch 2.4, and a script has to ask for them. What a script
+saves says what it asked for: a group has them while it steps, and not before or after.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+# beside this file
+from _dltune_torch import at_each_step
+
+if TYPE_CHECKING:
+    from _dltune_report import Hooks, Report
+
+NAMES = ("SGD", "Adam", "AdamW", "Adagrad")
+
+
+def fused_optimizer(report: Report) -> Hooks:
+    """Value: "on"."""
+    report.did = "the tensors of {count} groups are updated by one op each"
+    yield "torch", lambda torch: _Fused(torch, report).start()
+
+
+class _Fused:
+    def __init__(self, torch: ModuleType, report: Report) -> None:
+        self._torch: Any = torch
+        self._report = report
+        self._dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+        self._stepping: list[Any] = []  # groups
+        # of each optimizer, how many tensors its groups have, and which of these may
+        self._fit: Any = weakref.WeakKeyDictionary()
+        self._stepped: Any = weakref.WeakSet()
+        self._sparse: Any = weakref.WeakSet()
+
+    def start(self) -> None:
+        at_each_step(self._torch, before=self._begins, after=self._ends)
+
+    def _begins(self, optimizer: Any, given: tuple[Any, ...]) -> None:
+        closure = any(one is not None for one in given)
+        if (closure and optimizer not in self._stepped) or not self._is_known(optimizer):
+            return  # what comes within the first step shows what gradients there are
+        if optimizer in self._sparse or self._is_sparse(optimizer):
+            self._report.left(type(optimizer).__name__, "it has sparse gradients")
+            return
+        groups = optimizer.param_groups
+        sizes = tuple(len(group["params"]) for group in groups)
+        if self._fit.get(optimizer, (None,))[0] != sizes:
+            self._fit[optimizer] = sizes, tuple(map(self._is_fit, groups))
+        for group, fit in zip(groups, self._fit[optimizer][1], strict=True):
+            if fit and group.get("fused") is None and group.get("foreach") is None:
+                group["fused"] = True
+                self._stepping.append(group)
+
+    def _ends(self, optimizer: Any, _: tuple[Any, ...]) -> None:
+        for group in self._stepping:
+            group["fused"] = None
+        self._stepping.clear()
+        if optimizer not in self._stepped:
+            self._stepped.add(optimizer)
+            if self._is_sparse(optimizer):
+                self._sparse.add(optimizer)
+
+    def _is_known(self, optimizer: Any) -> bool:
+        known = any(type(optimizer) is getattr(self._torch.optim, name) for name in NAMES)
+        if not known:
+            self._report.left(type(optimizer).__name__, f"only {', '.join(NAMES)} have such an op")
+        return known
+
+    def _is_fit(self, group: dict[str, Any]) -> bool:
+        if why := next(self._hindrances(group), None):
+            self._report.left("a group", why)
+            return False
+        self._report.acted()
+        return True
+
+    def _hindrances(self, group: dict[str, Any]) -> Iterator[str]:
+        torch = self._torch
+        if group.get("fused") is not None or group.get("foreach") is not None:
+            yield "the script says how it is updated"
+        if group.get("differentiable") or group.get("capturable"):
+            yield "its updates are differentiated or captured"
+        if isinstance(group.get("lr"), torch.Tensor):
+            yield "its learning rate is a tensor"
+        plain = (torch.Tensor, torch.nn.Parameter)
+        for one in group["params"]:
+            if type(one) not in plain or one.device.type != "cpu" or one.layout != torch.strided:
+                yield "its tensors are not plain ones of the CPU"
+            elif one.dtype not in self._dtypes:
+                yield f"its tensors are of {one.dtype}"
+
+    def _is_sparse(self, optimizer: Any) -> bool:
+        return any(
+            one.grad is not None and one.grad.layout != self._torch.strided
+            for group in optimizer.param_groups
+            for one in group["params"]
+        )
