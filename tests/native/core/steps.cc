@@ -54,7 +54,8 @@ int main() {
       dltune::Keyed* const op = placed ? dltune::OpAtPlace(type) : is;
       const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key) : 0;
       const bool others = placed || dltune::ArePlaced(op);
-      dltune::Add({op, placed, threads, dltune::NowNs(), dltune::NowNs()});
+      const auto phase = i ? dltune::Phase::kBackward : dltune::Phase::kForward;
+      dltune::Add({op, phase, placed, threads, dltune::NowNs(), dltune::NowNs()});
       described += !placed;
       placed = others;
     }
@@ -66,6 +67,7 @@ int main() {
            {"name", name},
            {"described", described},
            {"keys", dltune::List(keys)},
+           {"flushes", wanted.flushes},
            {"wanted", dltune::List({wanted.hears, wanted.records, wanted.steers})}});
     });
   }

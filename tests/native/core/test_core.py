@@ -311,6 +311,8 @@ def steps(names: str, *orders: str) -> tuple[list[dict], dict[str, str]]:
             name = graphs[message["id"]] = message["nodes"][-1][1][0]
             signatures[name] = message["signature"]
             assert message["eager"]
+            passes = [node[0].partition("/")[0] for node in message["nodes"]]
+            assert passes == ["forward", *["backward"] * (OPS - 1)]
         elif message["type"] == "execution":
             found.append({"ran": graphs[message["graph"]], **message})
         elif message["type"] == "step":
@@ -360,6 +362,12 @@ def test_an_eager_step_is_met_without_having_been_discovered() -> None:
     assert wanted == [[1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
     threads = [[event[2] for event in one["events"]] for one in found if one["type"] == "execution"]
     assert threads == [[1, *[0] * (OPS - 1)]] * 3
+
+
+def test_denormal_numbers_are_flushed_in_steps_that_are_to_be() -> None:
+    found, _ = steps("AAA", "begin\t2", "flush\t1", f"target\t{signature('A')}", "end")
+    # the first is not known yet
+    assert [one["flushes"] for one in found if one["type"] == "step"] == [False, True, True]
 
 
 def test_another_eager_step_now_and_then_costs_no_more_than_itself() -> None:
