@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dltune.analysis.keys import Key, parse
 from dltune.documents.profile import Op, PartName, Profile, Step
+
+# of the op time; where less of it was measured, nothing follows for the whole
+ENOUGH = 0.8
 
 
 def part(profile: Profile, name: PartName) -> float:
@@ -35,6 +38,25 @@ def recording(profile: Profile) -> float:
     if overhead is None or overhead.median <= 1:
         return 0.0
     return min(wall(profile) * (1 - 1 / overhead.median), part(profile, "executor") * wall(profile))
+
+
+def measured(profile: Profile) -> float:
+    """The share of the time in which ops ran that is of ops whose threads were tried. Others have
+    other shapes at each step, say. All of it where the job's own times are not known."""
+    tried = [op for op in profile.ops if op.times]
+    ran = part(profile, "ops") * wall(profile)
+    if ran <= 0 or any(op.own is None for op in tried):
+        return 1.0
+    return min(1.0, sum((op.own or 0.0) * op.count for op in tried) / ran)
+
+
+def unmeasured(profile: Profile) -> Iterator[str]:
+    """What to know of it before anything is concluded from ops."""
+    if profile.partial is None and (share := measured(profile)) < ENOUGH:
+        yield (
+            f"{1 - share:.0%} of the op time is of ops that did not run on each number of threads, "
+            "as they have other shapes at each step: a plan leaves them as they are"
+        )
 
 
 def taken(step: Step, index: int, ops: tuple[Op, ...]) -> float:

@@ -21,6 +21,7 @@ def describe(profile: Profile, top: int) -> None:
     """The steps and where their time goes, the ops that take the time, and why they do."""
     from dltune.analysis import derived
     from dltune.analysis.figures import analyse
+    from dltune.analysis.parts import unmeasured
     from dltune.analysis.why import why
     from dltune.cli.results import show_findings
     from dltune.findings.registry import look
@@ -67,7 +68,7 @@ def describe(profile: Profile, top: int) -> None:
             click.echo(derived.overhead(profile.counters.overhead))
     if found := look(Seen(profile=analysis)):
         show_findings(found)
-    for note in profile.notes:
+    for note in (*profile.notes, *unmeasured(profile)):
         click.echo(f"\nnote: {note}")
     if profile.partial:
         click.echo(f"\nthis profile is partial: {profile.partial}")

@@ -122,9 +122,10 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
     them that ran at most once; `again`: those of the function of which it made the most. `eager`:
     seconds of ops that ran one by one. XLA compiled clusters for so many new sets of input shapes
-    (`compilations`), for `compiling` seconds. In `denormal` of `denormal_looks` its main thread had
-    computed with denormal numbers since the look before. `flushed`: time of a step in which these
-    were taken for zero over one before, where it was tried."""
+    (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers ended. In `denormal`
+    of `denormal_looks` its main thread had computed with denormal numbers since the look before.
+    `flushed`: time of a step in which these were taken for zero over one before, where it was
+    tried."""
 
     traced: int
     once: int
@@ -132,6 +133,7 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     again: int = 0
     compilations: int = 0
     compiling: float = 0.0
+    steps: int = 0
     denormal_looks: int = 0
     denormal: int = 0
     flushed: Ratio | None = None

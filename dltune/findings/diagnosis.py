@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune import __version__
 from dltune.analysis.figures import Analysis
+from dltune.analysis.parts import ENOUGH, measured, unmeasured
 from dltune.documents import diagnosis as document
 from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
@@ -55,6 +56,7 @@ def diagnose(
 def _unmeasured(analysis: Analysis) -> Iterator[str]:
     if analysis.profile.partial:
         yield f"not all ops were measured: {analysis.profile.partial}"
+    yield from unmeasured(analysis.profile)
 
 
 def step(analysis: Analysis) -> Step | None:
@@ -70,6 +72,6 @@ def step(analysis: Analysis) -> Step | None:
             work += least * figures.op.count
     return Step(
         seconds=max(one.wall.median for one in profile.steps),
-        limit=work / cores if work > 0 else None,
+        limit=work / cores if work > 0 and measured(profile) >= ENOUGH else None,
         cores=cores,
     )

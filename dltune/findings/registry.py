@@ -50,6 +50,7 @@ from dltune.findings.ops import (
     too_many_threads,
 )
 from dltune.findings.python import (
+    beside_steps,
     between_ops,
     between_steps,
     checkpoints,
@@ -128,6 +129,7 @@ RULES: tuple[Rule, ...] = (
     denormals.find,
     between_steps.find,
     between_ops.find,
+    beside_steps.find,
     # data: how steps wait for it, how a job reads it, then a file that was read in every way
     slow_store.find,
     loader_wait.find,

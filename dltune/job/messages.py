@@ -300,9 +300,9 @@ class Admission(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, tag="report", frozen=True):
     """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops. Clusters ran
-    so often first with inputs of some shapes (`compilations`), for `compiling` seconds. The main
-    thread was looked at `denormal_looks` times; in `denormal` of them it had computed with denormal
-    numbers since the look before."""
+    so often first with inputs of some shapes (`compilations`), for `compiling` seconds. `steps` of
+    PyTorch's optimizers have ended. The main thread was looked at `denormal_looks` times; in
+    `denormal` of them it had computed with denormal numbers since the look before."""
 
     why: str
     xla: float
@@ -310,6 +310,7 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     compiling: float
     unmarked: float
     admission: Admission
+    steps: int = 0
     denormal_looks: int = 0
     denormal: int = 0
 

@@ -164,6 +164,7 @@ class JobWatch:
             eager=float(added("unmarked")),
             compilations=added("compilations"),
             compiling=float(added("compiling")),
+            steps=added("steps"),
             denormal_looks=added("denormal_looks"),
             denormal=added("denormal"),
         )

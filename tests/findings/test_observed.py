@@ -3,12 +3,15 @@ one."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from looked import looked
 from observations import BUSY, MIB, graphs, host, observation, process, python
+from synthetic import machine, profile
 
+from dltune.analysis.figures import analyse
 from dltune.documents.finding import Finding, Gain
-from dltune.documents.profile import Ratio
+from dltune.documents.profile import Part, Ratio
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
 
@@ -286,6 +289,25 @@ def test_denormal_numbers_in_ops_of_pytorch():
     assert (tried.cause, tried.share, tried.sure) == ("denormals", 0.7, "measured")
     assert tried.gain == Gain(pytest.approx(0.67), pytest.approx(0.72))
     assert looked(seen(Ratio(pairs=20, low=0.95, median=0.98, high=1.01))) == ()
+
+
+def test_what_a_job_does_beside_its_steps():
+    (step,) = profile(machine(2), (), {"train": []}).steps
+    made = profile(machine(2), (), {"train": []})
+    step = msgspec.structs.replace(step, parts=(Part("ops", 0.01),))
+    made = analyse(msgspec.structs.replace(made, steps=(step,)))
+
+    def told(steps: int, **looks: float) -> list[Finding]:
+        busy = observation(graphs=graphs(steps=steps), python=python(**looks))
+        return [one for one in looked(Seen(busy, made)) if one.cause == "beside-steps"]
+
+    (finding,) = told(1000, python=0.3, eager=0.7)
+    assert finding.share == pytest.approx(0.5)
+    assert finding.evidence.startswith("1,000 of 10 ms make up 50% of the 20 s that were watched")
+    assert "train.py:7 (<module>)" in finding.evidence
+    assert told(1000, eager=0.6, validation=0.4) == [], "another rule tells of validation"
+    assert told(1700) == []
+    assert told(0) == [], "of graphs the steps are not counted"
 
 
 def test_when_memory_ends():

@@ -47,13 +47,18 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _loop(step: Step) -> tuple[str, int, float] | None:
     """The optimizer's name, how many ops it ran one by one, and the seconds that these took."""
     known = _FUSED.fullmatch(step.name)
-    at_once = any(part in node.type for node in step.nodes for part in ("_fused_", "_foreach_"))
     ran = [
         (node.name.startswith("optimizer/"), node.start, node.end)
         for node in step.nodes
         if node.start is not None and node.end is not None
     ]
     first = next((index for index, (loops, *_) in enumerate(ran) if loops), len(ran))
+    at_once = any(
+        part in node.type
+        for node in step.nodes
+        for part in ("_fused_", "_foreach_")
+        if node.name.startswith("optimizer/")
+    )
     if known is None or at_once or len(ran) - first < FEW:
         return None
     begun = max(ran[first - 1][2], ran[first][1] - LONG) if first else ran[first][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
-from dltune.analysis.parts import part, recording, wall
+from dltune.analysis.parts import ENOUGH, measured, part, recording, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
@@ -30,6 +30,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.observation and confined(seen.observation):
         return  # a rule on cores tells
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
+        return
+    if measured(profile) < ENOUGH:
         return
     alone, whole = sum(figures.serial for figures in seen.profile.ops), wall(profile)
     # whether several threads bring a step something

@@ -11,7 +11,7 @@
 namespace dltune {
 
 std::atomic<int64_t> g_live_bytes{0}, g_peak_bytes{0};
-std::atomic<int64_t> g_compiled_ns{0}, g_unmarked_ns{0}, g_waited_ns{0};
+std::atomic<int64_t> g_compiled_ns{0}, g_unmarked_ns{0}, g_waited_ns{0}, g_steps{0};
 
 namespace {
 
@@ -279,6 +279,7 @@ void Report(const char* why) {
                    {"compilations", g_clusters.size()},
                    {"compiling", g_compiling_ns * 1e-9},
                    {"unmarked", g_unmarked_ns * 1e-9},
+                   {"steps", g_steps.load()},
                    {"denormal_looks", g_denormal_looks.load()},
                    {"denormal", g_denormal.load()},
                    {"admission", AdmissionReport()}});

@@ -205,6 +205,8 @@ extern std::atomic<int64_t> g_live_bytes, g_peak_bytes;
 // Time that the process has spent in compiled clusters, in ops outside captured graphs, and of both
 // in those that wait for input.
 extern std::atomic<int64_t> g_compiled_ns, g_unmarked_ns, g_waited_ns;
+// Steps that have ended, of a framework whose steps do; others have graphs that run.
+extern std::atomic<int64_t> g_steps;
 
 // A cluster has run for so long. XLA compiles it anew for each set of input shapes: what runs first
 // with a hash of `inputs` and cluster is told as a compilation.

@@ -76,9 +76,10 @@ bool Alone() {
 std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) {
   auto seen = std::make_unique<Seen>();
   seen->ran.op = op;
-  seen->ran.phase = tl.optimizer  ? Phase::kOptimizer
-                    : tl.backward ? Phase::kBackward
-                                  : Phase::kForward;
+  // within an optimizer's step a closure may run the forward and backward pass
+  seen->ran.phase = tl.backward                                   ? Phase::kBackward
+                    : tl.optimizer && !at::GradMode::is_enabled() ? Phase::kOptimizer
+                                                                  : Phase::kForward;
   seen->ran.placed = placed;
   seen->began = began;
   seen->number = at::sequence_number::peek();

@@ -229,6 +229,7 @@ void Spend(int64_t ns) { g.overhead += ns; }
 
 void EndStep(const std::string& name) {
   if (!g.orders) return;
+  g_steps++;
   EagerGraph* const graph = GraphThatRan(name);
   if (g.strayed && g.expected) g.expected->alike = 0;
   if (!graph) return;

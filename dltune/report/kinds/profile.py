@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from dltune.analysis.figures import Analysis, analyse
+from dltune.analysis.parts import unmeasured
 from dltune.analysis.why import why
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Profile, load
@@ -127,7 +128,7 @@ def _headlines(analysis: Analysis, found: Sequence[Finding]) -> list[Headline]:
 
 def _remarks(profile: Profile, simulations: Simulations) -> list[str]:
     found = [] if profile.partial is None else [f"This profile is partial: {profile.partial}."]
-    found += profile.notes
+    found += [*profile.notes, *unmeasured(profile)]
     if simulated := simulations.remark:
         found.append(simulated[0].upper() + simulated[1:])
     if simulations.calibration and simulations.calibration.doubtful:

@@ -1,0 +1,43 @@
+"""What a job does between some of its steps, such as rollouts, and what has no other name here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dltune.analysis.parts import wall
+from dltune.documents.finding import Finding, Gain
+from dltune.findings.looked import shares
+from dltune.findings.seen import Seen
+
+# of the time; steps that differ, and recording them, may make up so much
+LEAST = 0.2
+# steps, to be of one kind
+FEW = 20
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: the watch without the steps that ended in it, each at the median, and without what
+    other rules tell of."""
+    graphs = seen.observation.graphs if seen.observation else None
+    if seen.profile is None or seen.observation is None or graphs is None or graphs.steps < FEW:
+        return
+    steps = graphs.steps * wall(seen.profile.profile) / seen.observation.seconds
+    named = [shares(seen)[name].share for name in ("saving", "validation") if name in shares(seen)]
+    share = 1 - steps - sum(named)
+    if share < LEAST:
+        return
+    at = [shares(seen)[name] for name in ("python", "eager") if name in shares(seen)]
+    lines = sorted((line for one in at for line in one.lines), key=lambda line: -line.share)
+    often = " and ".join(f"{line.where} ({line.share:.0%})" for line in lines[:3])
+    yield Finding(
+        "beside-steps",
+        f"the job is not at its steps for {share:.0%} of the time",
+        f"{graphs.steps:,} of {wall(seen.profile.profile) * 1e3:.3g} ms make up {steps:.0%} of the "
+        f"{seen.observation.seconds:.0f} s that were watched"
+        + (f"; most often the job was at {often}" if often else ""),
+        "look at what it does between some of its steps, such as rollouts or figures: do it less "
+        "often, in larger batches, or in processes beside",
+        share=share,
+        gain=Gain(0.0, share),
+        sure="measured",
+    )
