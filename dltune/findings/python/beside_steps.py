@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
@@ -27,8 +28,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < LEAST:
         return
     at = [shares(seen)[name] for name in ("python", "eager") if name in shares(seen)]
-    lines = sorted((line for one in at for line in one.lines), key=lambda line: -line.share)
-    often = " and ".join(f"{line.where} ({line.share:.0%})" for line in lines[:3])
+    lines: dict[str, float] = defaultdict(float)
+    for line in (line for one in at for line in one.lines):
+        lines[line.where] += line.share
+    most = sorted(lines.items(), key=lambda line: -line[1])[:3]
+    often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
         "beside-steps",
         f"the job is not at its steps for {share:.0%} of the time",
