@@ -54,8 +54,8 @@ def unmeasured(profile: Profile) -> Iterator[str]:
     """What to know of it before anything is concluded from ops."""
     if profile.partial is None and (share := measured(profile)) < ENOUGH:
         yield (
-            f"{1 - share:.0%} of the op time is of ops that did not run on each number of threads, "
-            "as they have other shapes at each step: a plan leaves them as they are"
+            f"{1 - share:.0%} of the op time is of ops whose shapes are others at each step: on "
+            "which threads one of them is fastest is not known, and a plan gives all ops the same"
         )
 
 

@@ -35,6 +35,7 @@ class Climb:
         self._position = 0
         self._samples: dict[str, dict[Case, list[float]]] = {}
         self._stopped: dict[str, Case] = {}
+        self._steps: dict[int, dict[Case, list[float]]] = {}
 
     @property
     def case(self) -> Case | None:
@@ -68,6 +69,11 @@ class Climb:
         assert case is not None, "the climb is over"
         self._samples.setdefault(key, {}).setdefault(case, []).append(seconds)
 
+    def add_step(self, graph: int, seconds: float) -> None:
+        """All ops of one execution of `graph` together, if they all run in the present case."""
+        if self.case is not None and not self.held():
+            self._steps.setdefault(graph, {}).setdefault(self.case, []).append(seconds)
+
     def spread(self, key: str) -> float:
         """Spread of `key`'s samples at its present case; infinite below three samples."""
         case = self.wanted(key)
@@ -98,3 +104,7 @@ class Climb:
         for key, cases in self._samples.items():
             for case, seconds in cases.items():
                 yield key, case, seconds
+
+    def steps(self, graph: int) -> Iterator[tuple[Case, list[float]]]:
+        """What executions of `graph` took in ops, by case."""
+        yield from self._steps.get(graph, {}).items()

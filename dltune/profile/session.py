@@ -422,12 +422,15 @@ class Session:
         climbing.repeats[graph] += 1
         if climbing.repeats[graph] == 1:
             return  # the first after a change of threads warms caches and workers
+        total = 0.0
         for _, key_id, threads, _, start, end, _ in execution.events:
             key = record.keys[key_id].key
             wanted = self.climb.wanted(key)
             # others are not under control: asynchronous, or may wait for another kernel
             if wanted is not None and threads == wanted[0]:
                 self.climb.add(key, (end - start) * NANOSECOND)
+                total += (end - start) * NANOSECOND
+        self.climb.add_step(graph, total)
         if self._counting is None:
             return
         for index, *counted in execution.counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.machine import Machine
+from dltune.documents.profile import Settings
 from dltune.documents.sections.threads import Uniform
 
 
@@ -15,6 +16,12 @@ def default(machine: Machine) -> Uniform:
 def recommended(machine: Machine) -> Uniform:
     """TensorFlow's performance guide: intra the physical cores, inter the sockets."""
     return Uniform(len(machine.cores), machine.sockets)
+
+
+def own(settings: Settings, machine: Machine) -> Uniform:
+    """The job's, on no more threads than there are cores."""
+    cores = len(machine.cores)
+    return Uniform(min(settings.intra, cores), min(settings.inter, cores))
 
 
 def grid(machine: Machine, intra: int | None = None) -> list[Uniform]:

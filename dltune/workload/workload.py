@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
 
+from dltune.analysis.parts import ENOUGH, measured, unmeasured
 from dltune.documents import opkey
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Op, Placement, Profile, Settings, Step
@@ -19,8 +22,9 @@ from dltune.errors import UsageError
 from dltune.graph import profiled
 from dltune.graph.step_graph import StepGraph
 from dltune.machine.placement import placements
-from dltune.model.curve import Curve, all_cases
+from dltune.model.curve import Case, Curve, all_cases
 from dltune.model.prediction import HillClimbing, Model
+from dltune.profile.breakdown import kind
 from dltune.simulate import engine
 from dltune.simulate.engine import CoreSet, Timeline
 from dltune.simulate.work import CorunWork, FifoWork
@@ -66,7 +70,9 @@ class Workload:
     its threads keeps all their cores busy, as under OpenMP. `oversubscription` and `crowding` as in
     `engine.CoreSet`. `held`: by op index the threads of an op whose count must stay as it is.
     `model` is what the curves come from, with its error bars; None where they were carried to
-    another machine. `remarks`: sentences on what all this rests on.
+    another machine. `varying`: the spread of steps most of whose ops have other shapes each time,
+    so that no order for an op is met again; None of others. `remarks`: sentences on what all this
+    rests on.
     """
 
     machine: Machine
@@ -84,6 +90,7 @@ class Workload:
     crowding: float = 1.0
     held: Mapping[int, int] = dataclasses.field(default_factory=dict)
     model: Model | None = None
+    varying: float | None = None
     remarks: tuple[str, ...] = ()
 
     @property
@@ -262,6 +269,11 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
             remedy="profile the job again and let the climb begin",
         )
     curves = [Curve.measured(op.times) if op.times else None for op in profile.ops]
+    varying = None
+    if measured(profile) < ENOUGH:
+        curves = _with_the_rest(profile, curves)
+        spreads = (time.spread for step in profile.steps for time in step.tried)
+        varying = max(spreads, default=math.inf)
     if model is not None:
         curves = predicted(model, profile, curves)
     made = Workload(
@@ -275,6 +287,8 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
         between=_between(profile.steps),
         crowding=CROWDING,
         model=model or HillClimbing.of(profile.ops),
+        varying=varying,
+        remarks=tuple(unmeasured(profile)),
     )
     # all receives are one op, but each tensor waits for those before it on its link
     came = {
@@ -286,6 +300,33 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
     made = made.apart(came)
     fixed = (came.get(op.key, t) for op, t in zip(made.ops, made.fixed, strict=True))
     return dataclasses.replace(made, fixed=tuple(fixed))
+
+
+def _with_the_rest(profile: Profile, curves: Sequence[Curve | None]) -> list[Curve | None]:
+    """Ops that were not met in each case take of the steps that were, all alike, what the others
+    leave. As they are where that is not known."""
+    totals: dict[Case, float] = defaultdict(float)
+    for step in profile.steps:
+        for time in step.tried:
+            totals[time.threads, time.placement] += time.median
+    rest = {
+        case: total
+        - sum(
+            time.median * op.count
+            for op in profile.ops
+            for time in op.times
+            if (time.threads, time.placement) == case
+        )
+        for case, total in totals.items()
+    }
+    own = max((case for case in rest if case[0] <= profile.settings.intra), default=None)
+    if own is None or len(rest) < 2 or min(rest.values()) <= 0:
+        return list(curves)
+    alike = Curve.of({case: seconds / rest[own] for case, seconds in rest.items()})
+    return [
+        alike.scaled(op.own) if curve is None and op.own and kind(op.type) == "ops" else curve
+        for op, curve in zip(profile.ops, curves, strict=True)
+    ]
 
 
 def predicted(model: Model, profile: Profile, curves: Sequence[Curve | None]) -> list[Curve | None]:

@@ -149,3 +149,16 @@ def test_spread_needs_three_samples():
         assert climb.spread("op") == float("inf")
     climb.add("op", 1.0)
     assert climb.spread("op") == 0
+
+
+def test_steps_count_as_a_whole_where_all_their_ops_ran_alike() -> None:
+    climb = Climb([(1, "spread"), (2, "shared"), (4, "shared")])
+    for seconds in ({"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 1.0}, {"b": 1.0}):
+        for key, one in seconds.items():
+            climb.add(key, one)
+        climb.add_step(7, sum(seconds.values()))
+        climb.advance()
+    # "a" was slower on two threads than on one, and at four all ops run on all cores again
+    steps = dict(climb.steps(7))
+    assert steps == {(1, "spread"): [3.0], (2, "shared"): [4.0], (4, "shared"): [1.0]}
+    assert list(climb.steps(8)) == []

@@ -110,6 +110,11 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     remarks = [why_not] if why_not else []
     intra = workload.own.intra if bitwise else None
     best_uniform = _best(_uniform(workload, u) for u in uniform.grid(machine, intra))
+    if workload.varying is not None:
+        # other batches may be why one number of threads was faster
+        own = _uniform(workload, uniform.own(workload.own, machine))
+        if own.seconds * (1 - workload.varying) <= best_uniform.seconds:
+            best_uniform = own
     options = [
         _uniform(workload, uniform.default(machine), "default"),
         _uniform(workload, uniform.recommended(machine), "recommended"),
@@ -119,11 +124,13 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
         held = {i: workload.own.intra for i, c in enumerate(workload.curves) if c is not None}
         workload = dataclasses.replace(workload, held=held)
     strategies = _bitwise(workload) if bitwise else _strategies(workload, strategy)
+    if workload.varying is not None and strategy == "auto":
+        strategies = []
     options += strategies
     if strategy == "uniform":
         chosen = best_uniform
     elif strategy == "auto":
-        fastest = _best(strategies)
+        fastest = _best([*strategies, best_uniform])
         faster = fastest.seconds <= best_uniform.seconds * (1 - ENFORCEMENT)
         chosen = fastest if faster else best_uniform
     else:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.profile import Settings
+from dltune.documents.profile import OpTime, Part, Profile, Settings
 from dltune.errors import UsageError
 from dltune.machine.known import find
 from dltune.model.scaling import Law
@@ -174,6 +175,43 @@ def test_an_op_that_is_not_controlled_takes_its_time_but_no_core() -> None:
     nodes = [synthetic.node("a_0", 0), synthetic.node("b_1", 1)]
     made = workload(synthetic.profile(there, ops, {"train": nodes}))
     assert made.uniform(1, 1).seconds == pytest.approx(2e-6)
+
+
+def with_other_shapes(one: float, two: float, spread: float) -> Profile:
+    """Of a step's 10 ms on two threads, 9 are of an op of which no other run had the same shapes.
+    All ops of a step took `one` and `two` seconds on so many threads, with that spread."""
+    there = synthetic.machine(2)
+    steady = synthetic.op("Relu", Law(1e-3, 0.0, 0.0), there)
+    other = msgspec.structs.replace(synthetic.op("Conv2D", None, there), own=9e-3)
+    nodes = [synthetic.node("Relu_1", 0), synthetic.node("Conv2D_1", 1)]
+    made = synthetic.profile(there, [steady, other], {"train": nodes})
+    tried = tuple(
+        OpTime(threads, placement, 8, seconds, seconds, spread)
+        for threads, placement, seconds in ((1, "spread", one), (2, "shared", two))
+    )
+    (step,) = made.steps
+    step = msgspec.structs.replace(step, parts=(Part("ops", 0.01),), tried=tried)
+    two_threads = msgspec.structs.replace(made.settings, intra=2, inter=1)
+    return msgspec.structs.replace(made, steps=(step,), settings=two_threads)
+
+
+def test_ops_of_other_shapes_at_each_step_take_what_the_others_leave() -> None:
+    made = workload(with_other_shapes(0.019, 0.01, 0.05))
+    assert made.varying == 0.05
+    assert [made.serial(0), made.serial(1)] == pytest.approx([1e-3, 18e-3])
+    assert made.uniform(2, 1).seconds == pytest.approx(10e-3)
+    (remark,) = made.remarks
+    assert remark.startswith("90% of the op time is of ops whose shapes are others at each step")
+
+
+@pytest.mark.parametrize(
+    ("one", "spread", "chosen"),
+    [(0.006, 0.05, "uniform 1x"), (0.009, 0.3, "uniform 2x1"), (0.02, 0.05, "uniform 2x1")],
+)
+def test_only_a_clear_difference_gives_such_ops_other_threads(one, spread, chosen) -> None:
+    _, decision = planned(with_other_shapes(one, 0.01, spread))
+    assert decision.chosen.setting.startswith(chosen)
+    assert all(option.setting[:2] != "s1" for option in decision.options)
 
 
 def test_a_profile_without_samples_is_refused() -> None:
