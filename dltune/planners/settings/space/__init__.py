@@ -12,6 +12,7 @@ from dltune.planners.settings.space.allocator import ALLOCATOR
 # likeliest gain first
 SPACE: tuple[Setting, ...] = (
     training.BATCH_NORM,
+    kernels.FUSED_OPTIMIZER,
     kernels.CHANNELS_LAST,
     threads.THREADS,
     kernels.ONEDNN_PRIMITIVES,
@@ -28,7 +29,6 @@ SPACE: tuple[Setting, ...] = (
     kernels.ONEDNN_CALLER,
     kernels.XLA,
     kernels.JIT_COMPILE,
-    kernels.FUSED_OPTIMIZER,
     kernels.DENORMALS,
     ranks.RANKS,
     kernels.ONEDNN_MATH,
