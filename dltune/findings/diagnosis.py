@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from dltune import __version__
 from dltune.analysis.figures import Analysis
 from dltune.analysis.parts import ENOUGH, measured, unmeasured
 from dltune.documents import diagnosis as document
 from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
+from dltune.documents.finding import Finding, Gain
 from dltune.findings import registry
+from dltune.findings.python.beside_steps import at_steps
 from dltune.findings.seen import Seen
 
 # of a step; what costs less is not told
@@ -24,7 +28,7 @@ def diagnose(
     seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
 ) -> Diagnosis:
     """At most `MOST` findings, the most costly first; what is known to cost little is left out."""
-    found = registry.look(seen)
+    found = registry.ordered(_of_all_time(one, seen) for one in registry.look(seen))
     costly = [
         finding
         for finding in found
@@ -51,6 +55,15 @@ def diagnose(
         ),
         partial=partial,
     )
+
+
+def _of_all_time(finding: Finding, seen: Seen) -> Finding:
+    """What is a share of a step costs less of a job that is at its steps for a part of the time."""
+    steps = at_steps(seen) if finding.seconds is not None else None
+    if steps is None or finding.share is None:
+        return finding
+    gain = finding.gain and Gain(finding.gain.low * steps, finding.gain.high * steps)
+    return msgspec.structs.replace(finding, share=finding.share * steps, gain=gain)
 
 
 def _unmeasured(analysis: Analysis) -> Iterator[str]:

@@ -7,13 +7,15 @@ import pytest
 from keyed import keyed
 from looked import looked
 from norms import Graph
-from observations import host, observation, process, python
+from observations import graphs, host, observation, process, python
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
+from dltune.analysis.parts import wall
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Counters, Line, Part, Profile, Settings
 from dltune.documents.sections.settings import Choice
+from dltune.findings.diagnosis import diagnose
 from dltune.findings.seen import Seen
 
 IMAGE = (8, 6, 6, 16)
@@ -356,3 +358,13 @@ def test_python_between_two_ops_is_where_the_looks_found_it():
     )
     calm = observation(processes=(process(framework="pytorch"),), python=python(eager=0.9))
     assert looked(Seen(profile=made, observation=calm)) == ()
+
+
+def test_what_a_step_loses_is_a_part_of_the_time_that_is_steps():
+    made = analyse(eager(*in_a_row(0.0, *["forward/relu"] * 100)))
+    whole = wall(made.profile)
+    half = observation(graphs=graphs(steps=round(10 / whole)))
+    found = diagnose(Seen(profile=made, observation=half), "train.py", 60.0, None, None)
+    shares = {one.cause: one.share for one in found.findings}
+    assert shares["beside-steps"] == pytest.approx(0.5, abs=0.01)
+    assert shares["op-calls"] == pytest.approx(0.5 * 99e-5 / whole, rel=0.01)

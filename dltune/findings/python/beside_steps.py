@@ -19,10 +19,9 @@ FEW = 20
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the watch without the steps that ended in it, each at the median, and without what
     other rules tell of."""
-    graphs = seen.observation.graphs if seen.observation else None
-    if seen.profile is None or seen.observation is None or graphs is None or graphs.steps < FEW:
+    steps = at_steps(seen)
+    if steps is None or seen.observation is None or seen.profile is None:
         return
-    steps = graphs.steps * wall(seen.profile.profile) / seen.observation.seconds
     named = [shares(seen)[name].share for name in ("saving", "validation") if name in shares(seen)]
     share = 1 - steps - sum(named)
     if share < LEAST:
@@ -31,12 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     lines: dict[str, float] = defaultdict(float)
     for line in (line for one in at for line in one.lines):
         lines[line.where] += line.share
+    step, graphs = wall(seen.profile.profile), seen.observation.graphs
+    assert graphs is not None
     most = sorted(lines.items(), key=lambda line: -line[1])[:3]
     often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
         "beside-steps",
         f"the job is not at its steps for {share:.0%} of the time",
-        f"{graphs.steps:,} of {wall(seen.profile.profile) * 1e3:.3g} ms make up {steps:.0%} of the "
+        f"{graphs.steps:,} of {step * 1e3:.3g} ms make up {steps:.0%} of the "
         f"{seen.observation.seconds:.0f} s that were watched"
         + (f"; most often the job was at {often}" if often else ""),
         "look at what it does between some of its steps, such as rollouts or figures: do it less "
@@ -45,3 +46,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         gain=Gain(0.0, share),
         sure="measured",
     )
+
+
+def at_steps(seen: Seen) -> float | None:
+    """The share of the watch that was steps, each at the median; None where they were not counted,
+    or were few."""
+    graphs = seen.observation.graphs if seen.observation else None
+    if seen.profile is None or seen.observation is None or graphs is None or graphs.steps < FEW:
+        return None
+    return min(1.0, graphs.steps * wall(seen.profile.profile) / seen.observation.seconds)
