@@ -270,6 +270,16 @@ def test_more_threads_than_cpus_wait_for_one_another(two, threads):
     assert told(processes=crowd, host=host(quota=1.0, throttled=0.6)) == []
 
 
+def test_processes_in_each_others_way_make_ops_slow_on_any_threads():
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 2e-4}, count=10)
+    made = analyse(parts(plain(add), ops=5e-3))
+    four = tuple(process(pid, cpu=0.5, queued=0.7) for pid in range(1, 5))
+    crowded = [one.cause for one in looked(Seen(observation(processes=four), made))]
+    assert "crowded-processes" in crowded
+    assert "too-many-threads" not in crowded
+    assert "too-many-threads" in {one.cause for one in looked(Seen(observation(), made))}
+
+
 def test_page_faults_are_no_threads_fault():
     add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 2e-4}, count=10)
     made = parts(plain(add), ops=3e-3)

@@ -9,6 +9,7 @@ from dltune.analysis.parts import ENOUGH, measured, part, recording, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
+from dltune.findings.cores import crowded_processes
 from dltune.findings.cores.allowed import confined
 from dltune.findings.memory.allocator_trim import fault_share
 from dltune.findings.seen import Seen
@@ -27,7 +28,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
-    if seen.observation and confined(seen.observation):
+    if (seen.observation and confined(seen.observation)) or any(crowded_processes.find(seen)):
         return  # a rule on cores tells
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return
