@@ -33,6 +33,8 @@ SLOTS = (2, 4, 8, 16)
 # A per-op plan must be predicted faster than the best uniform setting by this part: enforcing it
 # costs up to 1 % ("limited overhead (less than 1%)", section IV-A).
 ENFORCEMENT = 0.01
+# Settings are alike whose predictions differ by less than this part.
+TIE = 0.005
 # Joins a strategy's name and the thread count it is capped at: "s1+s2+s3@16".
 CAP = "@"
 
@@ -109,7 +111,7 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
         )
     remarks = [why_not] if why_not else []
     intra = workload.own.intra if bitwise else None
-    best_uniform = _best(_uniform(workload, u) for u in uniform.grid(machine, intra))
+    best_uniform = _fewest(_uniform(workload, u) for u in uniform.grid(machine, intra))
     if workload.varying is not None:
         # other batches may be why one number of threads was faster
         own = _uniform(workload, uniform.own(workload.own, machine))
@@ -226,6 +228,15 @@ def planned(
         )
         for inter in slots
     )
+
+
+def _fewest(options: Iterable[Option]) -> Option:
+    """The fastest; of those that are as fast but for `TIE`, the one of the fewest threads, which
+    have to be woken, too."""
+    every = list(options)
+    fastest = _best(every)
+    near = [one for one in every if one.seconds <= fastest.seconds * (1 + TIE)]
+    return min(near, key=lambda one: (one.uniform.intra * one.uniform.inter, one.seconds))
 
 
 def _best(options: Iterable[Option]) -> Option:

@@ -72,6 +72,9 @@ void OnEachThread(void (*run)(void*)) {
   g_parallel(run, nullptr, 0, 0);
 }
 
-void SetOwnWidth(int threads) { at::set_num_threads(threads); }
+void SetOwnWidth(int threads) {
+  // it also takes from MKL the choice to use fewer
+  if (at::get_num_threads() != threads) at::set_num_threads(threads);
+}
 
 }  // namespace dltune
