@@ -42,10 +42,11 @@ def recording(profile: Profile) -> float:
 
 def measured(profile: Profile) -> float:
     """The share of the time in which ops ran that is of ops whose threads were tried. Others have
-    other shapes at each step, say. All of it where the job's own times are not known."""
+    other shapes at each step. All of it where the job's own times are not known, and of TensorFlow,
+    which has ops that no thread count is tried for."""
     tried = [op for op in profile.ops if op.times]
     ran = part(profile, "ops") * wall(profile)
-    if ran <= 0 or any(op.own is None for op in tried):
+    if profile.framework.name != "pytorch" or ran <= 0 or any(op.own is None for op in tried):
         return 1.0
     return min(1.0, sum((op.own or 0.0) * op.count for op in tried) / ran)
 

@@ -240,9 +240,7 @@ def _step(
     )
 
 
-def _time(
-    case: Case, samples: Sequence[float], counts: tuple[doc.Count, ...] = ()
-) -> doc.OpTime:
+def _time(case: Case, samples: Sequence[float], counts: tuple[doc.Count, ...] = ()) -> doc.OpTime:
     threads, placement = case
     return doc.OpTime(
         threads=threads,

@@ -192,7 +192,8 @@ def with_other_shapes(one: float, two: float, spread: float) -> Profile:
     (step,) = made.steps
     step = msgspec.structs.replace(step, parts=(Part("ops", 0.01),), tried=tried)
     two_threads = msgspec.structs.replace(made.settings, intra=2, inter=1)
-    return msgspec.structs.replace(made, steps=(step,), settings=two_threads)
+    pytorch = msgspec.structs.replace(made.framework, name="pytorch")
+    return msgspec.structs.replace(made, steps=(step,), settings=two_threads, framework=pytorch)
 
 
 def test_ops_of_other_shapes_at_each_step_take_what_the_others_leave() -> None:
