@@ -195,13 +195,20 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float
 
 
+class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All ops of an execution together that dltune controls, where each of them ran so."""
+
+    threads: int
+    placement: Placement
+    ops: Samples
+
+
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A graph whose executions repeat: a training step, or one of several (a GAN's two).
 
     `device` with its task, as the framework names it (empty: not told).
     `wall`: from the start of one execution to the start of the next, under the job's own settings.
     `span`: from an execution's first op to its last, likewise. `share` is its part of all op time.
-    `tried`: all ops of an execution that dltune controls, where each ran so.
     """
 
     signature: str
@@ -214,7 +221,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[Part, ...] = ()
     lines: tuple[Line, ...] = ()
     device: str = ""
-    tried: tuple[OpTime, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -412,13 +419,9 @@ load = files.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:
     yield from AMOUNT.of(here, op, "count", "output_bytes", "own")
-    yield from _time_faults(f"{here}.times", op.times)
-
-
-def _time_faults(here: str, times: tuple[OpTime, ...]) -> Iterator[str]:
-    cases = (f"{time.threads} threads {time.placement}" for time in times)
-    yield from repeated(here, "case", cases)
-    for at, time in each(here, times):
+    cases = (f"{time.threads} threads {time.placement}" for time in op.times)
+    yield from repeated(f"{here}.times", "case", cases)
+    for at, time in each(f"{here}.times", op.times):
         yield from at_least(1).of(at, time, "threads")
         yield from _measured(at, time)
         yield from repeated(f"{at}.counts", "event", (count.event for count in time.counts))
@@ -434,7 +437,9 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
     yield from Bound(SHARE.words, lambda share: 0 <= share <= 1 + 1e-9).of(here, step, "share")
     yield from _measured(f"{here}.wall", step.wall)
     yield from _measured(f"{here}.span", step.span)
-    yield from _time_faults(f"{here}.tried", step.tried)
+    for at, tried in each(f"{here}.tried", step.tried):
+        yield from at_least(1).of(at, tried, "threads")
+        yield from _measured(f"{at}.ops", tried.ops)
     for part in step.parts:
         yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
     an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")

@@ -19,7 +19,7 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, pauses, span
 from dltune.profile import breakdown
-from dltune.profile.climb import Case, Climb
+from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
 from dltune.profile.links import links
 from dltune.profile.peers import Meeting
@@ -95,17 +95,26 @@ def assemble(
     step. `answers`: what tasks send each other only when something has come to them. `lacks`:
     instructions that the framework was compiled without. `calls`: a step's, of PyTorch."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
-    for key, case, samples in climb.samples():
-        counts = counting.counts(key, case) if counting else ()
-        times[key].append(_time(case, samples, counts))
+    for key, (threads, placement), samples in climb.samples():
+        times[key].append(
+            doc.OpTime(
+                threads=threads,
+                placement=placement,
+                samples=len(samples),
+                min=min(samples),
+                median=statistics.median(samples),
+                spread=relative_spread(samples),
+                counts=counting.counts(key, (threads, placement)) if counting else (),
+            )
+        )
     index: dict[str, int] = {}
-    runs: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     steps = []
     total = sum(sum(map(op_seconds, es)) for es in own.executions.values())
     for graph in own.targets:
         lines = python.lines() if python and graph == own.targets[0] else ()
-        tried = tuple(_time(case, samples) for case, samples in climb.steps(graph))
-        steps.append(_step(record, own, graph, total, index, runs, lines, answers, tried))
+        tried = tuple(doc.Tried(*case, summary(samples)) for case, samples in climb.steps(graph))
+        steps.append(_step(record, own, graph, total, index, counts, lines, answers, tried))
     if python and python_matters(steps[0]) and python.why:
         notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
     others = []
@@ -123,7 +132,7 @@ def assemble(
             key=text,
             type=key.op,
             inputs=_inputs(key.inputs),
-            count=runs[text],
+            count=counts[text],
             output_bytes=one.output_bytes.get(key.id, 0),
             own=statistics.median(seconds[text]) if text in seconds else None,
             times=tuple(sorted(times.get(text, ()), key=lambda t: (t.threads, t.placement))),
@@ -173,10 +182,10 @@ def _step(
     graph: int,
     total: float,
     index: dict[str, int],
-    runs: Counter[str],
+    counts: Counter[str],
     lines: tuple[doc.Line, ...],
     answers: Collection[Meeting],
-    tried: tuple[doc.OpTime, ...] = (),
+    tried: tuple[doc.Tried, ...] = (),
 ) -> doc.Step:
     told = record.graphs[graph]
     bytes_of = {k.key: record.output_bytes.get(k.id, 0) for k in record.keys.values()}
@@ -202,7 +211,7 @@ def _step(
             usual = keys[number].most_common(1)[0][0]
             op = index.setdefault(usual, len(index))
             repeats = keys[number].total() / len(executions)
-            runs[usual] += round(repeats)
+            counts[usual] += round(repeats)
             output = sum(tensor.bytes for tensor in outputs) if outputs else bytes_of[usual]
         nodes.append(
             doc.Node(
@@ -237,19 +246,6 @@ def _step(
         lines=lines,
         device=told.device,
         tried=tried,
-    )
-
-
-def _time(case: Case, samples: Sequence[float], counts: tuple[doc.Count, ...] = ()) -> doc.OpTime:
-    threads, placement = case
-    return doc.OpTime(
-        threads=threads,
-        placement=placement,
-        samples=len(samples),
-        min=min(samples),
-        median=statistics.median(samples),
-        spread=relative_spread(samples),
-        counts=counts,
     )
 
 

@@ -272,7 +272,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
     varying = None
     if measured(profile) < ENOUGH:
         curves = _with_the_rest(profile, curves)
-        spreads = (time.spread for step in profile.steps for time in step.tried)
+        spreads = (one.ops.spread for step in profile.steps for one in step.tried)
         varying = max(spreads, default=math.inf)
     if model is not None:
         curves = predicted(model, profile, curves)
@@ -307,8 +307,8 @@ def _with_the_rest(profile: Profile, curves: Sequence[Curve | None]) -> list[Cur
     leave. As they are where that is not known."""
     totals: dict[Case, float] = defaultdict(float)
     for step in profile.steps:
-        for time in step.tried:
-            totals[time.threads, time.placement] += time.median
+        for tried in step.tried:
+            totals[tried.threads, tried.placement] += tried.ops.median
     rest = {
         case: total
         - sum(

@@ -8,7 +8,7 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.profile import OpTime, Part, Profile, Settings
+from dltune.documents.profile import Part, Profile, Samples, Settings, Tried
 from dltune.errors import UsageError
 from dltune.machine.known import find
 from dltune.model.scaling import Law
@@ -186,7 +186,7 @@ def with_other_shapes(one: float, two: float, spread: float) -> Profile:
     nodes = [synthetic.node("Relu_1", 0), synthetic.node("Conv2D_1", 1)]
     made = synthetic.profile(there, [steady, other], {"train": nodes})
     tried = tuple(
-        OpTime(threads, placement, 8, seconds, seconds, spread)
+        Tried(threads, placement, Samples(8, seconds, seconds, spread))
         for threads, placement, seconds in ((1, "spread", one), (2, "shared", two))
     )
     (step,) = made.steps
