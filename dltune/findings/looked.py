@@ -30,6 +30,12 @@ def at(seen: Seen, activity: Activity) -> Share | None:
     return found if found and costs(seen, found.share) else None
 
 
+def at_any(seen: Seen, *activities: Activity) -> list[Share]:
+    """The shares of those that were seen."""
+    every = shares(seen)
+    return [every[activity] for activity in activities if activity in every]
+
+
 def costs(seen: Seen, share: float) -> bool:
     """Whether a share of looks is surely `LEAST` or more, and not by the chance of the looks."""
     python = seen.observation.python if seen.observation else None

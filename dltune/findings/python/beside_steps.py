@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import shares
+from dltune.findings.looked import at_any
 from dltune.findings.seen import Seen
 
 # of the time; steps that differ, and recording them, may make up so much
@@ -22,13 +22,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     steps = at_steps(seen)
     if steps is None or seen.observation is None or seen.profile is None:
         return
-    named = [shares(seen)[name].share for name in ("saving", "validation") if name in shares(seen)]
-    share = 1 - steps - sum(named)
+    share = 1 - steps - sum(one.share for one in at_any(seen, "saving", "validation"))
     if share < LEAST:
         return
-    at = [shares(seen)[name] for name in ("python", "eager") if name in shares(seen)]
     lines: dict[str, float] = defaultdict(float)
-    for line in (line for one in at for line in one.lines):
+    for line in (line for one in at_any(seen, "python", "eager") for line in one.lines):
         lines[line.where] += line.share
     step, graphs = wall(seen.profile.profile), seen.observation.graphs
     assert graphs is not None

@@ -8,7 +8,7 @@ from dltune.documents.finding import Finding, Gain, Sure
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import costs, own_share, shares, where
+from dltune.findings.looked import at_any, costs, own_share, where
 from dltune.findings.seen import Seen
 
 # looks, and the share of them that found such numbers: a few underflow in many programs
@@ -62,7 +62,7 @@ def _tried(flushed: Ratio, looks: str) -> Iterator[Finding]:
 
 
 def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
-    at = [shares(seen)[name] for name in ("eager", "python") if name in shares(seen)]
+    at = at_any(seen, "eager", "python")
     share = min(1.0, sum(one.share for one in at))
     if costs(seen, share):
         evidence = f"{looks}; most often it was{where(max(at, key=lambda one: one.share))}"

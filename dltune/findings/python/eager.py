@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST, runs_graphs, shares, where
+from dltune.findings.looked import LEAST, at_any, runs_graphs, where
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
@@ -18,7 +18,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or graphs is None or runs_graphs(seen):
         return
     eager = min(1.0, graphs.eager / observation.seconds)
-    at = [shares(seen)[name] for name in ("eager", "python", "fit") if name in shares(seen)]
+    at = at_any(seen, "eager", "python", "fit")
     if eager < SHARE or not at:
         return
     share = sum(one.share for one in at)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import costs, runs_graphs, shares, where
+from dltune.findings.looked import at_any, costs, runs_graphs, where
 from dltune.findings.seen import Seen
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it."""
-    found = [shares(seen)[name] for name in ("reading", "eager") if name in shares(seen)]
+    found = at_any(seen, "reading", "eager")
     share = sum(one.share for one in found)
     if not costs(seen, share) or not runs_graphs(seen):
         return
