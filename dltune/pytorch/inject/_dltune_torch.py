@@ -54,6 +54,11 @@ def _stepping(
     return hook
 
 
+def release(torch: ModuleType) -> tuple[int, ...]:
+    """Such as (2, 6)."""
+    return tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def facts(torch: ModuleType) -> dict[str, str]:
     """As `messages.Plugin` has them."""
     return {
@@ -69,7 +74,7 @@ def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
     Raises RuntimeError when it cannot carry the plugin.
     """
     version = torch.__version__
-    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+    if release(torch) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise RuntimeError(f"PyTorch {version} is too old, {wanted} or newer is needed")
     assert torch.__file__ is not None

@@ -12,11 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 # beside this file
-from _dltune_torch import at_each_step
+from _dltune_torch import at_each_step, release
 
 if TYPE_CHECKING:
     from _dltune_report import Hooks, Report
 
+OLDEST = (2, 4)  # with it on CPUs
 NAMES = ("SGD", "Adam", "AdamW", "Adagrad")
 
 
@@ -38,6 +39,10 @@ class _Fused:
         self._sparse: Any = weakref.WeakSet()
 
     def start(self) -> None:
+        if release(self._torch) < OLDEST:
+            version = self._torch.__version__
+            self._report.left("the optimizers", f"PyTorch {version} has no such op on CPUs")
+            return
         at_each_step(self._torch, before=self._begins, after=self._ends)
 
     def _begins(self, optimizer: Any, given: tuple[Any, ...]) -> None:
