@@ -1,11 +1,15 @@
-"""Train a small transformer in PyTorch to predict the next of synthetic tokens."""
+"""Train a small transformer in PyTorch to predict the next of synthetic tokens.
+
+Under torchrun its ranks train one model together, each on data of its own.
+"""
 
 import argparse
 import os
 import time
 
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 EXAMPLES = 2048
@@ -54,12 +58,16 @@ class Transformer(nn.Module):
 
 
 args = parse_args()
-torch.manual_seed(args.seed)
+rank = int(os.environ.get("RANK", "0"))
+torch.manual_seed(args.seed + rank)
 
 loader = DataLoader(
     synthetic_tokens(), args.batch, shuffle=True, drop_last=True, num_workers=args.workers
 )
 model = Transformer()
+if "RANK" in os.environ:
+    distributed.init_process_group("gloo")
+    model = DistributedDataParallel(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 loss_function = nn.CrossEntropyLoss()
 
@@ -76,7 +84,9 @@ with open(args.losses or os.devnull, "w", buffering=1) as losses:
             loss.backward()
             optimizer.step()
             print(repr(loss.item()), file=losses)
-            if step % args.log_every == 0 or step == args.steps - 1:
+            if rank == 0 and (step % args.log_every == 0 or step == args.steps - 1):
                 seconds = time.perf_counter() - began
                 print(f"step {step}  loss {loss.item():.4f}  {seconds:.3f} s", flush=True)
             step += 1
+if "RANK" in os.environ:
+    distributed.destroy_process_group()

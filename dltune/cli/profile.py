@@ -119,7 +119,7 @@ def command(
     from dltune.planners.settings.applied import applied
     from dltune.planners.settings.enforce import Settings
     from dltune.profile.session import Session
-    from dltune.pytorch.memory import memory_adapter
+    from dltune.pytorch.adapters import memory_adapter
     from dltune.tensorflow.instructions import lacking_in
 
     if ops_of and (job or keep_running):

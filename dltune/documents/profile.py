@@ -42,6 +42,8 @@ PartName = Literal["ops", "executor", "input", "communication", "python"]
 SERVERS = "/job:ps"
 # and the job of a task that is alone
 LOCAL = "/job:localhost"
+# a node of PyTorch's by which ranks sum up gradients
+ALLREDUCE = "c10d::allreduce_"
 # frameworks by what documents call them
 TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
@@ -203,6 +205,18 @@ class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ops: Samples
 
 
+class Collective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What this process and others sum up in each execution, when the node at `node` asks for it.
+
+    `took`: from its begin to its end, under the job's own settings; of those that go on beside one
+    another, its part by bytes.
+    """
+
+    node: int
+    bytes: int
+    took: Samples
+
+
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A graph whose executions repeat: a training step, or one of several (a GAN's two).
 
@@ -222,6 +236,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: tuple[Line, ...] = ()
     device: str = ""
     tried: tuple[Tried, ...] = ()
+    collectives: tuple[Collective, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -253,6 +268,11 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     git: str
     python: str
     lacks: tuple[str, ...] | None = None
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """As in (2, 21); empty where the version has no numbers."""
+        return tuple(map(int, re.findall(r"\d+", self.version)[:2]))
 
     @property
     def title(self) -> str:
@@ -443,6 +463,10 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
     for part in step.parts:
         yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
     an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
+    for at, collective in each(f"{here}.collectives", step.collectives):
+        yield from a_node.of(at, collective, "node")
+        yield from AMOUNT.of(at, collective, "bytes")
+        yield from _measured(f"{at}.took", collective.took)
     for at, node in each(f"{here}.nodes", step.nodes, "name"):
         yield from an_op.of(at, node, "op")
         yield from a_node.faults(f"{at}.inputs", *node.inputs)

@@ -171,6 +171,20 @@ class GivenUp(msgspec.Struct, tag="given_up", frozen=True):
     left: str
 
 
+class Buckets(msgspec.Struct, tag="buckets", frozen=True):
+    """A rank has made a model of DistributedDataParallel's, of so many gradients.
+
+    `buckets`: bytes of those that it has got under the plan (empty: not known yet); `left`: why it
+    was left alone.
+    """
+
+    pid: int
+    rank: int
+    gradients: int
+    buckets: list[int]
+    left: str
+
+
 class Plugin(msgspec.Struct, tag="plugin", frozen=True):
     """The plugin is loaded and waits for its first orders."""
 
@@ -267,7 +281,7 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     whose counters were read, [index in `events`, running share, a value for each counter].
     `levels`: for each event the allocator's bytes at its end, where they are counted, and `scratch`
     those that it took and gave back. `outputs`: of each node that recorded its first run here, what
-    it gave out.
+    it gave out. `collectives`: (start, end) of what this process and others summed up.
     """
 
     graph: int
@@ -283,6 +297,7 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     levels: list[int] = []
     scratch: list[int] = []
     outputs: list[tuple[int, list[Output]]] = []
+    collectives: list[tuple[int, int]] = []
 
 
 class Waiting(msgspec.Struct, tag="waiting", frozen=True):
@@ -342,7 +357,7 @@ class Complaint(msgspec.Struct, tag="complaint", frozen=True):
 
 
 _FromHorovod = Horovod | NoHorovod | Reduction | RankFailed
-_FromAdapters = Parallel | Called | GivenUp
+_FromAdapters = Parallel | Called | GivenUp | Buckets
 _FromBootstrap = Python | Building | Failed | Environment | Setting | _FromAdapters | _FromHorovod
 _FromStep = Device | Graph | Key | OutputBytes | Execution | Waiting
 _FromPlugin = Plugin | _FromStep | Report | Totals | Complaint

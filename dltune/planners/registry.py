@@ -18,7 +18,7 @@ from dltune.errors import UsageError
 from dltune.planners.planner import Planner
 
 GROUP = "dltune.planners"
-OWN = ("threads", "settings", "transfers", "memory", "io", "allreduce", "parallelism")
+OWN = ("threads", "settings", "transfers", "memory", "io", "allreduce", "buckets", "parallelism")
 
 
 def names() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -246,7 +246,47 @@ def _step(
         lines=lines,
         device=told.device,
         tried=tried,
+        collectives=_collectives(executions, nodes),
     )
+
+
+def _collectives(
+    executions: Sequence[messages.Execution], nodes: Sequence[doc.Node]
+) -> tuple[doc.Collective, ...]:
+    """They begin in the order in which they were asked for. Those that go on beside one another
+    share the time by their bytes."""
+    asking = [number for number, node in enumerate(nodes) if node.type == doc.ALLREDUCE]
+    took: dict[int, list[float]] = defaultdict(list)
+    for execution in executions:
+        if len(execution.collectives) != len(asking):
+            continue
+        for numbers, seconds in _together(asking, execution.collectives):
+            bytes = [nodes[number].output_bytes for number in numbers]
+            for number, part in zip(numbers, bytes, strict=True):
+                share = part / sum(bytes) if sum(bytes) else 1 / len(bytes)
+                took[number].append(seconds * share)
+    return tuple(
+        doc.Collective(node, nodes[node].output_bytes, summary(seconds))
+        for node, seconds in took.items()
+    )
+
+
+def _together(
+    asking: Sequence[int], times: Sequence[tuple[int, int]]
+) -> Iterator[tuple[list[int], float]]:
+    """Those that go on beside one another, and the seconds that they take together."""
+    numbers: list[int] = []
+    began = until = 0
+    for number, (start, end) in zip(asking, sorted(times), strict=True):
+        if numbers and start >= until:
+            yield numbers, (until - began) * NANOSECOND
+            numbers = []
+        if not numbers:
+            began = start
+        numbers.append(number)
+        until = max(until, end) if len(numbers) > 1 else end
+    if numbers:
+        yield numbers, (until - began) * NANOSECOND
 
 
 def _partner(node: messages.Node, answers: Collection[Meeting]) -> doc.Partner | None:

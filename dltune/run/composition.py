@@ -99,8 +99,13 @@ class Composition:
     def answer(self, python: messages.Python) -> dict[str, object]:
         """The reply to an interpreter of the job that starts. Raises UsageError."""
         reply: dict[str, Any] = {}
+        adapters: list[Any] = []
         for one in self._sections.values():
-            reply |= one.answer(python)
+            theirs: Mapping[str, Any] = one.answer(python)
+            reply |= theirs
+            adapters += theirs.get("adapters", ())
+        if adapters:
+            reply["adapters"] = adapters
         return {**reply, "plugin": self._run.pools is not None}
 
     def greet(self, process: Process) -> list[str]:

@@ -21,7 +21,7 @@ from dltune.documents.sections.memory import Memory, faults
 from dltune.job import messages
 from dltune.job.launch import Job
 from dltune.planners.memory.decide import decide
-from dltune.pytorch.memory import memory_adapter
+from dltune.pytorch.adapters import memory_adapter
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 

@@ -87,6 +87,9 @@ std::string MessageOf(const ExecutionRecord& record) {
   };
   const auto level = [](const Event& e) { return e.live; };
   const auto scratch = [](const Event& e) { return e.scratch; };
+  const auto collective = [start = record.start](const Collective& c) {
+    return List({c.start - start, c.end - start});
+  };
   return Object({{"type", "execution"},
                  {"graph", record.graph},
                  {"number", record.number},
@@ -100,7 +103,8 @@ std::string MessageOf(const ExecutionRecord& record) {
                  {"counts", CountsOf(record.events, record.counts)},
                  {"levels", g_count_bytes ? List(record.events, level) : List({})},
                  {"scratch", g_count_bytes ? List(record.events, scratch) : List({})},
-                 {"outputs", OutputsOf(record.outputs)}});
+                 {"outputs", OutputsOf(record.outputs)},
+                 {"collectives", List(record.collectives, collective)}});
 }
 
 // The step alone would not do: who was late may have begun it anew, in this very slot and under

@@ -65,6 +65,11 @@ struct Event {
   int counts = -1;  // index in the execution's counts; -1: not counted
 };
 
+// While this process and others summed something up together; times as in Event.
+struct Collective {
+  int64_t start, end;
+};
+
 // What is sent of an execution; fields as in messages.Execution.
 struct ExecutionRecord {
   int graph = 0;
@@ -73,6 +78,7 @@ struct ExecutionRecord {
   std::vector<Event> events;
   std::vector<Counts> counts;
   std::vector<std::pair<int, std::vector<Output>>> outputs;  // by node
+  std::vector<Collective> collectives;
 };
 std::string MessageOf(const ExecutionRecord& record);
 

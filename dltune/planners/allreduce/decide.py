@@ -16,9 +16,9 @@ from dltune.documents.sections.allreduce import (
 )
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
+from dltune.overlap.bins import Cost
 from dltune.overlap.partition import Partition
 from dltune.planners.allreduce import waiting
-from dltune.planners.allreduce.bins import Cost
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.knobs import tuned
 from dltune.planners.allreduce.model import Model, Setting

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from dltune.documents.sections.allreduce import Bin, Order, pieces
 from dltune.errors import UsageError
+from dltune.overlap.bins import Cost, partitions
 from dltune.overlap.partition import Partition
 from dltune.planners.allreduce import priority
-from dltune.planners.allreduce.bins import Cost, partitions
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.topology import Topology, traverse
@@ -133,7 +133,9 @@ def _ways(
     for one in topologies:
         order = [call.places[node] for node in one.order]
         sizes = [call.gradients[place].bytes for place in order]
-        for runs in partitions(one, sizes, [ready[place] for place in order], cost, threshold):
+        for runs in partitions(
+            one.before, sizes, [ready[place] for place in order], cost, threshold
+        ):
             yield tuple(
                 Bin(tuple(order[k] for k in run), sum(sizes[k] for k in run)) for run in runs
             )

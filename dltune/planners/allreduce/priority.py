@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dltune.documents.sections.allreduce import Bin
+from dltune.overlap.bins import Cost, partitions
 from dltune.overlap.partition import NANOSECONDS, Partition
 from dltune.overlap.properties import Outstanding
 from dltune.overlap.tictac import foremost
-from dltune.planners.allreduce.bins import Cost, partitions
 from dltune.planners.allreduce.calls import Call, Gradient
 from dltune.planners.allreduce.topology import Topology
 
@@ -69,7 +69,7 @@ def ways(
             parts.append(Bin((places[one],), size, piece))
         order = [one for one, _ in went]
         for runs in partitions(
-            topology.reordered(order),
+            topology.reordered(order).before,
             [part.bytes for part in parts],
             [ready[places[one]] for one in order],
             cost,

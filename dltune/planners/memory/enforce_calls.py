@@ -11,7 +11,7 @@ from dltune.job.diagnosis import Sightings, crash_of, why_no_step
 from dltune.job.launch import Event, Job
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.memory.show import Kept, MemoryOutcome, intent, sentences
-from dltune.pytorch.memory import memory_adapter
+from dltune.pytorch.adapters import memory_adapter
 
 
 class EnforcedCalls(Enforcement):

@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "../../native/core/channel.h"
 #include "../../native/core/child.h"
@@ -58,12 +59,13 @@ void Flush(bool flushes) {
 }
 
 struct Seen : at::ObserverContext {
-  enum { kOp, kBackward, kOptimizer } what = kOp;
+  enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
   Ran ran{};
   int64_t began = 0;
   uint64_t number = 0;  // autograd's next
   bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
+  std::function<void()> ends;
 };
 
 // Nobody else hears of ops, as the script's own profiler would.
@@ -171,7 +173,18 @@ void Begin() {
   HearOps(g_wanted.hears, true);
 }
 
+// On a thread of its backend's, which has the callbacks of the one that asked for it.
+std::unique_ptr<at::ObserverContext> CollectiveBegins() {
+  auto ends = BeginCollective();
+  if (!ends) return nullptr;
+  auto seen = std::make_unique<Seen>();
+  seen->what = Seen::kCollective;
+  seen->ends = std::move(ends);
+  return seen;
+}
+
 std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope) {
+  if (!InChild() && std::strstr(scope.name(), ":all_reduce")) return CollectiveBegins();
   if (!tl.steps || tl.op || InChild()) return nullptr;
   if (BeginsLike(scope.name(), "Optimizer.")) {
     auto seen = std::make_unique<Seen>();
@@ -188,6 +201,7 @@ void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
   auto* const seen = static_cast<Seen*>(context);
   if (!seen || InChild()) return;
   if (seen->what == Seen::kOp) return OpEnds(scope, context);
+  if (seen->what == Seen::kCollective) return seen->ends();
   if (--tl.optimizer > 0 || !BeginsLike(scope.name(), "Optimizer.step#")) return;
   EndStep(scope.name());
   Begin();

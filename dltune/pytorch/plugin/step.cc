@@ -1,6 +1,7 @@
 #include "step.h"
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_map>
 
 #include "../../native/core/channel.h"
@@ -55,7 +56,31 @@ struct EagerGraph {
   }
 };
 
+// Those of the step under way, which threads of their own begin and end.
+struct Collectives {
+  std::mutex mu;
+  bool recorded = false;
+  uint64_t step = 0;            // which one: what ends later than it is not told
+  std::vector<Collective> all;  // `end` is 0 until it has
+
+  void Begin(bool records) {
+    std::lock_guard<std::mutex> lock(mu);
+    recorded = records;
+    step++;
+    all.clear();
+  }
+
+  std::vector<Collective> Ended() {
+    std::lock_guard<std::mutex> lock(mu);
+    std::vector<Collective> ended;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(ended),
+                 [](const Collective& one) { return one.end != 0; });
+    return ended;
+  }
+};
 // What threads use is never destroyed: they run on while the process exits.
+auto& g_collectives = *new Collectives;
+
 struct State {
   std::unordered_map<std::string, EagerGraph> graphs;  // by signature
   EagerGraph* last = nullptr;
@@ -161,6 +186,7 @@ void SendExecution(const EagerGraph& graph) {
       record->events.push_back(event);
     }
   }
+  record->collectives = g_collectives.Ended();
   Send([record] { return MessageOf(*record); });
 }
 
@@ -198,6 +224,7 @@ Wanted BeginStep() {
   g.first = 0;
   g.overhead = 0;
   g.ran.clear();
+  g_collectives.Begin(g.wanted.records);
   g.start = NowNs();
   return g.wanted;
 }
@@ -226,6 +253,16 @@ void Add(const Ran& ran) {
 }
 
 void Spend(int64_t ns) { g.overhead += ns; }
+
+std::function<void()> BeginCollective() {
+  std::lock_guard<std::mutex> lock(g_collectives.mu);
+  if (!g_collectives.recorded) return nullptr;
+  g_collectives.all.push_back({NowNs(), 0});
+  return [place = g_collectives.all.size() - 1, step = g_collectives.step] {
+    std::lock_guard<std::mutex> lock(g_collectives.mu);
+    if (step == g_collectives.step) g_collectives.all[place].end = NowNs();
+  };
+}
 
 void EndStep(const std::string& name) {
   if (!g.orders) return;

@@ -9,6 +9,7 @@
 // All of it belongs to the one thread that steps.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "../../native/core/execution.h"
@@ -49,6 +50,9 @@ Keyed* OpAtPlace(const std::string& type);
 int ThreadsOf(Key* key);
 void Add(const Ran& ran);
 void Spend(int64_t ns);  // in dltune's own code
+// A collective begins, on whatever thread. What is given is to be called when it ends; empty in a step
+// that is not recorded.
+std::function<void()> BeginCollective();
 // `name`: what has ended it.
 void EndStep(const std::string& name);
 

@@ -10,7 +10,7 @@ import synthetic_ranks
 from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import AllreducePlan, faults
 from dltune.errors import UsageError
-from dltune.planners.allreduce.bins import Cost
+from dltune.overlap.bins import Cost
 from dltune.planners.allreduce.calls import SINGLE, calls
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.observed import unobserved

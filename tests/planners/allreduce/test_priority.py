@@ -13,8 +13,8 @@ from parameter_workers import Worker, printed_properties, printed_tac, workers
 from transfers import Dag, dags, finishes
 
 from dltune.documents.sections.allreduce import Bin
+from dltune.overlap.bins import Cost
 from dltune.overlap.partition import Partition
-from dltune.planners.allreduce.bins import Cost
 from dltune.planners.allreduce.calls import Call, Gradient
 from dltune.planners.allreduce.priority import tac, waits, ways
 from dltune.planners.allreduce.topology import Topology, traverse

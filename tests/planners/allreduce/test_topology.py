@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transfers import Dag, concurrent, dags, finishes
 
 from dltune.errors import UsageError
-from dltune.planners.allreduce.bins import Cost, partitions
+from dltune.overlap.bins import Cost, partitions
 from dltune.planners.allreduce.topology import Topology, traverse
 
 MIB = 1 << 20
@@ -68,12 +68,12 @@ def test_the_example_of_figure_6_14() -> None:
     assert not concurrent(topology, 0, 2)
     assert not concurrent(topology, 2, 3)
     assert not concurrent(topology, 0, 3)
-    found = partitions(topology, [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), 64 * MIB)
+    found = partitions(topology.before, [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), 64 * MIB)
     assert found[0] == ((0, 1), (2,), (3, 4))
 
 
 def test_a_threshold_cuts_the_example_s_bins() -> None:
-    found = partitions(figure(), [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), MIB)
+    found = partitions(figure().before, [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), MIB)
     assert found == [((0,), (1,), (2,), (3,), (4,))]
 
 
@@ -116,7 +116,7 @@ def test_every_order_of_readiness_finishes(
     topology = traverse(dag.inputs, dag.fetches, dag.places)
     n = len(topology.order)
     ready = [chance.random() for _ in range(n)]
-    for bins in partitions(topology, [1] * n, ready, Cost(0.1, 0.1), 4, most):
+    for bins in partitions(topology.before, [1] * n, ready, Cost(0.1, 0.1), 4, most):
         waiting = [[topology.order[k] for k in members] for members in bins]
         assert finishes(dag, waiting, ranks, chance)
 

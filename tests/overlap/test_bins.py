@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers import concurrent
 
-from dltune.planners.allreduce.bins import Cost, partitions
+from dltune.overlap.bins import Cost, partitions
 from dltune.planners.allreduce.topology import Topology
 
 Bins = tuple[tuple[int, ...], ...]
@@ -72,7 +72,7 @@ def test_the_best_of_all_partitions(topology: Topology, data: st.DataObject) -> 
         if fits:
             best = allowed.get(len(bins), float("inf"))
             allowed[len(bins)] = min(best, end(bins, sizes, ready, cost, waits))
-    found = partitions(topology, sizes, ready, cost, threshold, n, waits, alone)
+    found = partitions(topology.before, sizes, ready, cost, threshold, n, waits, alone)
     assert [len(bins) for bins in found] == sorted(allowed)
     for bins in found:
         assert list(itertools.chain(*bins)) == list(range(n))
@@ -86,11 +86,11 @@ def test_the_best_of_all_partitions(topology: Topology, data: st.DataObject) -> 
 def test_bins_travel_while_the_rest_is_computed() -> None:
     """Gradients a second apart, each a second on its way: one bin ends at 8, two at 6."""
     topology = Topology((0, 1, 2, 3), (0, 0, 0, 0))
-    one, two, *_ = partitions(topology, [1] * 4, [1.0, 2.0, 3.0, 4.0], Cost(0.0, 1.0), 10)
+    one, two, *_ = partitions(topology.before, [1] * 4, [1.0, 2.0, 3.0, 4.0], Cost(0.0, 1.0), 10)
     assert one == ((0, 1, 2, 3),)
     assert two == ((0, 1, 2), (3,)) or two == ((0, 1), (2, 3))
     assert end(two, [1] * 4, [1.0, 2.0, 3.0, 4.0], Cost(0.0, 1.0)) == 6.0
 
 
 def test_no_transfers_no_bins() -> None:
-    assert partitions(Topology((), ()), [], [], Cost(1.0, 1.0), 1) == []
+    assert partitions([], [], [], Cost(1.0, 1.0), 1) == []

@@ -1,0 +1,1 @@
+"""Which gradients of PyTorch's DistributedDataParallel travel together."""

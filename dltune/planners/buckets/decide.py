@@ -1,0 +1,109 @@
+"""Of all ways to cut the gradients into buckets, the one under which a step is predicted shortest.
+
+Gradients travel in the order in which the backward pass has them, which DDP keeps by itself: of all
+orders none ends sooner, as long as one bucket travels at a time and all are waited for. A bucket
+leaves when its last gradient is there and the one before it has come; the optimizer begins when the
+last has. What else a step takes is as it was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.profile import Framework, Profile
+from dltune.documents.sections.buckets import Buckets, Model, filled
+from dltune.errors import UsageError
+from dltune.overlap.bins import MOST, Cost, Runs, ended, partitions
+from dltune.planners.buckets.gradients import Gradients, cost, gradients
+
+# other buckets must make the predicted step shorter by this part
+WORTH = 0.005
+# the first PyTorch that was tried with a limit for each bucket; others have one for all
+LIMITS_EACH = (2, 13)
+
+
+@dataclass(frozen=True)
+class Decided:
+    section: Buckets
+    reasons: tuple[str, ...]
+
+
+def decide(profile: Profile) -> Decided:
+    """Raises UsageError where the profile is not of a rank whose gradients DDP exchanges."""
+    if profile.framework.name != "pytorch":
+        raise UsageError(
+            f"buckets are of PyTorch's DistributedDataParallel, and this job ran on "
+            f"{profile.framework.title}",
+            remedy="dltune plan allreduce is for Horovod",
+        )
+    exchanged = [
+        (step.signature, step.wall.median, found)
+        for step in profile.steps
+        if (found := gradients(step, profile.ops))
+    ]
+    if not exchanged:
+        raise UsageError(
+            "no step of the profile has gradients that DistributedDataParallel exchanges",
+            remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
+        )
+    paid, how = cost(profile)
+    models, reasons = [], [how]
+    for signature, seconds, found in exchanged:
+        limits, least = _best(found, paid, profile.framework)
+        rest = seconds - _until(found.runs, found, paid)
+        predicted = rest + least
+        if predicted > seconds * (1 - WORTH):
+            limits, predicted = (), seconds
+            reasons.append(
+                f"the buckets of step {signature} stay as they are: no others are predicted to "
+                f"make it {WORTH:.1%} shorter"
+            )
+        before = tuple(sum(found.sizes[k] for k in run) for run in found.runs)
+        planned = filled(found.sizes, limits) if limits else before
+        models.append(Model(signature, found.sizes, before, limits, planned, seconds, predicted))
+    if profile.framework.release < LIMITS_EACH:
+        reasons.append(f"{profile.framework.title} takes one size for all buckets")
+    return Decided(Buckets(tuple(models), paid.latency, paid.per_byte), tuple(reasons))
+
+
+def _best(found: Gradients, paid: Cost, framework: Framework) -> tuple[tuple[int, ...], float]:
+    """The limits, and the seconds until all has come. Of ways that are as good, that of the fewest
+    buckets."""
+    each = framework.release >= LIMITS_EACH
+    ways = [
+        (limits, _until(runs, found, paid))
+        for limits, runs in (_cuts(found, paid) if each else _alike(found))
+    ]
+    least = min(seconds for _, seconds in ways)
+    return next(way for way in ways if way[1] <= least * (1 + WORTH))
+
+
+def _cuts(found: Gradients, paid: Cost) -> Iterator[tuple[tuple[int, ...], Runs]]:
+    """Fewest buckets first."""
+    free = [0] * len(found.sizes)
+    for runs in partitions(free, found.sizes, found.ready, paid, sum(found.sizes)):
+        yield tuple(sum(found.sizes[k] for k in run) for run in runs), runs
+
+
+def _alike(found: Gradients) -> Iterator[tuple[tuple[int, ...], Runs]]:
+    for count in range(1, MOST + 1):
+        limits = (-(-sum(found.sizes) // count),)
+        yield limits, _runs(found.sizes, filled(found.sizes, limits))
+
+
+def _runs(sizes: Sequence[int], buckets: Sequence[int]) -> Runs:
+    runs, begin = [], 0
+    for bytes in buckets:
+        end, held = begin, 0
+        while held < bytes:
+            held += sizes[end]
+            end += 1
+        runs.append(tuple(range(begin, end)))
+        begin = end
+    return tuple(runs)
+
+
+def _until(runs: Runs, found: Gradients, paid: Cost) -> float:
+    """Seconds from the step's begin until all gradients have come and the backward pass is over."""
+    return max(found.backward, ended(runs, found.sizes, found.ready, paid))

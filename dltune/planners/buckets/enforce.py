@@ -1,0 +1,85 @@
+"""The ranks' models under a plan for their buckets, and what came of it in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dltune.documents.sections.buckets import Buckets
+from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.job import messages
+from dltune.job.launch import Event, Job
+from dltune.machine.ranks import local_rank, world
+from dltune.planners.buckets.show import BucketsOutcome, Filled, intent, sentences
+from dltune.planners.enforcement import Enforcement, Outcome, Run
+from dltune.pytorch.adapters import buckets_adapter
+
+
+class EnforcedBuckets(Enforcement):
+    """The section on buckets in one job."""
+
+    inside = True
+
+    def __init__(self, section: Buckets, run: Run) -> None:
+        self.section = section
+        self._run = run
+        self._planned = {
+            tuple(sorted(model.gradients)): model for model in section.models if model.limits
+        }
+        self._heard: dict[int, messages.Buckets] = {}  # by pid, the newest
+        self._left: dict[str, None] = {}
+        run.changes.append(lambda pid: "with its buckets" if pid in self._heard else "")
+
+    def intent(self) -> Iterator[str]:
+        return intent(self.section)
+
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        """Without buckets where other ranks are not under this dltune: all must have the same."""
+        local, where = local_rank(python.environment), world(python.environment)
+        alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
+        if local and where.size > local.size and alone:
+            self._left.setdefault(
+                "the buckets stay as they are: ranks on other nodes are not under this dltune; "
+                "start one for each rank, as in torchrun ... --no-python dltune run ... python"
+            )
+            return {}
+        models = [
+            {"gradients": gradients, "limits": model.limits}
+            for gradients, model in self._planned.items()
+        ]
+        return {"adapters": [buckets_adapter({"models": models})]} if models else {}
+
+    def hear(self, job: Job, event: Event) -> None:
+        message = event.message
+        if isinstance(message, messages.Buckets):
+            if message.left:
+                what = f"a model with {message.gradients} gradients is left alone"
+                self._left.setdefault(f"rank {message.rank}: {what}: {message.left}")
+            else:
+                self._heard[message.pid] = message
+
+    def ended(self, exit_code: int) -> Outcome:
+        """Raises DltuneError when no model of the job got its buckets."""
+        if self._planned and not self._heard and not self._run.partial:
+            raise self._why_nothing(exit_code)
+        planned = {model.planned for model in self._planned.values()}
+        ranks = tuple(
+            Filled(
+                one.rank, one.pid, one.gradients, tuple(one.buckets), tuple(one.buckets) in planned
+            )
+            for one in sorted(self._heard.values(), key=lambda one: one.rank)
+        )
+        outcome = BucketsOutcome(ranks, tuple(self._left))
+        return Outcome(outcome, [*sentences(outcome)])
+
+    def _why_nothing(self, exit_code: int) -> DltuneError:
+        message = "; ".join(self._left) or (
+            "no process of the job made a model of DistributedDataParallel's"
+        )
+        if exit_code:
+            message += f" (the job ended with exit code {exit_code})"
+            return JobFailed(message, exit_code)
+        return UsageError(
+            f"{message}, so the plan changed nothing",
+            remedy="profile the job as it is now and plan again, or pass --partial to let it run "
+            "as it is",
+        )

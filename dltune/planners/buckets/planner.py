@@ -1,0 +1,81 @@
+"""The planner of DDP's buckets, as the registry knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from dltune.documents.plan import Plan
+from dltune.documents.sections import buckets
+from dltune.documents.sections.buckets import Buckets
+from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.planner import Decision, Planner
+from dltune.planners.shown import Shown
+
+
+class BucketsPlanner(Planner[Buckets]):
+    name = "buckets"
+    summary = "Which gradients of PyTorch's DistributedDataParallel travel together."
+    section = Buckets
+    after = ("settings",)
+
+    def faults(self, section: Buckets, plan: Plan) -> Iterator[str]:
+        return buckets.faults(section)
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        return [click.Argument(["profile"], type=click.Path(path_type=Path))]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Buckets]:
+        """Ranks sum up their gradients while the backward pass still computes others: the more, the
+        better buckets suit both. From a profile of the ranks; `dltune run` gives their model the
+        buckets."""
+        return _decide(**parameters)
+
+    def changes_graphs(self, section: Buckets) -> bool:
+        return any(model.limits for model in section.models)
+
+    def difference(self, before: Buckets | None, after: Buckets | None, *, graphs: bool) -> str:
+        planned, other = (
+            [model.limits for model in section.models]
+            if section and self.changes_graphs(section)
+            else []
+            for section in (after, before)
+        )
+        if planned == other:
+            return ""
+        return "with other buckets" if planned else "without buckets of the plan"
+
+    def enforce(self, section: Buckets, run: Run) -> Enforcement:
+        from dltune.planners.buckets.enforce import EnforcedBuckets
+
+        return EnforcedBuckets(section, run)
+
+    def show(self, section: Buckets, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+        from dltune.planners.buckets.show import shown
+
+        return shown(section)
+
+
+PLANNER = BucketsPlanner()
+
+
+def _decide(profile: Path) -> Decision[Buckets]:
+    from dltune.documents import profile as documents
+    from dltune.planners.buckets import show
+    from dltune.planners.buckets.decide import decide
+
+    found = documents.load(profile)
+    decided = decide(found)
+    partial = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
+    return Decision(
+        decided.section,
+        found.machine,
+        found,
+        choice=show.choice(decided.section),
+        remarks=[*decided.reasons, *partial],
+        shown=show.shown(decided.section),
+    )

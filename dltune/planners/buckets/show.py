@@ -1,0 +1,93 @@
+"""The section on buckets, and what came of it, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dltune.documents.sections.buckets import Buckets, Model
+from dltune.planners.shown import Headline, Part, Shown, counted
+from dltune.tables import Table, columns
+from dltune.words import size
+
+
+@dataclass(frozen=True)
+class Filled:
+    """In one rank: bytes of the buckets that its model has got, of so many `gradients`."""
+
+    rank: int
+    pid: int
+    gradients: int
+    buckets: tuple[int, ...]
+    as_planned: bool
+
+
+@dataclass(frozen=True)
+class BucketsOutcome:
+    """`left`: what was left alone, and why, sentences."""
+
+    ranks: tuple[Filled, ...]
+    left: tuple[str, ...] = ()
+
+
+def choice(section: Buckets) -> str:
+    """In a few words."""
+    return "; ".join(_planned(model) for model in section.models)
+
+
+def intent(section: Buckets) -> Iterator[str]:
+    """What would be enforced."""
+    for model in section.models:
+        yield f"DistributedDataParallel: {_planned(model)}"
+
+
+def _planned(model: Model) -> str:
+    what = counted(len(model.gradients), "gradient")
+    if not model.limits:
+        return f"{what} in the buckets that they have by themselves"
+    return f"{what} in {counted(len(model.planned), 'bucket')} of {_sizes(model.planned)}"
+
+
+def sentences(outcome: BucketsOutcome) -> Iterator[str]:
+    """What came of the section."""
+    for one in outcome.ranks:
+        held = f"{counted(one.gradients, 'gradient')} in {counted(len(one.buckets), 'bucket')}"
+        how = "as planned" if one.as_planned else "which are others than planned"
+        yield f"rank {one.rank}: {held} of {_sizes(one.buckets)}, {how}"
+    yield from outcome.left
+
+
+def shown(section: Buckets) -> Shown:
+    rows = [
+        (
+            counted(len(model.gradients), "gradient"),
+            what,
+            str(len(buckets)),
+            _sizes(buckets),
+            f"{seconds * 1e3:.1f}",
+            f"{model.seconds / seconds:.2f}" if seconds else "",
+        )
+        for model in section.models
+        for what, buckets, seconds in (
+            ("as it is", model.before, model.seconds),
+            *([("planned", model.planned, model.predicted)] if model.limits else []),
+        )
+    ]
+    heads = ("model", "", ">buckets", "their sizes", ">step ms", ">speed-up")
+    table = Table("predicted step of a rank, by its buckets", columns(*heads), rows)
+    return Shown([Part("buckets", "Gradients that travel together", [table])], [_headline(section)])
+
+
+def _headline(section: Buckets) -> Headline:
+    best = max(section.models, key=lambda model: model.seconds / model.predicted)
+    if not best.limits:
+        return Headline(1, "Gradients travel in the buckets that they have by themselves.")
+    return Headline(
+        1,
+        f"Gradients travel in {counted(len(best.planned), 'bucket')}, so that a step is predicted "
+        f"{best.seconds / best.predicted:.2f}x as fast.",
+    )
+
+
+def _sizes(buckets: Sequence[int]) -> str:
+    return ", ".join(map(size, buckets))

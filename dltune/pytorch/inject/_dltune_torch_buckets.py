@@ -1,0 +1,119 @@
+"""Inside the job's Python: models of DistributedDataParallel's get the buckets of a plan.
+
+By arguments of its own: a limit for each bucket where this PyTorch has that, or one for all.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+# beside this file
+from _dltune_torch import at_each_step
+
+Tell = Callable[[dict[str, Any]], Any]
+_MIB = 2**20
+_EACH = "bucket_cap_mb_list"
+# steps after which DDP has made its buckets anew, and says so
+_SETTLED = 3
+
+
+def start(
+    orders: Mapping[str, Any], tell: Tell
+) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
+    """`orders`: of each model its gradients' bytes, sorted, and the limits of its buckets."""
+
+    def begin(torch: Any) -> None:
+        if torch.distributed.is_available():
+            _Buckets(torch, orders["models"], tell).start()
+
+    return [("torch", begin)], {}
+
+
+class _Buckets:
+    def __init__(self, torch: Any, planned: Sequence[Mapping[str, Any]], tell: Tell) -> None:
+        self._torch = torch
+        self._planned = {tuple(one["gradients"]): one["limits"] for one in planned}
+        self._tell = tell
+        self._steps = 0
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def start(self) -> None:
+        kind = self._torch.nn.parallel.DistributedDataParallel
+        plain = kind.__init__
+        signature = inspect.signature(plain)
+
+        @functools.wraps(plain)
+        def init(*args: Any, **kwargs: Any) -> None:
+            given = signature.bind(*args, **kwargs)
+            model, module = given.arguments["self"], given.arguments["module"]
+            sizes = _gradients(module)
+            limits = self._planned.get(tuple(sorted(sizes)))
+            if why := self._why_not(limits, given.arguments, signature):
+                self._say(len(sizes), left=why)
+            elif limits:
+                given.arguments.update(_arguments(limits, signature))
+            plain(*given.args, **given.kwargs)
+            if limits and not why:
+                self._say(len(sizes))
+                self._models.add(model)
+
+        kind.__init__ = init
+        at_each_step(self._torch, after=self._step_ended)
+
+    def _why_not(
+        self,
+        limits: Sequence[int] | None,
+        given: Mapping[str, Any],
+        signature: inspect.Signature,
+    ) -> str:
+        """Why a model is left alone; empty: it gets its buckets."""
+        if limits is None:
+            return "the plan is for models with other gradients"
+        if given.get("find_unused_parameters"):
+            return "the script has it look for unused parameters, so its buckets are not made anew"
+        if len(limits) > 1 and _EACH not in signature.parameters:
+            return f"PyTorch {self._torch.__version__} takes one size for all buckets"
+        return ""
+
+    def _step_ended(self, *_: Any) -> None:
+        self._steps += 1
+        if self._steps != _SETTLED:
+            return
+        for model in self._models:
+            told = model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+            self._say(len(_gradients(model.module)), [int(one) for one in told.split(",") if one])
+
+    def _say(self, gradients: int, buckets: Sequence[int] = (), left: str = "") -> None:
+        self._tell(
+            {
+                "type": "buckets",
+                "pid": os.getpid(),
+                "rank": self._torch.distributed.get_rank(),
+                "gradients": gradients,
+                "buckets": list(buckets),
+                "left": left,
+            }
+        )
+
+
+def _arguments(limits: Sequence[int], signature: inspect.Signature) -> dict[str, Any]:
+    if len(limits) > 1:
+        return {_EACH: [limit / _MIB for limit in limits]}
+    other = {_EACH: None} if _EACH in signature.parameters else {}
+    return {"bucket_cap_mb": limits[0] / _MIB, **other}
+
+
+def _gradients(module: Any) -> list[int]:
+    """Bytes of those that ranks exchange."""
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    return [
+        one.numel() * one.element_size()
+        for name, one in module.named_parameters()
+        if one.requires_grad and name not in ignored
+    ]

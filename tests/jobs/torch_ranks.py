@@ -1,0 +1,34 @@
+"""A model of DistributedDataParallel's, as torchrun starts it, or alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=100_000)
+parser.add_argument("--unused", action="store_true", help="look for unused parameters")
+parser.add_argument("--losses", default=os.devnull)
+args = parser.parse_args()
+
+torch.manual_seed(0)
+layers = [layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.ReLU())]
+model: nn.Module = nn.Sequential(*layers, nn.Linear(256, 1))
+if "RANK" in os.environ:
+    distributed.init_process_group("gloo")
+    model = DistributedDataParallel(model, find_unused_parameters=args.unused)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+torch.manual_seed(int(os.environ.get("RANK", "0")))
+with open(args.losses + os.environ.get("RANK", ""), "w") as losses:
+    for _ in range(args.steps):
+        loss = (model(torch.randn(64, 256)) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(repr(loss.item()), file=losses)
+if "RANK" in os.environ:
+    distributed.destroy_process_group()
