@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dltune.documents.profile import Node, Profile
+from dltune.documents.profile import ALLREDUCE, Node, Profile
 
 # seconds; to call an op takes less, through several layers of modules too
 LONG = 200e-6
+# what DDP does with a bucket that it has waited for
+_CAME = "torch.distributed.ddp.reducer::"
 
 
 class Pause(NamedTuple):
@@ -21,7 +23,8 @@ class Pause(NamedTuple):
 
 
 def pauses(profile: Profile) -> Iterator[Pause]:
-    """Of a round of PyTorch's steps, of each one execution; of other frameworks there are none."""
+    """Of a round of PyTorch's steps, of each one execution; of other frameworks there are none. In
+    what lies behind a sum of several ranks the step waits for it: that is none of Python's."""
     if profile.framework.name != "pytorch":
         return
     for step in profile.steps:
@@ -30,7 +33,9 @@ def pauses(profile: Profile) -> Iterator[Pause]:
             for node in step.nodes
             if node.start is not None and node.end is not None
         ]
-        for (_, _, end), (node, start, _) in pairwise(ran):
+        for (before, _, end), (node, start, _) in pairwise(ran):
+            if before.type == ALLREDUCE or node.type.startswith(_CAME):
+                continue
             yield Pause(max(0.0, start - end), node)
         if ran:
             turn = sum(part.seconds for part in step.parts)

@@ -42,7 +42,7 @@ def diagnose(
         dltune=__version__,
         subject=subject,
         seconds=seconds,
-        step=step(seen.profile) if seen.profile else None,
+        step=step(seen.profile, _ranks(seen)) if seen.profile else None,
         no_step=no_step,
         healthy=not costly and no_step is None,
         findings=tuple(costly[:MOST]),
@@ -72,12 +72,18 @@ def _unmeasured(analysis: Analysis) -> Iterator[str]:
     yield from unmeasured(analysis.profile)
 
 
-def step(analysis: Analysis) -> Step | None:
-    """The round of the steps, and its limit."""
+def _ranks(seen: Seen) -> int:
+    """How many share the node's cores."""
+    main = seen.observation.main if seen.observation else None
+    return main.ranks or 1 if main else 1
+
+
+def step(analysis: Analysis, ranks: int = 1) -> Step | None:
+    """The round of the steps, and its limit where so many ranks share the cores."""
     profile = analysis.profile
     if not profile.steps:
         return None
-    cores = len(profile.machine.cores)
+    cores = max(1, len(profile.machine.cores) // ranks)
     work = 0.0
     for figures in analysis.ops:
         if figures.cases:

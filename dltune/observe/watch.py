@@ -106,7 +106,10 @@ class JobWatch:
                 try:
                     horovod = ranks.assemble(watched, (), None, False)
                 except UsageError as error:
-                    unseen.append(str(error))
+                    record = self._records.get(self._subject)
+                    # its ranks have means of their own
+                    if record is None or record.process.framework != "pytorch":
+                        unseen.append(str(error))
         observation = Observation(
             seconds=seconds,
             host=host,

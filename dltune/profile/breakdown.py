@@ -4,7 +4,7 @@ Every nanosecond from one step to the next has one place, the first of these tha
 
     ops             a working op runs
     input           an op that waits for data runs
-    communication   an op that waits for another process runs
+    communication   an op that waits for another process runs, or a collective that none waits in
     executor        an execution lies between its start and its last op's end
     input           as long as eager ops waited for data, at most what is left
     python          the rest; of an eager graph also what lies between its ops
@@ -147,6 +147,10 @@ def _intervals(
     calls: list[tuple[int, int]] = []
 
     def add(execution: messages.Execution) -> None:
+        found.extend(
+            (execution.start + start, execution.start + end, "communication")
+            for start, end in execution.collectives
+        )
         for node, _, _, _, start, end, _ in execution.events:
             what = kinds[execution.graph][node]
             start, end = execution.start + start, execution.start + end

@@ -13,7 +13,16 @@ from synthetic import machine, node, profile
 from dltune.analysis.figures import analyse
 from dltune.analysis.parts import wall
 from dltune.documents.finding import Finding
-from dltune.documents.profile import Counters, Line, Part, Profile, Settings
+from dltune.documents.profile import (
+    ALLREDUCE,
+    Collective,
+    Counters,
+    Line,
+    Part,
+    Profile,
+    Samples,
+    Settings,
+)
 from dltune.documents.sections.settings import Choice
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.seen import Seen
@@ -378,3 +387,36 @@ def test_what_a_step_loses_is_a_part_of_the_time_that_is_steps():
     shares = {one.cause: one.share for one in found.findings}
     assert shares["beside-steps"] == pytest.approx(0.5, abs=0.01)
     assert shares["op-calls"] == pytest.approx(0.5 * 99e-5 / whole, rel=0.01)
+
+
+def test_waiting_for_gradients_is_no_pause_of_python_s():
+    """Of 10 ms the backward pass ends after 4, and a bucket that it asked for comes after 9."""
+    made = eager(
+        ("forward/relu", 0.0, 0.002),
+        ("backward/mul", 0.002, 0.004),
+        (f"backward/{ALLREDUCE}", 0.004, 0.004),
+        ("forward/torch.distributed.ddp.reducer::copy_bucket_to_grad", 0.009, 0.0095),
+        ("optimizer/_fused_adam_", 0.0095, 0.01),
+    )
+    made = parts(made, ops=0.005, communication=0.005)
+    step = msgspec.structs.replace(
+        made.steps[0],
+        collectives=(Collective(2, 1 << 20, Samples(9, 4e-3, 5e-3, 0.1)),),
+    )
+    (found,) = wrong(msgspec.structs.replace(made, steps=(step,)))
+    assert found.cause == "communication-wait"
+    assert found.seconds == pytest.approx(5e-3)
+    assert found.evidence == (
+        "the largest sum of all ranks, 1.0 MiB, takes 5 ms, 4 ms where no rank is late"
+    )
+    assert "dltune plan buckets" in str(found.cure)
+
+
+def test_a_rank_has_its_part_of_the_cores():
+    made = analyse(plain(owned("Conv2D(float[8,8],float[8])", 0.5)))
+    cores = {}
+    for ranks in (None, 2, 3):
+        seen = observation(processes=(process(ranks=ranks, intra=1),))
+        found = diagnose(Seen(profile=made, observation=seen), "train.py", 60.0, None, None)
+        cores[ranks] = found.step and found.step.cores
+    assert cores == {None: 2, 2: 1, 3: 1}

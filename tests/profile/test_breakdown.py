@@ -27,10 +27,13 @@ def execution(
     *,
     number: int = 0,
     waited: int = 0,
+    collectives: tuple[tuple[int, int], ...] = (),
 ) -> messages.Execution:
     """Events are (node, start, end) in nanoseconds since `start`."""
     told = [(node, 0, -1 if node else 0, 0, begin, end, "1") for node, begin, end in events]
-    return messages.Execution(graph, number, 1, start, 0, 0, 0, told, waited)
+    return messages.Execution(
+        graph, number, 1, start, 0, 0, 0, told, waited, collectives=[*collectives]
+    )
 
 
 def nanoseconds(found) -> dict[str, int]:
@@ -99,6 +102,12 @@ def test_a_receive_that_is_posted_early_does_not_hide_the_input():
         "communication": 10,
         "ops": 10,
     }
+
+
+def test_a_collective_costs_what_no_op_hides():
+    seen = repeated([(OP, 0, 40), (OP, 70, 80)], 100, collectives=((10, 20), (30, 65)))
+    assert seen["communication"] == 25
+    assert seen["ops"] == 50
 
 
 def test_an_op_in_a_loop_counts_each_time():

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import part, wall
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.profile import Profile
 from dltune.findings.seen import Seen
+from dltune.words import size
 
 # of the wall time: to remove it all would gain 1.11x, about what spreads allow to be seen
 SHARE = 0.1
@@ -19,11 +21,24 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         "communication-wait",
         f"ops wait for other processes in {share:.0%} of the wall time",
-        "nothing else ran meanwhile",
-        "fewer and larger messages; dltune plan transfers for parameter servers, dltune plan "
+        _evidence(seen.profile.profile),
+        "dltune plan buckets tells which gradients should travel together; or larger batches"
+        if seen.framework == "pytorch"
+        else "fewer and larger messages; dltune plan transfers for parameter servers, dltune plan "
         "allreduce for Horovod",
         seconds=share * wall(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
         sure="measured",
+    )
+
+
+def _evidence(profile: Profile) -> str:
+    sums = [one for step in profile.steps for one in step.collectives]
+    if not sums:
+        return "nothing else ran meanwhile"
+    largest = max(sums, key=lambda one: one.bytes)
+    return (
+        f"the largest sum of all ranks, {size(largest.bytes)}, takes "
+        f"{largest.took.median * 1e3:.3g} ms, {largest.took.min * 1e3:.3g} ms where no rank is late"
     )

@@ -39,6 +39,9 @@ class BucketsPlanner(Planner[Buckets]):
         return any(model.limits for model in section.models)
 
     def difference(self, before: Buckets | None, after: Buckets | None, *, graphs: bool) -> str:
+        """No other ops run in such graphs than those that ask for sums."""
+        if graphs:
+            return ""
         planned, other = (
             [model.limits for model in section.models]
             if section and self.changes_graphs(section)
