@@ -47,6 +47,7 @@ from dltune.findings.ops import (
     reference_kernel,
     small_ops,
     time_in_ops,
+    too_few_threads,
     too_many_threads,
 )
 from dltune.findings.python import (
@@ -158,6 +159,7 @@ RULES: tuple[Rule, ...] = (
     onednn_off.find,
     reference_kernel.find,
     too_many_threads.find,
+    too_few_threads.find,
     float64.find,
     communication_wait.find,
     small_ops.find,

@@ -420,3 +420,62 @@ def test_a_rank_has_its_part_of_the_cores():
         found = diagnose(Seen(profile=made, observation=seen), "train.py", 60.0, None, None)
         cores[ranks] = found.step and found.step.cores
     assert cores == {None: 2, 2: 1, 3: 1}
+
+
+def test_fewer_threads_than_there_are_cores_for():
+    times = {1: 4e-3, 2: 2.1e-3, 3: 1.5e-3, 4: 1.2e-3}
+    multiply = keyed("aten::mm(float[512,512],float[512,512])", seconds=times, count=10)
+    made = parts(plain(multiply, settings=Settings(1, 1)), ops=40e-3, python=1e-3)
+    four = msgspec.structs.replace(made, machine=machine(4))
+
+    def told(profile: Profile, **more: object) -> list[Finding]:
+        found = looked(Seen(observation(**more) if more else None, analyse(profile)))
+        return [one for one in found if one.cause == "too-few-threads"]
+
+    (finding,) = told(four)
+    assert finding.claim == "an op has 1 thread where there are cores for 4"
+    assert finding.seconds == pytest.approx(28e-3)
+    assert [choice.value for choice in finding.choices] == ["4x1"]
+    quota = msgspec.structs.replace(four, machine=msgspec.structs.replace(machine(4), quota=2.5))
+    assert [one.choices[0].value for one in told(quota)] == ["2x1"]
+    both = msgspec.structs.replace(four, settings=Settings(4, 1))
+    assert told(both) == []
+    # not measured, as where the climb had ended before
+    assert [one.choices[0].value for one in told(msgspec.structs.replace(made, machine=machine(9)))]
+
+
+@pytest.mark.parametrize(
+    ("processes", "threads"),
+    [
+        ([process(1, cpus=(0, 1, 2, 3), intra=1, cpu=1.0)], ["4x1"]),
+        # a worker of a DataLoader has one of the cores
+        (
+            [
+                process(1, cpus=(0, 1, 2, 3), intra=1, cpu=1.0),
+                process(2, cpus=(0, 1, 2, 3), intra=None, cpu=0.9),
+            ],
+            ["3x1"],
+        ),
+        # ranks have a part each
+        (
+            [
+                process(1, cpus=(0, 1, 2, 3), intra=1, cpu=1.0, ranks=2, framework="pytorch"),
+                process(2, cpus=(0, 1, 2, 3), intra=1, cpu=0.9, ranks=2, framework="pytorch"),
+            ],
+            ["2x1"],
+        ),
+        ([process(1, cpus=(0,), intra=1, cpu=1.0)], []),
+    ],
+)
+def test_threads_for_the_cores_that_are_left(processes, threads):
+    times = {1: 4e-3, 2: 2.1e-3, 3: 1.5e-3, 4: 1.2e-3}
+    multiply = keyed("aten::mm(float[512,512],float[512,512])", seconds=times, count=10)
+    made = parts(plain(multiply, settings=Settings(1, 1)), ops=40e-3, python=1e-3)
+    made = msgspec.structs.replace(made, machine=machine(4))
+    seen = Seen(observation(processes=tuple(processes)), analyse(made))
+    found = [one for one in looked(seen) if one.cause == "too-few-threads"]
+    assert [one.choices[0].value for one in found] == threads
+    assert all(
+        ("torchrun" in str(one.cure)) == (len(threads) == 1 and threads[0] == "2x1")
+        for one in found
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
-from dltune.analysis.parts import ENOUGH, measured, part, recording, wall
+from dltune.analysis.parts import ENOUGH, measured, wall
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores import crowded_processes
 from dltune.findings.cores.allowed import confined
-from dltune.findings.memory.allocator_trim import fault_share
+from dltune.findings.ops.in_the_job import in_the_job
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import one_op_at_a_time
 
@@ -43,12 +43,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     if brings:
         return
-    free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
-    if main:
-        free = max(0.0, free - fault_share(main))
-    executor = (part(profile, "executor") * whole - recording(profile)) * free
-    took = part(profile, "ops") * whole * free + executor
-    whole -= recording(profile)
+    whole, took, executor = in_the_job(seen, profile)
     if whole <= 0 or alone <= 0:
         return
     share = (took - alone) / whole

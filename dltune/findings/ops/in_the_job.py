@@ -1,0 +1,30 @@
+"""What a step's ops take as the job runs them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dltune.analysis.parts import part, recording, wall
+from dltune.documents.profile import Profile
+from dltune.findings.memory.allocator_trim import fault_share
+from dltune.findings.seen import Seen
+
+
+class InTheJob(NamedTuple):
+    """Seconds: of a `step` without what recording its ops took; of its `ops`, without that, and
+    what others on the cores and the kernel for page faults took from it; of these those of the
+    `executor`, between ops."""
+
+    step: float
+    ops: float
+    executor: float
+
+
+def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
+    whole = wall(profile)
+    free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
+    if seen.observation and seen.observation.main:
+        free = max(0.0, free - fault_share(seen.observation.main))
+    executor = (part(profile, "executor") * whole - recording(profile)) * free
+    ops = part(profile, "ops") * whole * free + executor
+    return InTheJob(whole - recording(profile), ops, executor)

@@ -1,0 +1,73 @@
+"""Fewer threads than there are cores to spare, for ops that more would make faster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dltune.analysis.figures import Figures
+from dltune.analysis.parts import ENOUGH, measured
+from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation
+from dltune.documents.profile import Profile
+from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.allowed import allowed, allowed_together
+from dltune.findings.ops.in_the_job import in_the_job
+from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import one_op_at_a_time
+
+# of the step: ops were measured one after the other, and the job may run some side by side
+SHARE = 0.1
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Its cost: what the ops took in the job, less what they take one after the other on as many
+    threads each as is best for all together, of those that cores are left for."""
+    if seen.profile is None or measured(seen.profile.profile) < ENOUGH:
+        return
+    profile, ops = seen.profile.profile, seen.profile.ops
+    own = profile.settings.intra
+    more = range(own + 1, _room(profile, seen.observation) + 1)
+    tried = [(sum(_seconds(one, threads) for one in ops), threads) for threads in more]
+    alone, threads = min(tried, default=(math.inf, own))
+    step, took, _ = in_the_job(seen, profile)
+    share = (took - alone) / step if step > 0 else 0.0
+    if share < SHARE:
+        return
+    main = seen.observation.main if seen.observation else None
+    launched = main is not None and (main.ranks or 1) > 1 and main.framework == "pytorch"
+    yield Finding(
+        "too-few-threads",
+        f"an op has {own} thread{'s' * (own > 1)} where there are cores for {threads}",
+        f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, as "
+        f"the job runs them {took * 1e3:.3g} ms",
+        f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
+        + ("; torchrun gives each of several ranks one unless it is told" if launched else ""),
+        seconds=took - alone,
+        share=share,
+        gain=Gain(0.0, share),
+        sure="modelled",
+        choices=(Choice("threads", f"{threads}x1"),),
+        tries=("threads",),
+    )
+
+
+def _seconds(figures: Figures, threads: int) -> float:
+    """Of a round of the steps; infinite where that was not measured."""
+    if not figures.cases:
+        return figures.serial
+    medians = (case.time.median for case in figures.cases if case.time.threads == threads)
+    return min(medians, default=math.inf) * figures.op.count
+
+
+def _room(profile: Profile, observation: Observation | None) -> int:
+    """Threads that there are cores for, beside the job's other processes and those of others."""
+    cores = len(profile.machine.cores)
+    if profile.machine.quota is not None:
+        cores = min(cores, int(profile.machine.quota))
+    main = observation.main if observation else None
+    if observation is None or main is None:
+        return cores
+    others = sum(one.cpu for one in observation.processes if one is not main)
+    left = round(allowed(observation) - others - observation.host.others)
+    return min(cores, left, allowed_together(observation) // (main.ranks or 1))
