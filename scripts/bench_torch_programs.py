@@ -4,7 +4,9 @@
 
 Each has an environment of its own in FOLDER. Its plan takes turns with the program as it is and
 with each number of threads that a sweep would try; and once more where it asks for 64 threads. What
-is in FOLDER already is not measured again; a table of it all is printed.
+is in FOLDER already is not measured again; a table of it all is printed. Exit code 1 where a plan
+is slower by more than 1 % than the best of the sweep, or less than 1.5 times as fast as the program
+with 64 threads, beyond doubt.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from typing import Any
 from dltune.documents import bench as benches
 from dltune.documents.bench import Bench
 from dltune.machine import topology
+from dltune.stats.interval import Interval
 from dltune.stats.signs import paired_ratio
 
 PROGRAMS = Path(__file__).parent / "programs"
 TORCH = "torch==2.13.0+cpu"
 MANY = 64  # threads
+SLOWER, FASTER = 1.01, 1.5  # times
 DLTUNE = (sys.executable, "-m", "dltune")
 
 
@@ -44,7 +48,9 @@ def main() -> None:
         folder = options.folder.resolve() / program["name"]
         try:
             bin_folder = environment(folder, program["packages"])
-            print(row(program, folder, bin_folder, options.rounds), flush=True)
+            text, good = row(program, folder, bin_folder, options.rounds)
+            failed |= not good
+            print(text, flush=True)
         except subprocess.CalledProcessError as error:
             failed = True
             why = (error.stderr or "").strip().splitlines()[-1:] or [str(error)]
@@ -62,7 +68,8 @@ def environment(folder: Path, packages: list[str]) -> Path:
     return at / "bin"
 
 
-def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) -> str:
+def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) -> tuple[str, bool]:
+    """Of the table, and whether the plan is as good as it must be."""
     if "data" in program:
         called(bin_folder / "python", PROGRAMS / program["data"], at=folder)
     first, *rest = program["command"]
@@ -75,11 +82,11 @@ def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) ->
     many = measured(folder, "many", told, ("own", "plan"), rounds)
     step = {one.name: one.summary.step.median for one in found.settings if one.summary}
     best = min(sweep.values(), key=lambda name: step[name])
-    return (
-        f"| {program['name']} | {step['own'] * 1e3:.3g} | {found.strategy} | "
-        f"{ratio(found, 'plan', best)} | {ratio(found, 'plan', 'own')} | "
-        f"{ratio(many, 'plan', 'own')} |"
-    )
+    over = ratio(found, "plan", best), ratio(found, "plan", "own"), ratio(many, "plan", "own")
+    figures = (f"{one.median:.3f} ({one.low:.3f} to {one.high:.3f})" for one in over)
+    strategy = found.strategy.removeprefix("uniform ")
+    text = f"| {program['name']} | {step['own'] * 1e3:.3g} | {strategy} | {' | '.join(figures)} |"
+    return text, over[0].low <= SLOWER and over[2].low <= 1 / FASTER
 
 
 def measured(
@@ -96,12 +103,11 @@ def measured(
     return benches.load(bench)
 
 
-def ratio(bench: Bench, name: str, reference: str) -> str:
+def ratio(bench: Bench, name: str, reference: str) -> Interval:
     """Of medians of turns in the same rounds."""
     turns = {one.name: {turn.round: turn.median for turn in one.turns} for one in bench.settings}
     both = turns[name].keys() & turns[reference].keys()
-    found = paired_ratio([(turns[name][at], turns[reference][at]) for at in both])
-    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return paired_ratio([(turns[name][at], turns[reference][at]) for at in both])
 
 
 def called(*command: object, at: Path | None = None) -> None:

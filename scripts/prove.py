@@ -73,6 +73,11 @@ def proofs() -> Iterator[Proof]:
             lambda version=version, python=python: install(version, python),
         )
     yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
+    yield Proof(
+        "programs of others in PyTorch",
+        [sys.executable, "scripts/bench_torch_programs.py", str(ROOT / ".venv-programs")],
+        {"PYTHONPATH": str(ROOT)},
+    )
     live = [sys.executable, "scripts/gate_live.py", str(LIVE)]
     for kind in ("whole", "steps"):
         of = [*live, "--kind", kind]

@@ -88,5 +88,3 @@ with open(args.losses or os.devnull, "w", buffering=1) as losses:
                 seconds = time.perf_counter() - began
                 print(f"step {step}  loss {loss.item():.4f}  {seconds:.3f} s", flush=True)
             step += 1
-if "RANK" in os.environ:
-    distributed.destroy_process_group()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 
+from dltune.analysis.why import FAULT_SECONDS
 from dltune.documents.bench import Bench, Setting
 from dltune.tables import Table, columns
 
 NONE = "-"
+# of a step: a difference in page faults that takes as much is told
+CHANCE = 0.01
 
 
 def measured(bench: Bench) -> list[Setting]:
@@ -42,13 +46,15 @@ def scheduling(setting: Setting) -> list[float]:
 
 def costs(bench: Bench) -> Table:
     """A step's; efficiency is there when one core was measured."""
-    heads = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary")
-    title = "CPU time and context switches are per step"
+    heads = ("setting", ">efficiency", ">CPU s", ">voluntary", ">involuntary", ">page faults")
+    title = "CPU time, context switches and page faults are per step"
     found = [heads, *map(_costs, measured(bench))]
     if any(s.summary and s.summary.efficiency for s in bench.settings):
         title = f"efficiency is T(1 core) / ({len(bench.machine.cores)} x T); {title}"
     else:
         found = [(name, *rest) for name, _, *rest in found]
+    if all(_faults(setting) is None for setting in bench.settings):
+        found = [tuple(rest) for *rest, _ in found]
     return Table(title, columns(*found[0]), found[1:])
 
 
@@ -79,4 +85,33 @@ def _costs(setting: Setting) -> tuple[str, ...]:
         f"{found.cpu_seconds:.3g}",
         f"{found.voluntary:.0f}",
         f"{found.involuntary:.0f}",
+        NONE if (faults := _faults(setting)) is None else f"{faults:.0f}",
     )
+
+
+def _faults(setting: Setting) -> float | None:
+    """Page faults of a step, the median of its turns; None where they were not read."""
+    read = [turn.faults for turn in setting.turns if turn.faults is not None]
+    return statistics.median(read) if read else None
+
+
+def by_chance(bench: Bench) -> Iterator[str]:
+    """What settings differ by because the memory of their jobs lies otherwise: an allocator that
+    gives back to the system what it takes again in the next step does so in one process and not in
+    another. A sentence for each that differs so from the reference."""
+    reference = next(s for s in bench.settings if s.name == bench.reference)
+    if (usual := _faults(reference)) is None:
+        return
+    for setting in measured(bench):
+        faults, step = _faults(setting), setting.summary.step.median if setting.summary else 0.0
+        if setting is reference or faults is None or setting.choices != reference.choices:
+            continue
+        more, least = abs(faults - usual), FAULT_SECONDS * abs(faults - usual)
+        if least >= CHANCE * step:
+            yield (
+                f"{setting.name} has {more:,.0f} page faults a step "
+                f"{'more' if faults > usual else 'fewer'} than {reference.name}, which take "
+                f"{least * 1e3:.2g} ms or more: where memory lies differs from one process to the "
+                "next, whatever the setting; an allocator that keeps it has none (dltune tune "
+                "--only allocator)"
+            )

@@ -202,6 +202,8 @@ def show(bench: Bench) -> None:
     click.echo(f"ratios are over {bench.reference}: below 1 is faster")
     draw(tables.costs(bench))
     click.echo("")
+    for sentence in tables.by_chance(bench):
+        click.echo(sentence)
     rounds = min(len(setting.turns) for setting in measured)
     levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
     if levels and min(levels) < 0.95:

@@ -174,7 +174,7 @@ _TENSORFLOWS = frozenset(
     {
         *(retracing.find, recompiling.find, eager.find, tiny_steps.find, between_steps.find),
         *(python_input.find, sequential_map.find, busy_input.find, input_wait.find),
-        *(batch_norm_in_pieces.find, onednn_off.find, float64.find),
+        *(batch_norm_in_pieces.find, onednn_off.find),
         *(small_ops.find, time_in_ops.find, host_reads.find),
     }
 )

@@ -190,6 +190,25 @@ def test_without_one_core_nothing_is_said_of_efficiency(capsys: pytest.CaptureFi
     assert "plan 0.64 40 3" in lines
 
 
+def test_a_difference_by_page_faults_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    made = bench()
+    faults = {"recommended": 10_000.0, "plan": 50.0, "1core": 10_100.0}
+
+    def with_faults(turns: tuple[Turn, ...], count: float) -> tuple[Turn, ...]:
+        return tuple(msgspec.structs.replace(turn, faults=count) for turn in turns)
+
+    settings = tuple(
+        msgspec.structs.replace(one, turns=with_faults(one.turns, faults.get(one.name, 10_000.0)))
+        for one in made.settings
+    )
+    show(msgspec.structs.replace(made, settings=settings))
+    text = capsys.readouterr().out
+    assert text.count("page faults a step") == 1
+    assert "plan has 9,950 page faults a step fewer than recommended, which take 5 ms" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "plan 0.938 0.64 40 3 50" in lines
+
+
 def test_a_partial_comparison_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     show(bench(partial="interrupted in round 3 of 6"))
     assert capsys.readouterr().out.startswith("this comparison is partial: interrupted in round 3")

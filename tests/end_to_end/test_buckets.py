@@ -80,7 +80,8 @@ def test_ranks_get_the_buckets_and_the_same_losses(tmp_path: Path) -> None:
     for folder in (plain, under):
         folder.mkdir()
     job = launched("--steps", 20, "--losses", plain / "losses")
-    subprocess.run(list(map(str, job)), check=True, capture_output=True, timeout=120)
+    alone = subprocess.run(list(map(str, job)), capture_output=True, text=True, timeout=120)
+    assert alone.returncode == 0, alone.stderr
     done = run(under, planned(tmp_path))
     assert done.returncode == 0, done.stderr
     for rank in range(2):

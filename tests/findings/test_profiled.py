@@ -479,3 +479,16 @@ def test_threads_for_the_cores_that_are_left(processes, threads):
         ("torchrun" in str(one.cure)) == (len(threads) == 1 and threads[0] == "2x1")
         for one in found
     )
+
+
+def test_double_precision_in_pytorch():
+    product = ("forward/mm", 0.0, 0.008)
+    made = eager(product, ("forward/relu", 0.008, 0.01))
+    double = keyed("aten::mm(double[64,512],double[512,512])", seconds={1: 8e-3})
+    ops = (msgspec.structs.replace(double, own=8e-3), *made.ops[1:])
+    (finding,) = [
+        one for one in wrong(msgspec.structs.replace(made, ops=ops)) if one.cause == "float64"
+    ]
+    assert finding.claim == "80% of the op time is in double precision"
+    assert "torch.from_numpy" in finding.evidence
+    assert "torch.set_default_dtype" in str(finding.cure)

@@ -19,6 +19,7 @@ CAUSES = [
     "threads-over-quota",
     "narrow-affinity",
     "too-many-threads",
+    "too-few-threads",
     "crowded-processes",
     "ranks-on-one-core",
     "onednn-off",

@@ -14,6 +14,11 @@ from dltune.findings.seen import Seen
 SHARE = 0.1  # of the op time
 # vector registers hold half as many of them, and memory moves twice the bytes
 SLOWER = 2.0
+# what takes an array's type over, and where a type is set for all
+_NAMES = {
+    "tensorflow": ("tf.constant", "Keras' floatx"),
+    "pytorch": ("torch.from_numpy", "torch.set_default_dtype"),
+}
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -25,13 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = doubles * working(seen.profile.profile) * (1 - 1 / SLOWER)
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
+    keeps, default = _NAMES["pytorch" if seen.framework == "pytorch" else "tensorflow"]
     yield Finding(
         "float64",
         f"{doubles:.0%} of the op time is in double precision",
         f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
-        f"tf.constant keeps that{next(below, '')}",
-        "where float32 is enough, cast data where they enter (astype('float32')), and keep Keras' "
-        "floatx at float32; dltune changes no precision by itself",
+        f"{keeps} keeps that{next(below, '')}",
+        "where float32 is enough, cast data where they enter (astype('float32')), and keep "
+        f"{default} at float32; dltune changes no precision by itself",
         share=share,
         gain=Gain(0.0, share),
         sure="rule",

@@ -22,9 +22,7 @@ class EnforcedBuckets(Enforcement):
     def __init__(self, section: Buckets, run: Run) -> None:
         self.section = section
         self._run = run
-        self._planned = {
-            tuple(sorted(model.gradients)): model for model in section.models if model.limits
-        }
+        self._planned = [model for model in section.models if model.limits]
         self._heard: dict[int, messages.Buckets] = {}  # by pid, the newest
         self._left: dict[str, None] = {}
         run.changes.append(lambda pid: "with its buckets" if pid in self._heard else "")
@@ -43,10 +41,10 @@ class EnforcedBuckets(Enforcement):
             )
             return {}
         models = [
-            {"gradients": gradients, "limits": model.limits}
-            for gradients, model in self._planned.items()
+            {"gradients": sorted(model.gradients), "limits": model.limits}
+            for model in self.section.models
         ]
-        return {"adapters": [buckets_adapter({"models": models})]} if models else {}
+        return {"adapters": [buckets_adapter({"models": models})]}
 
     def hear(self, job: Job, event: Event) -> None:
         message = event.message
@@ -61,7 +59,7 @@ class EnforcedBuckets(Enforcement):
         """Raises DltuneError when no model of the job got its buckets."""
         if self._planned and not self._heard and not self._run.partial:
             raise self._why_nothing(exit_code)
-        planned = {model.planned for model in self._planned.values()}
+        planned = {model.planned for model in self._planned}
         ranks = tuple(
             Filled(
                 one.rank, one.pid, one.gradients, tuple(one.buckets), tuple(one.buckets) in planned

@@ -51,8 +51,7 @@ class _Buckets:
         @functools.wraps(plain)
         def init(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs)
-            model, module = given.arguments["self"], given.arguments["module"]
-            sizes = _gradients(module)
+            sizes = _gradients(given.arguments["module"])
             limits = self._planned.get(tuple(sorted(sizes)))
             if why := self._why_not(limits, given.arguments, signature):
                 self._say(len(sizes), left=why)
@@ -61,7 +60,7 @@ class _Buckets:
             plain(*given.args, **given.kwargs)
             if limits and not why:
                 self._say(len(sizes))
-                self._models.add(model)
+                self._models.add(given.arguments["self"])
 
         kind.__init__ = init
         at_each_step(self._torch, after=self._step_ended)
@@ -86,15 +85,21 @@ class _Buckets:
         if self._steps != _SETTLED:
             return
         for model in self._models:
-            told = model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
-            self._say(len(_gradients(model.module)), [int(one) for one in told.split(",") if one])
+            gradients = len(_gradients(model.module))
+            try:
+                told = model._get_ddp_logging_data()["rebuilt_bucket_sizes"]
+                self._say(gradients, [int(one) for one in told.split(",")])
+            except Exception as error:  # it is not PyTorch's to promise
+                why = f"which buckets it has is not known: {type(error).__name__}: {error}"
+                self._say(gradients, left=why)
 
     def _say(self, gradients: int, buckets: Sequence[int] = (), left: str = "") -> None:
+        distributed = self._torch.distributed
         self._tell(
             {
                 "type": "buckets",
                 "pid": os.getpid(),
-                "rank": self._torch.distributed.get_rank(),
+                "rank": distributed.get_rank() if distributed.is_initialized() else 0,
                 "gradients": gradients,
                 "buckets": list(buckets),
                 "left": left,

@@ -43,7 +43,10 @@ class _Fused:
             version = self._torch.__version__
             self._report.left("the optimizers", f"PyTorch {version} has no such op on CPUs")
             return
-        at_each_step(self._torch, before=self._begins, after=self._ends)
+        begins, ends = (
+            self._report.harmless(act, "the optimizers") for act in (self._begins, self._ends)
+        )
+        at_each_step(self._torch, before=begins, after=ends)
 
     def _begins(self, optimizer: Any, given: tuple[Any, ...]) -> None:
         closure = any(one is not None for one in given)

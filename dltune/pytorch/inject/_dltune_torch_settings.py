@@ -100,7 +100,7 @@ def _compile_modules(torch: Any, report: Report) -> None:
     torch.autograd.backward = looked_at(backward)
     torch.autograd.grad = looked_at(gradients)
 
-    def step_begins(_: Any) -> None:
+    def step_begins() -> None:
         modules = list(called.values())
         called.clear()
         handle.remove()
@@ -191,9 +191,10 @@ class _ChannelsLast:
         self._began = self._ended = False
 
     def start(self) -> None:
-        at_each_step(self._torch, before=_kept_harmless(self._step_begins, self._report))
+        begins = self._report.harmless(self._step_begins, "the model")
+        at_each_step(self._torch, before=begins)
 
-    def _step_begins(self, optimizer: Any) -> None:
+    def _step_begins(self, optimizer: Any, *_: Any) -> None:
         if not self._began:
             self._began = True
             self._change_weights()
@@ -290,21 +291,11 @@ def _instances(*classes: type) -> Iterator[Any]:
     return (one for one in gc.get_objects() if issubclass(type(one), classes))
 
 
-def _at_first_step(torch: ModuleType, act: Callable[[Any], None], report: Report) -> None:
+def _at_first_step(torch: ModuleType, act: Callable[[], None], report: Report) -> None:
     left = [act]
 
-    def step_begins(optimizer: Any) -> None:
+    def step_begins(*_: Any) -> None:
         if left:
-            left.pop()(optimizer)
+            left.pop()()
 
-    at_each_step(torch, before=_kept_harmless(step_begins, report))
-
-
-def _kept_harmless(act: Callable[[Any], None], report: Report) -> Callable[..., None]:
-    def kept(optimizer: Any, _: tuple[Any, ...]) -> None:
-        try:
-            act(optimizer)
-        except Exception as error:
-            report.left("the model", f"{type(error).__name__}: {error}")
-
-    return kept
+    at_each_step(torch, before=report.harmless(step_begins, "the model"))

@@ -40,6 +40,8 @@ def show(loaded: Loaded, context: Context) -> Shown:
     remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
     if not measured(bench):
         remarks.append("No setting was measured.")
+    else:
+        remarks += [f"{sentence}." for sentence in tables.by_chance(bench)]
     plan = plan_behind(bench, context)
     if plan is None and context.of(Plan):
         remarks.append("This comparison was of another plan than those on this page.")

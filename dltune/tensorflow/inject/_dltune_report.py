@@ -44,6 +44,17 @@ class Report:
             names.append(name)
             self._send()
 
+    def harmless(self, act: Callable[..., None], what: str) -> Callable[..., None]:
+        """`act`, where it raises, leaves `what` alone: no hook may break a job."""
+
+        def kept(*given: Any) -> None:
+            try:
+                act(*given)
+            except Exception as error:
+                self.left(what, f"cannot be set here: {type(error).__name__}: {error}")
+
+        return kept
+
     def first(self, _: ModuleType) -> None:
         """Tell that there was nothing to act on so far, unless something was told already."""
         if not self._told:

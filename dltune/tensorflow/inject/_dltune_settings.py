@@ -7,7 +7,6 @@ alone, and told.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 
 # beside this file, and in pytorch/inject
 import _dltune_batch_norm
@@ -41,19 +40,7 @@ def hooks(settings: Mapping[str, str], tell: Tell) -> Hooks:
             continue
         for framework in _HOOKS[report.setting]:
             for module, hook in framework(report):
-                yield module, _kept_harmless(hook, report)
+                yield module, report.harmless(hook, module)
     for report in reports:
         for module in ("tensorflow", "torch"):
             yield module, report.first
-
-
-def _kept_harmless(
-    hook: Callable[[ModuleType], None], report: Report
-) -> Callable[[ModuleType], None]:
-    def kept(module: ModuleType) -> None:
-        try:
-            hook(module)
-        except Exception as error:
-            report.left(module.__name__, f"cannot be set here: {type(error).__name__}: {error}")
-
-    return kept
