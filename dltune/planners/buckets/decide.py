@@ -17,8 +17,10 @@ from dltune.errors import UsageError
 from dltune.overlap.bins import MOST, Cost, Runs, ended, partitions
 from dltune.planners.buckets.gradients import Gradients, cost, gradients
 
-# other buckets must make the predicted step shorter by this part
-WORTH = 0.005
+# Other buckets must make the predicted step shorter by this part: what each costs a rank that
+# computes on the same cores is not in the prediction. Ways that differ by less than the other are
+# as good.
+WORTH, ALIKE = 0.02, 0.005
 # the first PyTorch that was tried with a limit for each bucket; others have one for all
 LIMITS_EACH = (2, 13)
 
@@ -57,7 +59,7 @@ def decide(profile: Profile) -> Decided:
             limits, predicted = (), seconds
             reasons.append(
                 f"the buckets of step {signature} stay as they are: no others are predicted to "
-                f"make it {WORTH:.1%} shorter"
+                f"make it {WORTH:.0%} shorter"
             )
         before = tuple(sum(found.sizes[k] for k in run) for run in found.runs)
         planned = filled(found.sizes, limits) if limits else before
@@ -76,7 +78,7 @@ def _best(found: Gradients, paid: Cost, framework: Framework) -> tuple[tuple[int
         for limits, runs in (_cuts(found, paid) if each else _alike(found))
     ]
     least = min(seconds for _, seconds in ways)
-    return next(way for way in ways if way[1] <= least * (1 + WORTH))
+    return next(way for way in ways if way[1] <= least * (1 + ALIKE))
 
 
 def _cuts(found: Gradients, paid: Cost) -> Iterator[tuple[tuple[int, ...], Runs]]:

@@ -17,10 +17,15 @@ from dltune.documents import opkey
 from dltune.documents.profile import ALLREDUCE, Node, Op, Profile, Step
 from dltune.errors import UsageError
 from dltune.overlap.bins import Cost
+from dltune.planners.shown import counted
 
 # puts a gradient where it travels from; of such of a step there is one for each gradient
 _COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")
-# of two ranks over gloo on one machine, where sums of one size alone tell nothing of it
+# bytes that ranks which look for unused parameters tell each other of each
+_FLAG = 4
+# Seconds of a transfer that are the same for any size, at least: as was measured of two ranks over
+# gloo on one machine. Sums that travel beside one another do not tell it, and a rank that waits on
+# its only core for what it computes on takes longer than alone.
 LATENCY = 3e-4
 
 
@@ -51,12 +56,15 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
     ready: list[float] = []
     buckets: list[int] = []
     waiting: list[int] = []
+    others: list[int] = []  # sums of something else, by their bytes
     for node in step.nodes:
         if _COMPUTED.fullmatch(node.type):
             waiting.append(_bytes(node, ops))
             sizes.append(waiting[-1])
             ready.append(_end(node))
-        elif node.type == ALLREDUCE and waiting:  # else it is the script's own
+        elif node.type == ALLREDUCE and not waiting:
+            others.append(node.output_bytes)
+        elif node.type == ALLREDUCE:
             if sum(waiting) != node.output_bytes:
                 raise UsageError(
                     f"the gradients of step {step.name!r} do not travel in the order in which they "
@@ -66,6 +74,12 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
             waiting = []
     if not sizes:
         return None
+    if _FLAG * len(sizes) in others:
+        raise UsageError(
+            f"the model of step {step.name!r} looks for unused parameters, and DDP never makes its "
+            "buckets anew",
+            remedy="leave find_unused_parameters out where all are used, and profile again",
+        )
     if waiting:
         raise UsageError(f"{len(waiting)} gradients of step {step.name!r} travel in no bucket")
     backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
@@ -87,24 +101,17 @@ def cost(profile: Profile) -> tuple[Cost, str]:
             "the profile has no transfers between ranks",
             remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
         )
-    if len(fastest) == 1:
-        ((bytes, seconds),) = fastest.items()
-        latency = min(LATENCY, seconds)
-        return Cost(latency, (seconds - latency) / bytes), (
-            f"all transfers were of {bytes} bytes, so that {latency * 1e6:.0f} us of one are "
-            "assumed to be the same for any size"
-        )
     sizes = sorted(fastest)
-    line = statistics.linear_regression(sizes, [fastest[size] for size in sizes])
-    found = Cost(line.intercept, line.slope)
-    if line.slope < 0:
-        found = Cost(statistics.fmean(fastest.values()), 0.0)
-    elif line.intercept < 0:
-        through = sum(size * fastest[size] for size in sizes) / sum(size**2 for size in sizes)
-        found = Cost(0.0, through)
-    return found, (
-        f"a transfer takes {found.latency * 1e6:.0f} us and {found.per_byte * 1e9:.3g} ns a byte "
-        f"(the fastest of each of {len(sizes)} sizes)"
+    latency = LATENCY
+    if len(sizes) > 1:
+        line = statistics.linear_regression(sizes, [fastest[size] for size in sizes])
+        latency = max(LATENCY, min(line.intercept, *fastest.values()))
+    beyond = sum(size * max(0.0, fastest[size] - latency) for size in sizes)
+    paid = Cost(latency, beyond / sum(size**2 for size in sizes))
+    assumed = " at least, as assumed," * (latency == LATENCY)
+    return paid, (
+        f"a transfer takes {latency * 1e6:.0f} us{assumed} and {paid.per_byte * 1e9:.3g} ns a "
+        f"byte (the fastest of each of {counted(len(sizes), 'size')})"
     )
 
 
