@@ -31,6 +31,8 @@ ROOT = Path(__file__).parent.parent
 KEPT, TABLE = ROOT / "docs" / "proofs.json", ROOT / "docs" / "proofs.md"
 # between the oldest, which `make test` has in another environment, and its own
 TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
+# an environment each
+PROGRAMS = ROOT / ".venv-programs"
 # of gates, each verdict is kept at once
 LIVE = ROOT / "docs" / "gates.jsonl"
 
@@ -75,14 +77,21 @@ def proofs() -> Iterator[Proof]:
     yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
     yield Proof(
         "programs of others in PyTorch",
-        [sys.executable, "scripts/bench_torch_programs.py", str(ROOT / ".venv-programs")],
+        [sys.executable, "scripts/bench_torch_programs.py", str(PROGRAMS)],
         {"PYTHONPATH": str(ROOT)},
+        forget_programs,
     )
     live = [sys.executable, "scripts/gate_live.py", str(LIVE)]
     for kind in ("whole", "steps"):
         of = [*live, "--kind", kind]
         yield Proof(f"gates of {kind}, nothing beside them", [*of, "--times", "8"])
         yield Proof(f"gates of {kind} beside another process", [*of, "--times", "4", "--neighbour"])
+
+
+def forget_programs() -> None:
+    """What was measured of them, but not their environments."""
+    for file in PROGRAMS.glob("*/*.json"):
+        file.unlink()
 
 
 def pytest(*arguments: str) -> list[str]:

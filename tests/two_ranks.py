@@ -18,7 +18,8 @@ Controller = Literal["gloo", "mpi"]
 PYTHON = sys.executable
 TRAIN = Path(__file__).parent.parent / "scripts" / "train_horovod.py"
 LAUNCHERS: dict[Controller, tuple[str, ...]] = {
-    "gloo": ("horovodrun", "-np", "2", "--gloo"),
+    # gloo waits 30 s for the other rank of itself, which may be late on a busy machine
+    "gloo": ("horovodrun", "-np", "2", "--gloo", "--gloo-timeout-seconds", "120"),
     "mpi": ("mpirun", "-np", "2", "--oversubscribe"),
 }
 # seconds after which a job is ended: a start takes some 15 on an idle machine

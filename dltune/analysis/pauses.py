@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dltune.documents.profile import ALLREDUCE, Node, Profile
+from dltune.documents.profile import Node, Profile, is_awaited
 
 # seconds; to call an op takes less, through several layers of modules too
 LONG = 200e-6
-# what DDP does with a bucket that it has waited for
-_CAME = "torch.distributed.ddp.reducer::"
 
 
 class Pause(NamedTuple):
@@ -34,9 +32,8 @@ def pauses(profile: Profile) -> Iterator[Pause]:
             if node.start is not None and node.end is not None
         ]
         for (before, _, end), (node, start, _) in pairwise(ran):
-            if before.type == ALLREDUCE or node.type.startswith(_CAME):
-                continue
-            yield Pause(max(0.0, start - end), node)
+            if not is_awaited(before.type, node.type):
+                yield Pause(max(0.0, start - end), node)
         if ran:
             turn = sum(part.seconds for part in step.parts)
             yield Pause(max(0.0, turn - (ran[-1][2] - ran[0][1])), ran[0][0], first=True)

@@ -111,7 +111,7 @@ def by_chance(bench: Bench) -> Iterator[str]:
             yield (
                 f"{setting.name} has {more:,.0f} page faults a step "
                 f"{'more' if faults > usual else 'fewer'} than {reference.name}, which take "
-                f"{least * 1e3:.2g} ms or more: where memory lies differs from one process to the "
-                "next, whatever the setting; an allocator that keeps it has none (dltune tune "
+                f"{least * 1e3:.2g} ms or more: where memory lies may differ from one process to "
+                "the next, whatever the setting; an allocator that keeps it has none (dltune tune "
                 "--only allocator)"
             )

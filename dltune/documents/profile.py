@@ -44,6 +44,8 @@ SERVERS = "/job:ps"
 LOCAL = "/job:localhost"
 # a node of PyTorch's by which ranks sum up gradients
 ALLREDUCE = "c10d::allreduce_"
+# and what DDP does with such a sum that it has waited for
+_CAME = "torch.distributed.ddp.reducer::"
 # frameworks by what documents call them
 TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
@@ -393,6 +395,11 @@ def tasks(sender: str, receiver: str) -> tuple[str, str] | None:
 def tensor(rendezvous: str) -> str:
     """The tensor's name there, which it has in every graph, unlike its edge's number."""
     return re.sub(r"^edge_\d+_(?=.)", "", rendezvous)
+
+
+def is_awaited(before: str, after: str) -> bool:
+    """Whether a sum of several ranks is waited for between two nodes of these types."""
+    return before == ALLREDUCE or after.startswith(_CAME)
 
 
 def is_clock(event: str) -> bool:

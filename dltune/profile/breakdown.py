@@ -4,7 +4,7 @@ Every nanosecond from one step to the next has one place, the first of these tha
 
     ops             a working op runs
     input           an op that waits for data runs
-    communication   an op that waits for another process runs, or a collective that none waits in
+    communication   an op that waits for another process runs, or a sum of ranks is waited for
     executor        an execution lies between its start and its last op's end
     input           as long as eager ops waited for data, at most what is left
     python          the rest; of an eager graph also what lies between its ops
@@ -19,11 +19,11 @@ import re
 import statistics
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from dltune.documents.profile import Part, PartName
+from dltune.documents.profile import Part, PartName, is_awaited
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
 
@@ -147,10 +147,7 @@ def _intervals(
     calls: list[tuple[int, int]] = []
 
     def add(execution: messages.Execution) -> None:
-        found.extend(
-            (execution.start + start, execution.start + end, "communication")
-            for start, end in execution.collectives
-        )
+        found.extend(_awaited(graphs[execution.graph], execution))
         for node, _, _, _, start, end, _ in execution.events:
             what = kinds[execution.graph][node]
             start, end = execution.start + start, execution.start + end
@@ -173,6 +170,16 @@ def _intervals(
         if first == len(starts) or starts[first] >= end:
             found.append((start, end, "ops"))  # no body was told: take it for busy
     return found
+
+
+def _awaited(graph: messages.Graph, execution: messages.Execution) -> Iterator[_Interval]:
+    """Where no op of an eager step runs, since it waits for a sum of several ranks."""
+    if not graph.eager:
+        return
+    ran = sorted(execution.events, key=lambda event: event[4])
+    for (before, *_, end, _), (after, _, _, _, start, _, _) in pairwise(ran):
+        if is_awaited(graph.nodes[before].type, graph.nodes[after].type) and end < start:
+            yield execution.start + end, execution.start + start, "communication"
 
 
 def _within(

@@ -492,3 +492,23 @@ def test_double_precision_in_pytorch():
     assert finding.claim == "80% of the op time is in double precision"
     assert "torch.from_numpy" in finding.evidence
     assert "torch.set_default_dtype" in str(finding.cure)
+
+
+def test_threads_that_bring_nothing_are_not_missing():
+    """What the executor needs between ops is none of theirs, nor what dltune does not control."""
+    flat = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 40e-6, 2: 42e-6}, count=100)
+    between = parts(plain(flat, settings=Settings(1, 1)), ops=4e-3, executor=2e-3, python=1e-3)
+    other = owned("Horrible(float[8,8])", 4e-3)
+    beside = parts(plain(flat, other, settings=Settings(1, 1)), ops=8e-3, python=1e-3)
+    for made in (between, beside):
+        assert "too-few-threads" not in [one.cause for one in wrong(made)]
+
+
+def test_ranks_that_were_not_looked_at_may_have_no_cores_left():
+    multiply = keyed("aten::mm(float[512,512])", seconds={1: 4e-3, 2: 2.1e-3}, count=10)
+    made = parts(plain(multiply, settings=Settings(1, 1)), ops=40e-3, python=1e-3)
+    assert "too-few-threads" in [one.cause for one in wrong(made)]
+    collective = Collective(0, 1 << 20, Samples(9, 4e-3, 5e-3, 0.1))
+    step = msgspec.structs.replace(made.steps[0], collectives=(collective,))
+    rank = msgspec.structs.replace(made, steps=(step,))
+    assert "too-few-threads" not in [one.cause for one in wrong(rank)]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import graph
 
+from dltune.documents import profile as doc
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
 from dltune.profile.breakdown import PARTS, kind, parts
@@ -27,13 +28,10 @@ def execution(
     *,
     number: int = 0,
     waited: int = 0,
-    collectives: tuple[tuple[int, int], ...] = (),
 ) -> messages.Execution:
     """Events are (node, start, end) in nanoseconds since `start`."""
     told = [(node, 0, -1 if node else 0, 0, begin, end, "1") for node, begin, end in events]
-    return messages.Execution(
-        graph, number, 1, start, 0, 0, 0, told, waited, collectives=[*collectives]
-    )
+    return messages.Execution(graph, number, 1, start, 0, 0, 0, told, waited)
 
 
 def nanoseconds(found) -> dict[str, int]:
@@ -104,10 +102,17 @@ def test_a_receive_that_is_posted_early_does_not_hide_the_input():
     }
 
 
-def test_a_collective_costs_what_no_op_hides():
-    seen = repeated([(OP, 0, 40), (OP, 70, 80)], 100, collectives=((10, 20), (30, 65)))
-    assert seen["communication"] == 25
-    assert seen["ops"] == 50
+def test_a_sum_costs_what_the_step_waits_for_it():
+    """Not what lies between other ops meanwhile, which is Python's."""
+    types = ["aten::mm", doc.ALLREDUCE, "aten::mm", doc.ALLREDUCE, "aten::add_"]
+    eager = messages.Graph(
+        0, "a", "", "", False, [messages.Node(t, t, [], [], False) for t in types], True
+    )
+    events = [(0, 0, 10), (1, 10, 12), (2, 20, 30), (3, 35, 36), (4, 60, 70)]
+    seen = [execution(0, i * 100, events, number=i) for i in range(4)]
+    (found,) = parts({0: eager}, {0: seen}).values()
+    # behind the first sum 8, which nothing is waited for, and behind the second 24
+    assert nanoseconds(found) == {"ops": 30, "communication": 35, "python": 35}
 
 
 def test_an_op_in_a_loop_counts_each_time():

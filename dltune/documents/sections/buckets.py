@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, at_least, each, empty, repeated
+from dltune.documents.faults import AMOUNT, POSITIVE, at_least, each, empty, repeated
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ def faults(section: Buckets) -> Iterator[str]:
         yield from empty(at, model, "gradients")
         yield from at_least(1).faults(f"{at}.gradients", *model.gradients)
         yield from at_least(1).faults(f"{at}.limits", *model.limits)
-        yield from AMOUNT.of(at, model, "seconds", "predicted")
+        yield from POSITIVE.of(at, model, "seconds", "predicted")
         ends = set(itertools.accumulate(model.gradients))
         if not set(itertools.accumulate(model.before)) <= ends:
             yield f"{at}.before must be made of whole gradients"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
-from dltune.analysis.parts import ENOUGH, measured
+from dltune.analysis.parts import ENOUGH, measured, part
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.profile import Profile
@@ -22,7 +22,8 @@ SHARE = 0.1
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the ops took in the job, less what they take one after the other on as many
-    threads each as is best for all together, of those that cores are left for."""
+    threads each as is best for all together, of those that cores are left for; no more than that
+    is less than on the job's own threads, one after the other as well."""
     if seen.profile is None or measured(seen.profile.profile) < ENOUGH:
         return
     profile, ops = seen.profile.profile, seen.profile.ops
@@ -31,7 +32,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     tried = [(sum(_seconds(one, threads) for one in ops), threads) for threads in more]
     alone, threads = min(tried, default=(math.inf, own))
     step, took, _ = in_the_job(seen, profile)
-    share = (took - alone) / step if step > 0 else 0.0
+    before = min(took, sum(_seconds(one, own) for one in ops))
+    share = (before - alone) / step if step > 0 else 0.0
     if share < SHARE:
         return
     main = seen.observation.main if seen.observation else None
@@ -43,7 +45,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"the job runs them {took * 1e3:.3g} ms",
         f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
         + ("; torchrun gives each of several ranks one unless it is told" if launched else ""),
-        seconds=took - alone,
+        seconds=before - alone,
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",
@@ -53,21 +55,34 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _seconds(figures: Figures, threads: int) -> float:
-    """Of a round of the steps; infinite where that was not measured."""
+    """Of a round of the steps; infinite on a number of threads that was not measured. What dltune
+    does not control takes what it took."""
     if not figures.cases:
-        return figures.serial
+        return (figures.op.own or 0.0) * figures.op.count
     medians = (case.time.median for case in figures.cases if case.time.threads == threads)
     return min(medians, default=math.inf) * figures.op.count
 
 
 def _room(profile: Profile, observation: Observation | None) -> int:
-    """Threads that there are cores for, beside the job's other processes and those of others."""
+    """Threads that there are cores for, beside the job's other processes, other threads of its own
+    and others on the cores; none where it has ranks, and was not looked at while it ran."""
     cores = len(profile.machine.cores)
     if profile.machine.quota is not None:
         cores = min(cores, int(profile.machine.quota))
     main = observation.main if observation else None
     if observation is None or main is None:
-        return cores
-    others = sum(one.cpu for one in observation.processes if one is not main)
-    left = round(allowed(observation) - others - observation.host.others)
-    return min(cores, left, allowed_together(observation) // (main.ranks or 1))
+        return 0 if part(profile, "communication") or _sums(profile) else cores
+    ranks = main.ranks or 1
+    helpers = [
+        one
+        for one in observation.processes
+        if one is not main and not (ranks > 1 and one.intra is not None)
+    ]
+    busy = sum(one.cpu for one in helpers) + observation.host.others
+    busy += max(0.0, main.cpu - profile.settings.intra)
+    left = round((allowed_together(observation) - busy) / ranks)
+    return min(cores, left, allowed(observation))
+
+
+def _sums(profile: Profile) -> bool:
+    return any(step.collectives for step in profile.steps)

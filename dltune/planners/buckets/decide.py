@@ -50,10 +50,12 @@ def decide(profile: Profile) -> Decided:
             remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
         )
     paid, how = cost(profile)
+    if any(_until(one.runs, one, paid) > seconds for _, seconds, one in exchanged):
+        paid, how = cost(profile, 0.0)  # the job has more transfers than time for that latency
     models, reasons = [], [how]
     for signature, seconds, found in exchanged:
         limits, least = _best(found, paid, profile.framework)
-        rest = seconds - _until(found.runs, found, paid)
+        rest = max(0.0, seconds - _until(found.runs, found, paid))
         predicted = rest + least
         if predicted > seconds * (1 - WORTH):
             limits, predicted = (), seconds

@@ -23,18 +23,19 @@ class EnforcedBuckets(Enforcement):
         self.section = section
         self._run = run
         self._planned = [model for model in section.models if model.limits]
-        self._heard: dict[int, messages.Buckets] = {}  # by pid, the newest
+        # by process and gradients, the newest
+        self._heard: dict[tuple[int, int], messages.Buckets] = {}
         self._left: dict[str, None] = {}
-        run.changes.append(lambda pid: "with its buckets" if pid in self._heard else "")
+        run.changes.append(
+            lambda pid: "with its buckets" if any(pid == one for one, _ in self._heard) else ""
+        )
 
     def intent(self) -> Iterator[str]:
         return intent(self.section)
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:
         """Without buckets where other ranks are not under this dltune: all must have the same."""
-        local, where = local_rank(python.environment), world(python.environment)
-        alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
-        if local and where.size > local.size and alone:
+        if _has_ranks_elsewhere(python.environment) and not _is_rank(self._run.environment):
             self._left.setdefault(
                 "the buckets stay as they are: ranks on other nodes are not under this dltune; "
                 "start one for each rank, as in torchrun ... --no-python dltune run ... python"
@@ -53,16 +54,20 @@ class EnforcedBuckets(Enforcement):
                 what = f"a model with {message.gradients} gradients is left alone"
                 self._left.setdefault(f"rank {message.rank}: {what}: {message.left}")
             else:
-                self._heard[message.pid] = message
+                self._heard[message.pid, message.gradients] = message
 
     def ended(self, exit_code: int) -> Outcome:
         """Raises DltuneError when no model of the job got its buckets."""
         if self._planned and not self._heard and not self._run.partial:
             raise self._why_nothing(exit_code)
-        planned = {model.planned for model in self._planned}
+        planned = {(len(model.gradients), model.planned) for model in self._planned}
         ranks = tuple(
             Filled(
-                one.rank, one.pid, one.gradients, tuple(one.buckets), tuple(one.buckets) in planned
+                one.rank,
+                one.pid,
+                one.gradients,
+                tuple(one.buckets),
+                (one.gradients, tuple(one.buckets)) in planned,
             )
             for one in sorted(self._heard.values(), key=lambda one: one.rank)
         )
@@ -81,3 +86,21 @@ class EnforcedBuckets(Enforcement):
             remedy="profile the job as it is now and plan again, or pass --partial to let it run "
             "as it is",
         )
+
+
+def _has_ranks_elsewhere(environ: Mapping[str, str]) -> bool:
+    """As launchers tell a rank: torchrun, which others may have started, or another."""
+    if {"WORLD_SIZE", "LOCAL_WORLD_SIZE"} <= environ.keys():
+        return environ["WORLD_SIZE"] != environ["LOCAL_WORLD_SIZE"]
+    try:
+        local, where = local_rank(environ), world(environ)
+    except UsageError:  # launchers disagree
+        return True
+    return local is not None and where.size > local.size
+
+
+def _is_rank(environ: Mapping[str, str]) -> bool:
+    try:
+        return world(environ).size > 1
+    except UsageError:
+        return True

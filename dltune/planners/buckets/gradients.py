@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.documents import opkey
+from dltune.documents.opkey import Tensor
 from dltune.documents.profile import ALLREDUCE, Node, Op, Profile, Step
 from dltune.errors import UsageError
 from dltune.overlap.bins import Cost
@@ -21,6 +22,8 @@ from dltune.planners.shown import counted
 
 # puts a gradient where it travels from; of such of a step there is one for each gradient
 _COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")
+# DDP's own, in front of a forward pass or behind the backward pass
+_SELF = "torch.distributed.ddp.reducer::"
 # bytes that ranks which look for unused parameters tell each other of each
 _FLAG = 4
 # Seconds of a transfer that are the same for any size, at least: as was measured of two ranks over
@@ -57,9 +60,20 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
     buckets: list[int] = []
     waiting: list[int] = []
     others: list[int] = []  # sums of something else, by their bytes
+    dtypes: set[str] = set()
+    again = False  # a forward pass follows gradients
     for node in step.nodes:
+        again |= (
+            bool(sizes) and node.name.startswith("forward/") and not node.type.startswith(_SELF)
+        )
         if _COMPUTED.fullmatch(node.type):
-            waiting.append(_bytes(node, ops))
+            if again:
+                raise UsageError(
+                    f"gradients of step {step.name!r} travel after each of several backward passes",
+                    remedy="sum them up first, as with no_sync() of DDP, and profile again",
+                )
+            dtypes.add(_tensor(node, ops).dtype)
+            waiting.append(_tensor(node, ops).bytes)
             sizes.append(waiting[-1])
             ready.append(_end(node))
         elif node.type == ALLREDUCE and not waiting:
@@ -80,14 +94,20 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
             "buckets anew",
             remedy="leave find_unused_parameters out where all are used, and profile again",
         )
+    if len(dtypes) > 1:
+        raise UsageError(
+            f"the gradients of step {step.name!r} are {' and '.join(sorted(dtypes))}, which DDP "
+            "puts into buckets of their own"
+        )
     if waiting:
         raise UsageError(f"{len(waiting)} gradients of step {step.name!r} travel in no bucket")
     backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
     return Gradients(tuple(sizes), tuple(ready), tuple(buckets), max(backward))
 
 
-def cost(profile: Profile) -> tuple[Cost, str]:
-    """What a transfer takes, and the sentence on how that is known.
+def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
+    """What a transfer takes, of which `least` seconds at least are the same for any size, and the
+    sentence on how that is known.
 
     By the fastest of each size, for most wait for a rank that is late. Raises UsageError where no
     transfer was seen.
@@ -102,28 +122,28 @@ def cost(profile: Profile) -> tuple[Cost, str]:
             remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
         )
     sizes = sorted(fastest)
-    latency = LATENCY
+    latency = least
     if len(sizes) > 1:
         line = statistics.linear_regression(sizes, [fastest[size] for size in sizes])
-        latency = max(LATENCY, min(line.intercept, *fastest.values()))
+        latency = max(least, line.intercept)
     beyond = sum(size * max(0.0, fastest[size] - latency) for size in sizes)
     paid = Cost(latency, beyond / sum(size**2 for size in sizes))
-    assumed = " at least, as assumed," * (latency == LATENCY)
+    assumed = " at least, as assumed," * (latency == least > 0)
     return paid, (
         f"a transfer takes {latency * 1e6:.0f} us{assumed} and {paid.per_byte * 1e9:.3g} ns a "
         f"byte (the fastest of each of {counted(len(sizes), 'size')})"
     )
 
 
-def _bytes(node: Node, ops: Sequence[Op]) -> int:
-    """Raises UsageError where they are not told."""
+def _tensor(node: Node, ops: Sequence[Op]) -> Tensor:
+    """What is sent. Raises UsageError where that is not told."""
     try:
-        sent = 0 if node.op is None else opkey.parse(ops[node.op].key).inputs[0].bytes
-    except (ValueError, IndexError):
-        sent = 0
-    if not sent:
+        key = opkey.parse(ops[node.op].key) if node.op is not None else None
+    except ValueError:
+        key = None
+    if key is None or not key.inputs or not key.inputs[0].bytes:
         raise UsageError(f"the profile does not tell how large the gradient of {node.name} is")
-    return sent
+    return key.inputs[0]
 
 
 def _end(node: Node) -> float:

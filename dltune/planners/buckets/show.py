@@ -13,7 +13,8 @@ from dltune.words import size
 
 @dataclass(frozen=True)
 class Filled:
-    """In one rank: bytes of the buckets that its model has got, of so many `gradients`."""
+    """In one rank: bytes of the buckets that its model has got, of so many `gradients`; none where
+    that is not known."""
 
     rank: int
     pid: int
@@ -51,6 +52,12 @@ def _planned(model: Model) -> str:
 def sentences(outcome: BucketsOutcome) -> Iterator[str]:
     """What came of the section."""
     for one in outcome.ranks:
+        if not one.buckets:
+            yield (
+                f"rank {one.rank}: {counted(one.gradients, 'gradient')}; it ended before it was "
+                "known which buckets they have got"
+            )
+            continue
         held = f"{counted(one.gradients, 'gradient')} in {counted(len(one.buckets), 'bucket')}"
         how = "as planned" if one.as_planned else "which are others than planned"
         yield f"rank {one.rank}: {held} of {_sizes(one.buckets)}, {how}"

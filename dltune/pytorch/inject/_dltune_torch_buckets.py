@@ -5,9 +5,11 @@ By arguments of its own: a limit for each bucket where this PyTorch has that, or
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -19,8 +21,8 @@ from _dltune_torch import at_each_step
 Tell = Callable[[dict[str, Any]], Any]
 _MIB = 2**20
 _EACH = "bucket_cap_mb_list"
-# steps after which DDP has made its buckets anew, and says so
-_SETTLED = 3
+# steps of any optimizer in which a model is asked for its buckets
+_PATIENCE = 64
 
 
 def start(
@@ -40,8 +42,8 @@ class _Buckets:
         self._torch = torch
         self._planned = {tuple(one["gradients"]): one["limits"] for one in planned}
         self._tell = tell
-        self._steps = 0
-        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        # models whose buckets are not known yet, with the steps since
+        self._unknown: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
         kind = self._torch.nn.parallel.DistributedDataParallel
@@ -51,7 +53,9 @@ class _Buckets:
         @functools.wraps(plain)
         def init(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs)
-            sizes = _gradients(given.arguments["module"])
+            sizes: list[int] = []
+            with contextlib.suppress(Exception):  # of what has no sizes yet DDP says so
+                sizes = _gradients(given.arguments["module"])
             limits = self._planned.get(tuple(sorted(sizes)))
             if why := self._why_not(limits, given.arguments, signature):
                 self._say(len(sizes), left=why)
@@ -60,7 +64,7 @@ class _Buckets:
             plain(*given.args, **given.kwargs)
             if limits and not why:
                 self._say(len(sizes))
-                self._models.add(given.arguments["self"])
+                self._unknown[given.arguments["self"]] = 0
 
         kind.__init__ = init
         at_each_step(self._torch, after=self._step_ended)
@@ -74,24 +78,28 @@ class _Buckets:
         """Why a model is left alone; empty: it gets its buckets."""
         if limits is None:
             return "the plan is for models with other gradients"
-        if given.get("find_unused_parameters"):
+        if given.get("find_unused_parameters") and not given.get("static_graph"):
             return "the script has it look for unused parameters, so its buckets are not made anew"
         if len(limits) > 1 and _EACH not in signature.parameters:
             return f"PyTorch {self._torch.__version__} takes one size for all buckets"
+        dynamo = sys.modules.get(f"{self._torch.__name__}._dynamo.config")
+        if getattr(dynamo, "optimize_ddp", None) == "python_reducer":
+            return "the script has its gradients summed up in Python"
         return ""
 
     def _step_ended(self, *_: Any) -> None:
-        self._steps += 1
-        if self._steps != _SETTLED:
-            return
-        for model in self._models:
-            gradients = len(_gradients(model.module))
-            try:
-                told = model._get_ddp_logging_data()["rebuilt_bucket_sizes"]
-                self._say(gradients, [int(one) for one in told.split(",")])
-            except Exception as error:  # it is not PyTorch's to promise
-                why = f"which buckets it has is not known: {type(error).__name__}: {error}"
-                self._say(gradients, left=why)
+        """DDP makes its buckets anew before its second step, and says so a step later."""
+        for model, steps in list(self._unknown.items()):
+            told = ""
+            with contextlib.suppress(Exception):  # what it says is not PyTorch's to promise
+                told = model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+            if told:
+                buckets = [int(one) for one in told.split(",")]
+                self._say(len(_gradients(model.module)), buckets)
+            if told or steps == _PATIENCE:
+                del self._unknown[model]
+            else:
+                self._unknown[model] = steps + 1
 
     def _say(self, gradients: int, buckets: Sequence[int] = (), left: str = "") -> None:
         distributed = self._torch.distributed

@@ -30,6 +30,8 @@ _VARIABLES = (
     *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
     *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
 )
+# torchrun's, whose names others begin with, too
+_TORCHRUN = ("RANK", "WORLD_SIZE")
 _HERE = str(Path(__file__).resolve().parent)
 _PYTORCH = str(Path(__file__).resolve().parent.parent.parent / "pytorch" / "inject")
 # what to do with a module once it has run
@@ -49,7 +51,11 @@ def start(path: str) -> None:
             "pid": os.getpid(),
             "argv": list(sys.orig_argv),
             "python": sys.version.split()[0],
-            "environment": {k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)},
+            "environment": {
+                name: value
+                for name, value in os.environ.items()
+                if name.startswith(_VARIABLES) or name in _TORCHRUN
+            },
         },
     )
     if cpus := answer.get("cpus"):

@@ -99,7 +99,7 @@ def test_no_order_and_no_cuts_are_better(data: st.DataObject) -> None:
 
 
 def test_the_last_gradients_travel_when_they_are_there() -> None:
-    """Four of 4 ms each, 4 ms apart: in one bucket after 33 ms, in four after 21."""
+    """Four of 4 ms each, 4 ms apart: in one bucket after 33 ms, in four after 24."""
     found = decide(profile([1000] * 4, [4e-3, 8e-3, 12e-3, 16e-3], [4])).section.models[0]
     assert found.seconds == pytest.approx(33e-3)
     assert found.limits == found.planned == (4000, 4000, 4000, 4000)
@@ -155,6 +155,36 @@ def test_what_cannot_be_planned_is_said() -> None:
         with pytest.raises(UsageError) as raised:
             decide(msgspec.structs.replace(made, **change))
         assert words in f"{raised.value} {raised.value.remedy}"
+
+
+def test_more_buckets_than_a_step_has_time_for() -> None:
+    """Where the latency that is assumed is more than one had."""
+    made = profile([1] * 60, [k * 1e-5 for k in range(60)], [1] * 60, transfers=[4])
+    step = made.steps[0]
+    quick = (Collective(0, 4, Samples(9, 60e-6, 60e-6, 0.0)),)
+    wall = Samples(10, 8e-3, 8e-3, 0.0)
+    steps = (msgspec.structs.replace(step, collectives=quick, wall=wall),)
+    section = decide(msgspec.structs.replace(made, steps=steps)).section
+    assert section.latency == 0
+    assert list(sections.faults(section)) == []
+
+
+def test_gradients_that_travel_after_each_backward_pass_are_refused() -> None:
+    made = profile([1000, 500], [1e-3, 2e-3], [2])
+    once = made.steps[0].nodes
+    between = msgspec.structs.replace(once[0], name="forward/aten::mm_2", type="aten::mm")
+    steps = (msgspec.structs.replace(made.steps[0], nodes=(*once, between, *once)),)
+    with pytest.raises(UsageError, match="several backward passes") as raised:
+        decide(msgspec.structs.replace(made, steps=steps))
+    assert "no_sync" in str(raised.value.remedy)
+
+
+def test_gradients_of_several_types_are_refused() -> None:
+    made = profile([1000, 500], [1e-3, 2e-3], [2])
+    halves = msgspec.structs.replace(made.ops[1], key=f"{COMPUTED}(bfloat16[1000])")
+    changed = msgspec.structs.replace(made, ops=(made.ops[0], halves, *made.ops[2:]))
+    with pytest.raises(UsageError, match="bfloat16 and float"):
+        decide(changed)
 
 
 def test_a_model_that_looks_for_unused_parameters_is_refused() -> None:
