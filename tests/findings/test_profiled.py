@@ -289,6 +289,14 @@ def test_processes_in_each_others_way_make_ops_slow_on_any_threads():
     assert "too-many-threads" in {one.cause for one in looked(Seen(observation(), made))}
 
 
+def test_of_several_threads_the_one_that_others_disturb_is_waited_for():
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1.4e-4, 2: 1.4e-4}, count=100)
+    made = analyse(parts(plain(add), ops=16.5e-3))
+    for others, told in ((0.0, True), (0.16, False)):
+        seen = Seen(observation(host=host(others=others)), made)
+        assert ("too-many-threads" in [one.cause for one in looked(seen)]) is told
+
+
 def test_page_faults_are_no_threads_fault():
     add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 2e-4}, count=10)
     made = parts(plain(add), ops=3e-3)

@@ -22,7 +22,10 @@ class InTheJob(NamedTuple):
 
 def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
     whole = wall(profile)
-    free = 1 - (seen.observation.disturbed if seen.observation else 0.0)
+    # an op on several threads waits for the one whose core others want most; it has half of that
+    threads = min(profile.settings.intra, len(profile.machine.cores))
+    disturbed = seen.observation.disturbed if seen.observation else 0.0
+    free = max(1 - threads * disturbed, min(0.5, 1 - disturbed))
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
     executor = (part(profile, "executor") * whole - recording(profile)) * free
