@@ -22,8 +22,9 @@ LAUNCHERS: dict[Controller, tuple[str, ...]] = {
     "gloo": ("horovodrun", "-np", "2", "--gloo", "--gloo-timeout-seconds", "120"),
     "mpi": ("mpirun", "-np", "2", "--oversubscribe"),
 }
-# seconds after which a job is ended: a start takes some 15 on an idle machine
-WAIT = 240.0
+# seconds after which a job is ended: a start takes some 15 on an idle machine, and eight times as
+# long on a core that others want
+WAIT = 480.0
 # that job which several tests compare with others: one thread, whose kernels sum in one order
 STEPS, BLOCKS = 12, 3
 ONE_THREAD = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inter", 1)

@@ -144,7 +144,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Plann
 
 def began(running: Running) -> None:
     """Waits until both ranks have trained for a step."""
-    until = time.monotonic() + 200
+    until = time.monotonic() + 400
     while not all(_steps(running, rank) for rank in (0, 1)):
         assert running.process.poll() is None, running.stdout + running.stderr
         assert time.monotonic() < until, running.stdout + running.stderr

@@ -404,7 +404,7 @@ def test_an_interrupt_reaches_the_job(tape, machine, tmp_path):
     plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
     with training("run", "--plan", plan, folder=tmp_path) as running:
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=120) in (1, 130)
+        assert running.wait(timeout=WAIT) in (1, 130)
     assert "KeyboardInterrupt" in (tmp_path / "err").read_text()
 
 
@@ -415,7 +415,7 @@ def test_a_signal_that_is_ignored_ends_neither_dltune_nor_the_job(tape, machine,
         trained(tmp_path, 20)
         assert running.poll() is None
         running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=120) == 128 + signal.SIGTERM
+        assert running.wait(timeout=WAIT) == 128 + signal.SIGTERM
 
 
 def test_apply_from_inside_a_script(tape, machine, plain, tmp_path):
