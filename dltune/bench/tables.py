@@ -106,7 +106,8 @@ def by_chance(bench: Bench) -> Iterator[str]:
         faults, step = _faults(setting), setting.summary.step.median if setting.summary else 0.0
         if setting is reference or faults is None or setting.choices != reference.choices:
             continue
-        more, least = abs(faults - usual), FAULT_SECONDS * abs(faults - usual)
+        more = abs(faults - usual)
+        least = FAULT_SECONDS * more
         if least >= CHANCE * step:
             yield (
                 f"{setting.name} has {more:,.0f} page faults a step "

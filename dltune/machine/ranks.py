@@ -84,6 +84,30 @@ def local_rank(environ: Mapping[str, str]) -> Rank | None:
     return _agreed(ranks, environ)
 
 
+def is_rank(environ: Mapping[str, str]) -> bool:
+    """Whether this process is one of several ranks, as far as its launchers agree."""
+    try:
+        return world(environ).size > 1
+    except UsageError:
+        return True
+
+
+def are_unheard(told: Mapping[str, str], own: Mapping[str, str]) -> bool:
+    """Whether a rank, as its launcher has `told` it, has others on other nodes, and dltune, in its
+    `own` environment, started the launcher of this node alone and does not hear of them."""
+    return _has_ranks_elsewhere(told) and not is_rank(own)
+
+
+def _has_ranks_elsewhere(environ: Mapping[str, str]) -> bool:
+    if {"WORLD_SIZE", "LOCAL_WORLD_SIZE"} <= environ.keys():  # torchrun, whoever started that
+        return environ["WORLD_SIZE"] != environ["LOCAL_WORLD_SIZE"]
+    try:
+        local, where = local_rank(environ), world(environ)
+    except UsageError:  # launchers disagree
+        return True
+    return local is not None and where.size > local.size
+
+
 def share(machine: Machine, rank: Rank) -> Machine:
     """That rank's part of the machine, so that the ranks' parts together are the machine.
 

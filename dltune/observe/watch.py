@@ -22,7 +22,7 @@ from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
 from dltune.job.unreported import loaded
 from dltune.machine import cpulist
-from dltune.machine.ranks import local_rank, world
+from dltune.machine.ranks import is_rank, local_rank
 from dltune.observe import activity
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
@@ -176,11 +176,9 @@ class JobWatch:
 def _is_a_rank(pid: int) -> bool:
     """Whether a process is one of several, as far as it may be seen."""
     try:
-        return world(process.environment(pid)).size > 1
+        return is_rank(process.environment(pid))
     except OSError:
         return False
-    except UsageError:  # launchers disagree
-        return True
 
 
 def _ranks(pid: int) -> int | None:

@@ -282,9 +282,9 @@ def _together(
             yield numbers, (until - began) * NANOSECOND
             numbers = []
         if not numbers:
-            began = start
+            began, until = start, end
         numbers.append(number)
-        until = max(until, end) if len(numbers) > 1 else end
+        until = max(until, end)
     if numbers:
         yield numbers, (until - began) * NANOSECOND
 

@@ -18,7 +18,7 @@ from dltune.horovod.watch.ending import Ending
 from dltune.job import messages
 from dltune.job.launch import Event, Job
 from dltune.job.shares import Shares
-from dltune.machine.ranks import Rank, local_rank, world
+from dltune.machine.ranks import Rank, are_unheard, local_rank, world
 from dltune.planners.allreduce import failures
 from dltune.planners.allreduce.failures import RankExit
 from dltune.planners.allreduce.hangs import Hangs
@@ -100,7 +100,7 @@ class Ranks(Enforcement):
             return {}
         self._require_ranks(where.size, local)
         self._require_controller(_controller(python.environment))
-        self._leave_bins_to_all(where, local)
+        self._leave_bins_to_all(python.environment)
         # a plan on threads divides the node between its ranks where this section does not
         reply = self._run.shares.answer(python) if self.section.cores is not None else {}
         return {**reply, "horovod": self._orders(local)}
@@ -243,10 +243,9 @@ class Ranks(Enforcement):
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
 
-    def _leave_bins_to_all(self, where: Rank, local: Rank) -> None:
+    def _leave_bins_to_all(self, told: Mapping[str, str]) -> None:
         """Ranks with bins wait for ever for ranks without."""
-        alone = world(self._run.environment).size == 1  # the launcher was started by this dltune
-        if self.section.orders and where.size > local.size and alone:
+        if self.section.orders and are_unheard(told, self._run.environment):
             self.section = msgspec.structs.replace(self.section, orders=None)
             self.dropped.append(
                 "bins: ranks on other nodes are not under this dltune; start one for each rank, as "

@@ -8,7 +8,7 @@ from dltune.documents.sections.buckets import Buckets
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event, Job
-from dltune.machine.ranks import local_rank, world
+from dltune.machine.ranks import are_unheard
 from dltune.planners.buckets.show import BucketsOutcome, Filled, intent, sentences
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.pytorch.adapters import buckets_adapter
@@ -35,7 +35,7 @@ class EnforcedBuckets(Enforcement):
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:
         """Without buckets where other ranks are not under this dltune: all must have the same."""
-        if _has_ranks_elsewhere(python.environment) and not _is_rank(self._run.environment):
+        if are_unheard(python.environment, self._run.environment):
             self._left.setdefault(
                 "the buckets stay as they are: ranks on other nodes are not under this dltune; "
                 "start one for each rank, as in torchrun ... --no-python dltune run ... python"
@@ -86,21 +86,3 @@ class EnforcedBuckets(Enforcement):
             remedy="profile the job as it is now and plan again, or pass --partial to let it run "
             "as it is",
         )
-
-
-def _has_ranks_elsewhere(environ: Mapping[str, str]) -> bool:
-    """As launchers tell a rank: torchrun, which others may have started, or another."""
-    if {"WORLD_SIZE", "LOCAL_WORLD_SIZE"} <= environ.keys():
-        return environ["WORLD_SIZE"] != environ["LOCAL_WORLD_SIZE"]
-    try:
-        local, where = local_rank(environ), world(environ)
-    except UsageError:  # launchers disagree
-        return True
-    return local is not None and where.size > local.size
-
-
-def _is_rank(environ: Mapping[str, str]) -> bool:
-    try:
-        return world(environ).size > 1
-    except UsageError:
-        return True

@@ -17,7 +17,7 @@ from dltune.documents import opkey
 from dltune.documents.opkey import Tensor
 from dltune.documents.profile import ALLREDUCE, Node, Op, Profile, Step
 from dltune.errors import UsageError
-from dltune.overlap.bins import Cost
+from dltune.overlap.bins import Cost, Runs
 from dltune.planners.shown import counted
 
 # puts a gradient where it travels from; of such of a step there is one for each gradient
@@ -36,20 +36,14 @@ LATENCY = 3e-4
 class Gradients:
     """Of one model, in the order in which a step has them.
 
-    `sizes`: bytes, `ready`: seconds from the step's begin, `buckets`: how many travel together in
-    each bucket, `backward`: seconds until the backward pass is over.
+    `sizes`: bytes, `ready`: seconds from the step's begin, `runs`: the places of those that travel
+    together, `backward`: seconds until the backward pass is over.
     """
 
     sizes: tuple[int, ...]
     ready: tuple[float, ...]
-    buckets: tuple[int, ...]
+    runs: Runs
     backward: float
-
-    @property
-    def runs(self) -> tuple[tuple[int, ...], ...]:
-        """The places of those that travel together."""
-        ends = [sum(self.buckets[: k + 1]) for k in range(len(self.buckets))]
-        return tuple(tuple(range(e - n, e)) for e, n in zip(ends, self.buckets, strict=True))
 
 
 def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
@@ -57,7 +51,7 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
     than those of one model in the order in which they are there."""
     sizes: list[int] = []
     ready: list[float] = []
-    buckets: list[int] = []
+    runs: list[tuple[int, ...]] = []
     waiting: list[int] = []
     others: list[int] = []  # sums of something else, by their bytes
     dtypes: set[str] = set()
@@ -84,7 +78,7 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
                     f"the gradients of step {step.name!r} do not travel in the order in which they "
                     "are there: DDP keeps that order for one model without unused parameters"
                 )
-            buckets.append(len(waiting))
+            runs.append(tuple(range(len(sizes) - len(waiting), len(sizes))))
             waiting = []
     if not sizes:
         return None
@@ -102,7 +96,7 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
     if waiting:
         raise UsageError(f"{len(waiting)} gradients of step {step.name!r} travel in no bucket")
     backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
-    return Gradients(tuple(sizes), tuple(ready), tuple(buckets), max(backward))
+    return Gradients(tuple(sizes), tuple(ready), tuple(runs), max(backward))
 
 
 def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:

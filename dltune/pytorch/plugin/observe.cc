@@ -65,6 +65,9 @@ struct Seen : at::ObserverContext {
   uint64_t number = 0;  // autograd's next
   bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
+};
+
+struct SeenCollective : Seen {
   std::function<void()> ends;
 };
 
@@ -177,7 +180,7 @@ void Begin() {
 std::unique_ptr<at::ObserverContext> CollectiveBegins() {
   auto ends = BeginCollective();
   if (!ends) return nullptr;
-  auto seen = std::make_unique<Seen>();
+  auto seen = std::make_unique<SeenCollective>();
   seen->what = Seen::kCollective;
   seen->ends = std::move(ends);
   return seen;
@@ -201,7 +204,7 @@ void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
   auto* const seen = static_cast<Seen*>(context);
   if (!seen || InChild()) return;
   if (seen->what == Seen::kOp) return OpEnds(scope, context);
-  if (seen->what == Seen::kCollective) return seen->ends();
+  if (seen->what == Seen::kCollective) return static_cast<SeenCollective*>(seen)->ends();
   if (--tl.optimizer > 0 || !BeginsLike(scope.name(), "Optimizer.step#")) return;
   EndStep(scope.name());
   Begin();
