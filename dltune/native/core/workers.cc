@@ -16,8 +16,9 @@ namespace {
 // executor thread that it has just worked for wants the core back.
 constexpr int64_t kSpinNs = 60000;
 
-// How long an op's counts wait for its workers to let go.
-constexpr int64_t kSettleNs = 1000000;
+// How long an op's counts wait for its workers to let go: long enough for one whose core another
+// process has for its turn.
+constexpr int64_t kSettleNs = 20000000;
 
 thread_local const View* tl_view = nullptr;
 thread_local int tl_index = -1;
