@@ -69,6 +69,8 @@ $(TORCH)/.installed:
 	@$(TORCH)/bin/python $(PIP) install 'torch==2.13.0+cpu' numpy || (rm -rf $(TORCH) && mkdir $(TORCH) && \
 	    echo "no build of PyTorch 2.13 for CPUs at the package index (PIP_EXTRA_INDEX_URL may name" \
 	    "another): the tests that use it are skipped")
+	@$(TORCH)/bin/python $(PIP) install pykeen skorch scikit-learn || \
+	    echo "no PyKEEN or skorch: the tests of other people's programs are skipped"
 	@touch $@
 
 $(TORCH): $(TORCH)/.installed

@@ -70,12 +70,7 @@ def environment(folder: Path, packages: list[str]) -> Path:
 
 def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) -> tuple[str, bool]:
     """Of the table, and whether the plan is as good as it must be."""
-    if "data" in program:
-        called(bin_folder / "python", PROGRAMS / program["data"], at=folder)
-    first, *rest = program["command"]
-    arguments = [str(PROGRAMS / one) if (PROGRAMS / one).is_file() else one for one in rest]
-    start = [] if first == "python" else [str(bin_folder / first)]
-    job = [str(bin_folder / "python"), *start, *arguments]
+    job = command(program, folder, bin_folder)
     told = [job[0], str(PROGRAMS / "told_threads.py"), str(MANY), *job[1:]]
     sweep = {n: f"{n}x1" for n in (1, len(topology.local().cores))}
     found = measured(folder, "own", job, ("own", *sweep.values(), "plan"), rounds)
@@ -87,6 +82,16 @@ def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) ->
     strategy = found.strategy.removeprefix("uniform ")
     text = f"| {program['name']} | {step['own'] * 1e3:.3g} | {strategy} | {' | '.join(figures)} |"
     return text, over[0].low <= SLOWER and over[2].low <= 1 / FASTER
+
+
+def command(program: dict[str, Any], folder: Path, bin_folder: Path) -> list[str]:
+    """By which it is started in `folder`, where its data are made first."""
+    if "data" in program:
+        called(bin_folder / "python", PROGRAMS / program["data"], at=folder)
+    first, *rest = program["command"]
+    arguments = [str(PROGRAMS / one) if (PROGRAMS / one).is_file() else one for one in rest]
+    start = [] if first == "python" else [str(bin_folder / first)]
+    return [str(bin_folder / "python"), *start, *arguments]
 
 
 def measured(

@@ -35,6 +35,5 @@ arguments = TrainingArguments(
     report_to=[],
     save_strategy="no",
     use_cpu=True,
-    disable_tqdm=True,
 )
 Trainer(BertForSequenceClassification(config), arguments, train_dataset=Rows()).train()
