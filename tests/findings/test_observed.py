@@ -310,6 +310,25 @@ def test_what_a_job_does_beside_its_steps():
     assert told(0) == [], "of graphs the steps are not counted"
 
 
+@pytest.mark.parametrize(("queued", "share"), [(0.0, 0.75), (0.45, 0.5), (1.8, None)])
+def test_steps_that_wait_for_a_neighbour_are_steps(queued, share):
+    """Their median is that of those which did not wait."""
+    step = msgspec.structs.replace(
+        profile(machine(2), (), {"train": []}).steps[0], parts=(Part("ops", 0.01),)
+    )
+    made = msgspec.structs.replace(profile(machine(2), (), {"train": []}), steps=(step,))
+    crowded = observation(
+        graphs=graphs(steps=500),
+        processes=(process(cpu=0.45, queued=queued),),
+        host=host(others=0.9),
+        python=python(eager=1.0),
+    )
+    found = [one for one in looked(Seen(crowded, analyse(made))) if one.cause == "beside-steps"]
+    assert [one.share for one in found] == ([] if share is None else [pytest.approx(share)])
+    if queued and found:
+        assert "500 of 10 ms make up 50% of the 10 s in which it had a CPU" in found[0].evidence
+
+
 def test_when_memory_ends():
     growing = process(growth=10.0 * MIB, resident=900 * MIB)
     finding = found(processes=(growing,), host=host(memory_limit=1000 * MIB))

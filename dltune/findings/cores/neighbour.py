@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of all cores
@@ -44,6 +45,15 @@ def find(seen: Seen) -> Iterator[Finding]:
             gain=Gain(0.0, stolen),
             sure="measured",
         )
+
+
+def kept_waiting(observation: Observation) -> float:
+    """The share of the time that the job waited for CPUs which other processes had; 0 where these
+    are no finding."""
+    main, host = observation.main, observation.host
+    if main is None or min(host.others / observation.cores, main.waited) < SHARE:
+        return 0.0
+    return main.waited
 
 
 def _short(command: str) -> str:

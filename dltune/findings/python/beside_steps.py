@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.observation import Observation
+from dltune.findings.cores.neighbour import kept_waiting
 from dltune.findings.looked import at_any
 from dltune.findings.seen import Seen
 
@@ -30,14 +32,15 @@ def find(seen: Seen) -> Iterator[Finding]:
         lines[line.where] += line.share
     step, graphs = wall(seen.profile.profile), seen.observation.graphs
     assert graphs is not None
+    seconds = _with_cpu(seen.observation)
+    within = "that were watched" if seconds == seen.observation.seconds else "in which it had a CPU"
     most = sorted(lines.items(), key=lambda line: -line[1])[:3]
     often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
         "beside-steps",
         f"the job is not at its steps for {share:.0%} of the time",
         f"{graphs.steps:,} of {step * 1e3:.3g} ms make up {steps:.0%} of the "
-        f"{seen.observation.seconds:.0f} s that were watched"
-        + (f"; most often the job was at {often}" if often else ""),
+        f"{seconds:.0f} s {within}" + (f"; most often the job was at {often}" if often else ""),
         "look at what it does between some of its steps, such as rollouts or figures: do it less "
         "often, in larger batches, or in processes beside",
         share=share,
@@ -48,8 +51,14 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def at_steps(seen: Seen) -> float | None:
     """The share of the watch that was steps, each at the median; None where they were not counted,
-    or were few."""
+    or were few. What the job waits for others' CPUs makes some steps longer, but not their median:
+    of that time as much was steps as of the rest."""
     graphs = seen.observation.graphs if seen.observation else None
     if seen.profile is None or seen.observation is None or graphs is None or graphs.steps < FEW:
         return None
-    return min(1.0, graphs.steps * wall(seen.profile.profile) / seen.observation.seconds)
+    spent, seconds = graphs.steps * wall(seen.profile.profile), _with_cpu(seen.observation)
+    return spent / seconds if spent < seconds else 1.0
+
+
+def _with_cpu(observation: Observation) -> float:
+    return observation.seconds * (1 - kept_waiting(observation))
