@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     "trace",
     type=click.Path(path_type=Path),
     metavar="TRACE",
-    help="Instead of a job, read a trace that PyTorch's profiler has written.",
+    help="Instead of a job, read a trace that the profiler of PyTorch or JAX has written.",
 )
 @click.option("--batch", metavar="LIST", help="Batch sizes for --ops-of, such as 16,32 [its own].")
 @click.option(

@@ -47,7 +47,7 @@ ALLREDUCE = "c10d::allreduce_"
 # and what DDP does with such a sum that it has waited for
 _CAME = "torch.distributed.ddp.reducer::"
 # frameworks by what documents call them
-TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}
+TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch", "jax": "JAX"}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 

@@ -13,7 +13,7 @@ from dltune.job.record import Record, step_graphs
 from dltune.profile.climb import Climb
 from dltune.profile.discovery import LEAST_SHARE
 from dltune.profile.document import Own, assemble
-from dltune.profile.traces import chrome, kineto
+from dltune.profile.traces import chrome, kineto, xprof
 
 # the first step of a trace pays for the profiler's own start
 WARM_UP = 1
@@ -21,16 +21,20 @@ PARTIAL = "it is a trace's: no op was measured on another number of threads"
 
 
 def imported(path: Path, machine: Machine) -> Profile:
-    """The profile of a trace that PyTorch's profiler has written. `machine`: this one, for a trace
-    does not tell its own. Raises UsageError where no step of it repeats."""
+    """The profile of a trace that PyTorch's profiler or JAX's has written. `machine`: this one, for
+    a trace does not tell its own. Raises UsageError where no step of it repeats."""
     events = chrome.load(path)
-    if not any(event.cat == kineto.CATEGORY for event in events):
+    if any(event.cat == kineto.CATEGORY for event in events):
+        told = kineto.told(events, str(path))
+    elif any(map(xprof.is_of_jax, events)):
+        told = xprof.told(events, str(path))
+    else:
         raise UsageError(
-            f"{path} has no op of PyTorch's",
-            remedy="record it with torch.profiler, ProfilerActivity.CPU, and export_chrome_trace",
+            f"{path} has no op of PyTorch's or JAX's",
+            remedy="record it with torch.profiler, ProfilerActivity.CPU, and export_chrome_trace, "
+            "or with jax.profiler.trace",
         )
-    told = kineto.told(events, str(path))
-    record = Record(messages.Plugin(0, "", "", "", framework="pytorch"))
+    record = Record(messages.Plugin(0, "", "", "", framework=told.framework))
     for message in told.messages:
         record.add(message)
     targets = step_graphs(record, LEAST_SHARE)

@@ -8,14 +8,12 @@ each waits for the one before: what reads whose tensors is not in the file.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +22,8 @@ from dltune.documents import aten
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.profile.traces.chrome import Event
+from dltune.profile.traces.steps import Ran, Step, Told
+from dltune.profile.traces.steps import told as steps_told
 
 CATEGORY = "cpu_op"
 _ANNOTATION = "user_annotation"
@@ -54,7 +54,6 @@ _DTYPES = {
 _LIST = "TensorList"
 _NUMBER = r"(-?\d{1,18}|True|False)"
 _NUMBERS = re.compile(rf"{_NUMBER}|\[{_NUMBER}(, {_NUMBER})*\]")
-_MICROSECOND = 1000  # in nanoseconds
 
 
 class _Arguments(msgspec.Struct, frozen=True):
@@ -73,18 +72,6 @@ class _Op(NamedTuple):
     type: str
     inputs: str
     attributes: str
-
-    @property
-    def key(self) -> str:
-        return f"{self.type}({self.inputs}){self.attributes}"
-
-
-@dataclass(frozen=True)
-class Told:
-    """`messages` in the order in which a plugin would send them; `notes`: what the file lacks."""
-
-    messages: list[messages.Message]
-    notes: tuple[str, ...]
 
 
 def told(events: Sequence[Event], source: str) -> Told:
@@ -107,7 +94,8 @@ def told(events: Sequence[Event], source: str) -> Told:
         notes.append("the trace has no memory (profile_memory=True)")
     # the thread that steps comes first
     threads = sorted(ops, key=lambda thread: (thread != first.tid, str(thread)))
-    return Told(list(_messages(spans, [ops[thread] for thread in threads], memory)), tuple(notes))
+    steps = _steps(spans, [ops[thread] for thread in threads])
+    return Told("pytorch", list(steps_told(steps, memory)), tuple(notes))
 
 
 def _spans(events: Sequence[Event], source: str) -> list[Event]:
@@ -181,63 +169,20 @@ def _is_shape(dims: Any) -> bool:
     return isinstance(dims, list) and all(isinstance(size, int) and size >= 0 for size in dims)
 
 
-def _messages(
-    spans: Sequence[Event], threads: Sequence[Sequence[_Op]], memory: Sequence[tuple[float, int]]
-) -> Iterator[messages.Message]:
-    keys: dict[str, int] = {}
-    graphs: dict[str, int] = {}
-    runs: dict[int, int] = defaultdict(int)
-    times = [at for at, _ in memory]
+def _steps(spans: Sequence[Event], threads: Sequence[Sequence[_Op]]) -> Iterator[Step]:
     starts = [[op.event.ts for op in ops] for ops in threads]
-
-    def level(at: float) -> int:
-        """Bytes that were allocated then."""
-        before = bisect_right(times, at)
-        return memory[before - 1][1] if before else 0
-
     for span in spans:
         within = [
             ops[bisect_left(began, span.ts) : bisect_left(began, span.end)]
             for ops, began in zip(threads, starts, strict=True)
         ]
-        ran = [(thread, op) for thread, ops in enumerate(within) for op in ops]
-        if not ran:
-            continue
-        for _, op in ran:
-            if op.key not in keys:
-                keys[op.key] = len(keys)
-                yield messages.Key(keys[op.key], op.key, op.type, op.inputs)
-        nodes = list(_nodes(within))
-        signature = _signature(nodes)
-        if signature not in graphs:
-            graphs[signature] = len(graphs)
-            yield messages.Graph(graphs[signature], signature, "", "", False, nodes, eager=True)
-        graph = graphs[signature]
-        began = min(op.event.ts for _, op in ran)
-        peaks = memory[bisect_right(times, began) : bisect_right(times, span.end)]
-        yield messages.Execution(
-            graph=graph,
-            number=runs[graph],
-            version=0,
-            start=_nanoseconds(began),
-            overhead=0,
-            live=level(began),
-            peak=max([level(began), *(total for _, total in peaks)]),
-            events=[
-                (
-                    number,
-                    keys[op.key],
-                    0,
-                    thread,
-                    _nanoseconds(op.event.ts - began),
-                    _nanoseconds(op.event.end - began),
-                    "0",
-                )
-                for number, (thread, op) in enumerate(ran)
-            ],
-            levels=[level(op.event.end) for _, op in ran] if memory else [],
-        )
-        runs[graph] += 1
+        ran = [
+            Ran(thread, op.type, op.inputs, op.attributes, op.event.ts, op.event.end)
+            for thread, ops in enumerate(within)
+            for op in ops
+        ]
+        if ran:
+            yield Step(ran, list(_nodes(within)), span.end)
 
 
 def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[messages.Node]:
@@ -249,12 +194,3 @@ def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[messages.Node]:
             control = [number - 1] if place else []
             yield messages.Node(f"{op.type}_{seen[op.type]}", op.type, [], control, False)
             number += 1
-
-
-def _signature(nodes: Sequence[messages.Node]) -> str:
-    text = "\n".join(f"{node.type} {node.control}" for node in nodes)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _nanoseconds(microseconds: float) -> int:
-    return round(microseconds * _MICROSECOND)

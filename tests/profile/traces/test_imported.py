@@ -151,7 +151,7 @@ def test_ops_that_no_other_has_called(seed: int) -> None:
         (b'{"traceEvents": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
         (b'{"traceEvents": [{"args": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
         (b'{"traceEvents": [{"ts": 1e308}]}', "is not a trace in Chrome's format"),
-        (b'{"traceEvents": []}', "has no op of PyTorch's"),
+        (b'{"traceEvents": []}', "has no op of PyTorch's or JAX's"),
     ],
 )
 def test_what_is_no_such_trace(tmp_path: Path, data: bytes, why: str) -> None:

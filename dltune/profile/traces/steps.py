@@ -1,0 +1,106 @@
+"""Steps that were read from a trace, told as dltune's plugin tells of a job."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dltune.job import messages
+
+_MICROSECOND = 1000  # in nanoseconds
+
+
+class Ran(NamedTuple):
+    """An op of a step, from `start` to `end` in microseconds; threads are numbered from 0."""
+
+    thread: int
+    type: str
+    inputs: str
+    attributes: str
+    start: float
+    end: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.type}({self.inputs}){self.attributes}"
+
+
+class Step(NamedTuple):
+    """What ran, and a node of the step's graph for each. `end`: of the step, which may be later
+    than its last op's."""
+
+    ran: Sequence[Ran]
+    nodes: Sequence[messages.Node]
+    end: float
+
+
+@dataclass(frozen=True)
+class Told:
+    """`messages` in the order in which a plugin would send them; `notes`: what the file lacks."""
+
+    framework: str
+    messages: Sequence[messages.Message]
+    notes: tuple[str, ...]
+
+
+def told(steps: Iterable[Step], memory: Sequence[tuple[float, int]]) -> Iterator[messages.Message]:
+    """`memory`: since when, in microseconds, how many bytes were allocated, in order."""
+    keys: dict[str, int] = {}
+    graphs: dict[str, int] = {}
+    runs: dict[int, int] = defaultdict(int)
+    times = [at for at, _ in memory]
+
+    def level(at: float) -> int:
+        before = bisect_right(times, at)
+        return memory[before - 1][1] if before else 0
+
+    for ran, nodes, end in steps:
+        for op in ran:
+            if op.key not in keys:
+                keys[op.key] = len(keys)
+                yield messages.Key(keys[op.key], op.key, op.type, op.inputs)
+        signature = _signature(nodes)
+        if signature not in graphs:
+            graphs[signature] = len(graphs)
+            yield messages.Graph(
+                graphs[signature], signature, "", "", False, list(nodes), eager=True
+            )
+        graph = graphs[signature]
+        began = min(op.start for op in ran)
+        peaks = memory[bisect_right(times, began) : bisect_right(times, end)]
+        yield messages.Execution(
+            graph=graph,
+            number=runs[graph],
+            version=0,
+            start=_nanoseconds(began),
+            overhead=0,
+            live=level(began),
+            peak=max([level(began), *(total for _, total in peaks)]),
+            events=[
+                (
+                    number,
+                    keys[op.key],
+                    0,
+                    op.thread,
+                    _nanoseconds(op.start - began),
+                    _nanoseconds(op.end - began),
+                    "0",
+                )
+                for number, op in enumerate(ran)
+            ],
+            levels=[level(op.end) for op in ran] if memory else [],
+        )
+        runs[graph] += 1
+
+
+def _signature(nodes: Sequence[messages.Node]) -> str:
+    text = "\n".join(f"{node.name} {node.type} {node.control}" for node in nodes)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _nanoseconds(microseconds: float) -> int:
+    return round(microseconds * _MICROSECOND)
