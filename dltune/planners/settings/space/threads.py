@@ -17,14 +17,17 @@ _VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def _values(here: Circumstances) -> tuple[str, ...]:
-    """The guide's recommendation; as many as a quota pays for; two ops at a time; all hardware
-    threads; one thread an op; TensorFlow's default."""
+    """The guide's recommendation; as many as a quota pays for; one thread, or half the cores, and
+    one op at a time, as small ops want it; two ops at a time; all hardware threads; one thread an
+    op; TensorFlow's default."""
     machine = here.machine
     cores, cpus = len(machine.cores), uniform.default(machine).intra
     paid = min(cores, max(1, math.floor(machine.quota or cores)))
     pairs = [
         uniform.recommended(machine),
         Uniform(paid, 1),
+        Uniform(1, 1),
+        Uniform(max(1, cores // 2), 1),
         Uniform(cores, 2),
         Uniform(max(1, cores // 2), 2),
         Uniform(cpus, 1),
