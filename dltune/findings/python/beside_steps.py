@@ -25,7 +25,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if steps is None or seen.observation is None or seen.profile is None:
         return
     share = 1 - steps - sum(one.share for one in at_any(seen, "saving", "validation"))
-    if share < LEAST:
+    # threads that wait in turn for one that waits for a CPU look busy: more than is known may wait
+    if share < max(LEAST, kept_waiting(seen.observation)):
         return
     lines: dict[str, float] = defaultdict(float)
     for line in (line for one in at_any(seen, "python", "eager") for line in one.lines):
