@@ -11,6 +11,7 @@ again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -82,7 +83,8 @@ def told(job: list[str], folder: Path, clock: re.Pattern[str], seconds: float) -
         time.sleep(seconds)
         readings = read(log, clock)
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGTERM)
         process.wait()
     return median(readings[len(readings) // 2 :])
 

@@ -17,30 +17,29 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.machine import topology
 
+sys.path.append(str(ROOT / "scripts"))
+from bench_torch_programs import PROGRAMS, command
+
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
-PROGRAMS = ROOT / "scripts" / "programs"
 STEPPING = 5.0  # seconds under the plan, of steps of milliseconds
-COMMANDS = {
-    program["name"]: program["command"]
+BY_NAME = {
+    program["name"]: program
     for program in tomllib.loads((PROGRAMS / "programs.toml").read_text())["program"]
 }
 
 
-def job(name: str) -> list[object]:
+def job(name: str, folder: Path) -> list[str]:
     """Its command in the environment of PyTorch's tests."""
     if not list(TORCH_PYTHON.parent.glob(f"../lib/python*/site-packages/{name}")):
         pytest.skip(f"no {name} for {TORCH_PYTHON}: make .venv-torch installs it")
-    first, *rest = COMMANDS[name]
-    start = [] if first == "python" else [TORCH_PYTHON.parent / first]
-    files = [PROGRAMS / one if (PROGRAMS / one).is_file() else one for one in rest]
-    return [TORCH_PYTHON, *start, *files]
+    return command(BY_NAME[name], folder, TORCH_PYTHON.parent)
 
 
 @pytest.mark.parametrize("name", ["pykeen", "skorch"])
 def test_a_program_of_others(name: str, tmp_path: Path) -> None:
-    command = job(name)
-    done = profile(tmp_path, command)
+    started = job(name, tmp_path)
+    done = profile(tmp_path, started)
     measured = done.profile
     assert (measured.framework.name, measured.partial) == ("pytorch", None)
     counts = {time.threads for op in measured.ops for time in op.times}
@@ -49,7 +48,7 @@ def test_a_program_of_others(name: str, tmp_path: Path) -> None:
     dltune = [sys.executable, "-m", "dltune"]
     made = [*dltune, "plan", done.output, "--strategy", "s1+s2", "-o", plan]
     subprocess.run(list(map(str, made)), check=True, capture_output=True, timeout=120)
-    run = [*dltune, "run", "--json", outcome, "--plan", plan, "--", *command]
+    run = [*dltune, "run", "--json", outcome, "--plan", plan, "--", *started]
     with (
         told.open("w") as stderr,
         subprocess.Popen(list(map(str, run)), stdout=stderr, stderr=stderr) as running,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation
+from dltune.documents.observation import Observation, Process
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of all cores
@@ -18,8 +18,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None:
         return
     host, cores = observation.host, observation.cores
-    waited = main.waited
-    share = min(host.others / cores, waited if main.queued is not None else 1.0)
+    share = _share(observation, main)
     if share >= SHARE:
         names = ", ".join(
             f"{_short(one.command)} (pid {one.pid}, {one.cpu:.2f} cores)" for one in host.neighbours
@@ -28,7 +27,7 @@ def find(seen: Seen) -> Iterator[Finding]:
             "neighbour",
             f"other processes have {host.others:.1f} of the job's {cores} CPUs",
             f"{names or 'many small ones'}; the job's threads were ready without a CPU for "
-            f"{waited:.0%} of what they wanted",
+            f"{main.waited:.0%} of what they wanted",
             "end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
             share=share,
             gain=Gain(0.0, share),
@@ -50,10 +49,14 @@ def find(seen: Seen) -> Iterator[Finding]:
 def kept_waiting(observation: Observation) -> float:
     """The share of the time that the job waited for CPUs which other processes had; 0 where these
     are no finding."""
-    main, host = observation.main, observation.host
-    if main is None or min(host.others / observation.cores, main.waited) < SHARE:
-        return 0.0
-    return main.waited
+    main = observation.main
+    return main.waited if main and _share(observation, main) >= SHARE else 0.0
+
+
+def _share(observation: Observation, main: Process) -> float:
+    """What others had of the job's cores, at most what it waited for, where that is known."""
+    waited = main.waited if main.queued is not None else 1.0
+    return min(observation.host.others / observation.cores, waited)
 
 
 def _short(command: str) -> str:

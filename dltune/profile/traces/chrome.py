@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -36,6 +36,18 @@ class Event(msgspec.Struct, frozen=True):
     def end(self) -> float:
         """Some profilers have written spans that end before they begin."""
         return self.ts + max(self.dur, 0.0)
+
+
+_Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
+
+
+def arguments(event: Event, kind: type[_Arguments], source: str) -> _Arguments:
+    """Those of an event that `kind` names. Raises UsageError, which names `source`, where they are
+    of another type."""
+    try:
+        return msgspec.json.decode(event.args, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None
 
 
 class _Trace(msgspec.Struct):

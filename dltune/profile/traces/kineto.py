@@ -21,9 +21,9 @@ import msgspec
 from dltune.documents import aten
 from dltune.errors import UsageError
 from dltune.job import messages
+from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event
-from dltune.profile.traces.steps import Ran, Step, Told
-from dltune.profile.traces.steps import told as steps_told
+from dltune.profile.traces.steps import Ran, Step, Told, as_messages
 
 CATEGORY = "cpu_op"
 _ANNOTATION = "user_annotation"
@@ -83,7 +83,8 @@ def told(events: Sequence[Event], source: str) -> Told:
     memory = sorted(
         (one.ts, max(known.total, 0))
         for one in mine
-        if one.name == _MEMORY and (known := _arguments(one, source)).device == _CPU
+        if one.name == _MEMORY
+        and (known := chrome.arguments(one, _Arguments, source)).device == _CPU
     )
     notes = []
     if not any(op.inputs for thread in ops.values() for op in thread):
@@ -95,7 +96,7 @@ def told(events: Sequence[Event], source: str) -> Told:
     # the thread that steps comes first
     threads = sorted(ops, key=lambda thread: (thread != first.tid, str(thread)))
     steps = _steps(spans, [ops[thread] for thread in threads])
-    return Told("pytorch", list(steps_told(steps, memory)), tuple(notes))
+    return Told("pytorch", list(as_messages(steps, memory)), tuple(notes))
 
 
 def _spans(events: Sequence[Event], source: str) -> list[Event]:
@@ -121,7 +122,7 @@ def _ops(events: Sequence[Event], source: str) -> dict[int | str, list[_Op]]:
     by_thread: dict[int | str, list[tuple[Event, _Arguments]]] = defaultdict(list)
     for one in events:
         if one.ph == "X" and (one.cat == CATEGORY or _LOADER.match(one.name)):
-            by_thread[one.tid].append((one, _arguments(one, source)))
+            by_thread[one.tid].append((one, chrome.arguments(one, _Arguments, source)))
     found: dict[int | str, list[_Op]] = {}
     for thread, ran in by_thread.items():
         # of two that began together the caller is longer, or has the smaller number
@@ -134,13 +135,6 @@ def _ops(events: Sequence[Event], source: str) -> dict[int | str, list[_Op]]:
             until = one.end
             own.append(_op(one, arguments))
     return found
-
-
-def _arguments(event: Event, source: str) -> _Arguments:
-    try:
-        return msgspec.json.decode(event.args, type=_Arguments)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None
 
 
 def _op(event: Event, arguments: _Arguments) -> _Op:

@@ -47,7 +47,9 @@ class Told:
     notes: tuple[str, ...]
 
 
-def told(steps: Iterable[Step], memory: Sequence[tuple[float, int]]) -> Iterator[messages.Message]:
+def as_messages(
+    steps: Iterable[Step], memory: Sequence[tuple[float, int]]
+) -> Iterator[messages.Message]:
     """`memory`: since when, in microseconds, how many bytes were allocated, in order."""
     keys: dict[str, int] = {}
     graphs: dict[str, int] = {}

@@ -14,15 +14,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import msgspec
 
 from dltune.errors import UsageError
 from dltune.job import messages
+from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event
-from dltune.profile.traces.steps import Ran, Step, Told
-from dltune.profile.traces.steps import told as steps_told
+from dltune.profile.traces.steps import Ran, Step, Told, as_messages
 
 _MARK = b'"hlo_op"'
 _NAME = re.compile(r"([A-Za-z_][\w\-]*)([\w.\-]*)")
@@ -40,9 +39,6 @@ class _Arguments(msgspec.Struct, frozen=True):
 
 class _Process(msgspec.Struct, frozen=True):
     name: str = ""
-
-
-_Kind = TypeVar("_Kind", _Arguments, _Process)
 
 
 @dataclass
@@ -81,13 +77,13 @@ def told(events: Sequence[Event], source: str) -> Told:
         "none is known to wait for another",
         "the trace has no memory",
     )
-    return Told("jax", list(steps_told(_steps(ran, ends), ())), notes)
+    return Told("jax", list(as_messages(_steps(ran, ends), ())), notes)
 
 
 def _runs(events: Sequence[Event], source: str) -> list[_Run]:
     """The runs of modules on the host's CPUs."""
     hosts = {
-        one.pid: _decoded(one, _Process, source).name
+        one.pid: chrome.arguments(one, _Process, source).name
         for one in events
         if one.ph == "M" and one.name == "process_name"
     }
@@ -103,23 +99,21 @@ def _runs(events: Sequence[Event], source: str) -> list[_Run]:
     ended = _ends(events)
     begun = _starts(mine)
     for one in sorted(mine, key=lambda one: one.ts):
-        arguments = _decoded(one, _Arguments, source)
-        name = _NAME.fullmatch(arguments.op)
+        its = chrome.arguments(one, _Arguments, source)
+        name = _NAME.fullmatch(its.op)
         if name is None or name[1] in _CONTAINERS:
             continue
         thread = threads.setdefault(one.tid, len(threads))
-        key = {"hlo_module": arguments.module, "hlo_op": arguments.op}
-        attributes = ", ".join(f"{part}={value}" for part, value in key.items())
         op = Ran(
             thread,
             name[1].replace("-", "_"),
             "",
-            f"{{{attributes}}}",
+            f"{{hlo_module={its.module}, hlo_op={its.op}}}",
             one.ts,
             max(one.end, _marked(one, ended, begun)),
         )
-        run = found.setdefault((one.pid, arguments.module, arguments.run), _Run(arguments.module))
-        run.ops.append((f"{arguments.module}/{arguments.op}", op))
+        run = found.setdefault((one.pid, its.module, its.run), _Run(its.module))
+        run.ops.append((f"{its.module}/{its.op}", op))
     return list(found.values())
 
 
@@ -170,10 +164,3 @@ def _steps(steps: Sequence[Sequence[_Run]], ends: Sequence[float]) -> Iterator[S
             for name, time in placed
         ]
         yield Step([known[one] for one in placed], nodes, end)
-
-
-def _decoded(event: Event, kind: type[_Kind], source: str) -> _Kind:
-    try:
-        return msgspec.json.decode(event.args, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None

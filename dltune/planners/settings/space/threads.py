@@ -63,7 +63,7 @@ def _users(here: Circumstances) -> str | None:
 THREADS = Setting(
     name="threads",
     # one intra-op and one inter-op count for all ops
-    what="TensorFlow's thread pools: threads within an op x ops at a time",
+    what="the framework's thread pools: threads within an op x ops at a time",
     kind="rounding",
     source="TensorFlow's guide to performance on CPUs; section IV of Runtime Concurrency Control "
     "and Operation Scheduling (manual optimisation)",
