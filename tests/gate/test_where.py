@@ -115,10 +115,12 @@ def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
         project, "HEAD~1", [sys.executable, "job.py"], config, topology.local(), tell=lambda _: None
     )
     assert found.outcome == "fail"
-    (only,) = found.slower
-    assert (only.kind, only.what, only.changed) == ("python", "job.py:5 (load)", True)
-    assert only.head - only.base == pytest.approx(0.8, rel=0.2)
-    assert 0 < only.low < only.head - only.base < only.high
+    # intervals hold in 95 of 100 gates: what else is told by chance costs far less
+    first, *rest = found.slower
+    assert (first.kind, first.what, first.changed) == ("python", "job.py:5 (load)", True)
+    assert first.head - first.base == pytest.approx(0.8, rel=0.3)
+    assert 0 < first.low < first.head - first.base < first.high
+    assert all(other.head - other.base < 0.3 for other in rest)
 
 
 @pytest.mark.parametrize("name", decided.HOSTILE)
