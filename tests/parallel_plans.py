@@ -87,6 +87,25 @@ def conv(first: int | None = 0) -> Parallelism:
     )
 
 
+def attention(*divided: tuple[int | None, ...], mesh: tuple[int, ...] = (2,)) -> Parallelism:
+    """For `torch_fit.py attention`; `divided`: the axes of its layers, one after the other."""
+    words = ("sample", "length", "channel")
+    layers = (
+        ("embedding", "embedding", words),
+        ("qkv", "dense bias", words),
+        ("out", "dense bias", words),
+        ("norm", "layer_norm", words),
+        ("last", "dense bias", VECTOR),
+    )
+    return section(
+        mesh,
+        *(
+            operator(name, type, dimensions, mesh, axes)
+            for (name, type, dimensions), axes in zip(layers, divided, strict=True)
+        ),
+    )
+
+
 def saved(folder: Path, part: Parallelism) -> Path:
     """A plan of this machine."""
     path = folder / "plan.json"

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dltune.errors import UsageError
-from dltune.jax import joined, ranks
+from dltune.jax import joined
+from dltune.job import ranks
 
 # of the largest gradient of an array; floats are added up in other orders
 TOLERANCE = 1e-3

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "inject"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "parallelism" / "inject"))
 from _dltune_layouts import Layouts
 
 _DIMENSION_NUMBERS = ("NHWC", "HWIO", "NHWC")

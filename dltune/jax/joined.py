@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dltune.errors import UsageError
-from dltune.jax import ranks
+from dltune.job import ranks
 from dltune.job.last_words import last_words
 
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dltune.jax import joined, ranks
+from dltune.jax import joined
+from dltune.job import ranks
 
 if TYPE_CHECKING:
     from dltune.documents.topology import Kind, Topology

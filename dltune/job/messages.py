@@ -128,16 +128,17 @@ class RankFailed(msgspec.Struct, tag="rank_failed", frozen=True):
 class Parallel(msgspec.Struct, tag="parallel", frozen=True):
     """What a rank under a plan for several devices has come to; the newest counts.
 
-    `jax`: its version. `consumer`: what has taken the plan so far (empty: nothing). `weights` of
-    Keras' models are in the plan, `divided` of them over devices; `outputs` of so many operators
-    were. `unknown`: weights that are no operator's; `unmet`: operators' weights that no model has.
+    `framework`: with its version. `consumer`: what has taken the plan so far (empty: nothing).
+    `weights` of the job's models are in the plan, `divided` of them over devices; `outputs` of so
+    many operators were. `unknown`: weights that are no operator's; `unmet`: operators' weights that
+    no model has.
     `fault`, `remedy`: why the job cannot go on. `ended`: the interpreter ends.
     """
 
     pid: int
     rank: int
-    jax: str
-    consumer: Literal["", "keras", "jax"] = ""
+    framework: str
+    consumer: Literal["", "keras", "jax", "torch"] = ""
     weights: int = 0
     divided: int = 0
     outputs: int = 0

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dltune import parallelism
+
 INJECTED = Path(__file__).resolve().parent / "inject"
 
 
@@ -19,5 +21,11 @@ def buckets_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
     return _adapter("_dltune_torch_buckets", orders)
 
 
-def _adapter(module: str, orders: Mapping[str, Any]) -> dict[str, Any]:
-    return {"folder": str(INJECTED), "module": module, "orders": dict(orders)}
+def parallel_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
+    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them."""
+    return _adapter("_dltune_torch_parallel", orders, parallelism.INJECTED)
+
+
+def _adapter(module: str, orders: Mapping[str, Any], *shared: Path) -> dict[str, Any]:
+    folders = [str(INJECTED), *map(str, shared)]
+    return {"folders": folders, "module": module, "orders": dict(orders)}

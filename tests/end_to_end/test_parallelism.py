@@ -17,7 +17,7 @@ import pytest
 from tensorflows import ROOT
 
 from dltune.documents.sections.parallelism import Parallelism
-from dltune.jax import ranks
+from dltune.job import ranks
 from dltune.planners.parallelism.emit import jax_file, keras_file
 
 pytestmark = [jaxes.needs_jax, pytest.mark.jax]

@@ -10,7 +10,7 @@ import msgspec
 
 from dltune.documents.faults import AMOUNT, Bound, at_least, each, index, repeated
 
-Consumer = Literal["keras", "jax"]
+Consumer = Literal["keras", "jax", "torch"]
 
 # what there is to tell of a plan in numbers
 FIGURES = (

@@ -35,6 +35,11 @@ class Distribution:
         self._refuse = refuse
         self._partial = partial
 
+    def taken(self) -> dict[str, Any]:
+        """As `messages.Parallel` has it."""
+        told: dict[str, Any] = self._layouts.taken(self.weights, self.met, self.unknown)
+        return told
+
     def begin(self) -> None:
         """In force from now on, for what Keras builds."""
         import jax

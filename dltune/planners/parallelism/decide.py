@@ -28,6 +28,8 @@ BUDGET = 30.0  # seconds of search, where nothing else ends it
 # seconds that the bound may take beside the search
 BOUND_SECONDS = 10.0
 NANOSECONDS = 1e9
+# as `pytorch/inject/_dltune_torch_distribution.py` divides them
+_LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,9 @@ def posed(
 def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:
     """What a consumer can express, on a mesh of this shape, in equal parts; else all of SOAP."""
     if consumer:
+        fits = _divisible_in_torch if consumer == "torch" else _judged_by_xla
         return lambda operator, _: [
-            one
-            for one in mesh(operator, shape)
-            if _even(operator, one) and not _misjudged(operator, one)
+            one for one in mesh(operator, shape) if _even(operator, one) and fits(operator, one)
         ]
     hosts = len({device.host for device in topology.devices})
     return functools.partial(soap, hosts=hosts)
@@ -139,12 +140,21 @@ def _even(operator: Operator, one: Configuration) -> bool:
     return all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
 
 
-def _misjudged(operator: Operator, one: Configuration) -> bool:
-    """Whether XLA on CPUs may get gradients wrong: those of convolutions that are divided by height
-    or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
+def _judged_by_xla(operator: Operator, one: Configuration) -> bool:
+    """Whether XLA on CPUs gets gradients right: not always those of convolutions that are divided
+    by height or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
     pixels = zip(operator.dimensions[1:], one.degrees[1:], strict=False)
     divided = any(d.kind == "attribute" and n > 1 for d, n in pixels)
-    return len(operator.dimensions) == 4 and divided and one.replicas > 1
+    return not (len(operator.dimensions) == 4 and divided and one.replicas > 1)
+
+
+def _divisible_in_torch(operator: Operator, one: Configuration) -> bool:
+    """Whether PyTorch's layers can compute their parts by themselves: of images no part needs
+    pixels of another's, and of layers that learn these few are divided by what they learn."""
+    at, last = operator.parameter, len(operator.dimensions) - 1
+    learns = at is not None and one.degrees[at] > 1
+    pixels = last > 2 and any(n > 1 for n in one.degrees[1:last])
+    return not pixels and (not learns or operator.type.split()[0] in _LEARNING_IN_TORCH)
 
 
 def require_mesh(shape: Sequence[int], topology: Topology) -> None:

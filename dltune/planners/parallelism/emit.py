@@ -1,17 +1,20 @@
-"""What a job imports to take the plan by itself: a Python file for Keras on JAX, or plain JAX."""
+"""What a job imports to take the plan by itself: a Python file for Keras on JAX, plain JAX, or
+PyTorch."""
 
 from __future__ import annotations
 
 import ast
 import pprint
+from collections.abc import Sequence
 from pathlib import Path
 
-from dltune import jax
+from dltune import parallelism
 from dltune.documents.sections.parallelism import Parallelism
+from dltune.jax import adapters as jax_adapters
 from dltune.planners.parallelism.expressed import expressed
+from dltune.pytorch import adapters as torch_adapters
 
-FORMATS = ("keras", "jax")
-_INJECTED = Path(jax.__file__).resolve().parent / "inject"
+_LAYOUTS = parallelism.INJECTED / "_dltune_layouts.py"
 
 _HEAD = '''\
 """How {network!r} is divided over {devices} devices, a mesh of {shape}: made by dltune for {what}.
@@ -60,6 +63,19 @@ To save, gather in all processes and write in one:
 
 and `shard` what is read again."""
 )
+
+_TORCH = """\
+Start one process for each device, as `torchrun --nproc-per-node` does; then, before any model is
+called (`dltune run --plan PLAN -- python train.py` needs neither these lines nor this file):
+
+    import torch, {name}
+    torch.distributed.init_process_group("gloo")
+    torch.manual_seed(0)  # all processes must draw alike
+    {name}.distribute()
+
+A model is given whole batches, the same in every process, and gives out whole results; what is
+saved of it (`state_dict`, `torch.save`) is whole, and written by one process. A weight that no
+operator of the plan has is an error."""
 
 _KERAS_CODE = '''
 
@@ -161,7 +177,28 @@ def _named(entries: tuple[Entry, ...]) -> Any:
     return NamedSharding(mesh(), PartitionSpec(*entries))
 '''
 
-_REFUSING = """
+_TORCH_CODE = '''
+
+def distribute() -> None:
+    """PyTorch's models are divided as planned from now on. Ends the process with exit code 2 where
+    the job has other ranks than the plan has devices."""
+    import torch
+
+    if getattr(torch.nn.Module, "_dltune_plan", None) == DLTUNE_PLAN:
+        return  # under dltune run it is in force already
+    layouts = Layouts(DLTUNE_PLAN)
+    joined = torch.distributed.is_initialized()
+    ranks = torch.distributed.get_world_size() if joined else 1
+    if ranks != math.prod(layouts.mesh):
+        _refuse(
+            f"the plan is for {math.prod(layouts.mesh)} devices, one in each process; the job has "
+            f"{ranks}",
+            "start it with torchrun --nproc-per-node, or dltune run --plan",
+        )
+    Distribution(layouts, _refuse).begin(torch)
+'''
+
+_JAX_REFUSING = """
 
 def _require_devices(mesh: tuple[int, ...]) -> None:
     import jax
@@ -173,6 +210,9 @@ def _require_devices(mesh: tuple[int, ...]) -> None:
             "start as many processes as the plan has devices, as dltune run --plan does",
         )
 
+"""
+
+_REFUSING = """
 
 def _refuse(fault: str, remedy: str) -> NoReturn:
     print(f"{fault}\\n        {remedy}", file=sys.stderr, flush=True)
@@ -182,17 +222,24 @@ def _refuse(fault: str, remedy: str) -> NoReturn:
 
 def keras_file(section: Parallelism, name: str = "dltune_plan") -> str:
     """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
-    sources = ("_dltune_layouts.py", "_dltune_distribution.py")
-    return _file(section, name, "Keras on JAX", _KERAS, sources, _KERAS_CODE)
+    sources = (_LAYOUTS, jax_adapters.INJECTED / "_dltune_distribution.py")
+    return _file(section, name, "Keras on JAX", _KERAS, sources, _JAX_REFUSING + _KERAS_CODE)
 
 
 def jax_file(section: Parallelism, name: str = "dltune_plan") -> str:
     """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
-    return _file(section, name, "JAX", _JAX, ("_dltune_layouts.py",), _JAX_CODE)
+    return _file(section, name, "JAX", _JAX, (_LAYOUTS,), _JAX_REFUSING + _JAX_CODE)
+
+
+def torch_file(section: Parallelism, name: str = "dltune_plan") -> str:
+    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
+    parts = ("_dltune_torch_layers.py", "_dltune_torch_distribution.py")
+    sources = (_LAYOUTS, *(torch_adapters.INJECTED / part for part in parts))
+    return _file(section, name, "PyTorch", _TORCH, sources, _TORCH_CODE)
 
 
 def _file(
-    section: Parallelism, name: str, what: str, text: str, sources: tuple[str, ...], code: str
+    section: Parallelism, name: str, what: str, text: str, sources: Sequence[Path], code: str
 ) -> str:
     plan = expressed(section)
     head = _HEAD.format(
@@ -206,7 +253,7 @@ def _file(
     names = {"typing": {"Any", "NoReturn"}}
     bodies = []
     for source in sources:
-        body = _taken_apart((_INJECTED / source).read_text(), imports, names)
+        body = _taken_apart(source.read_text(), imports, names)
         bodies.append(body)
     imports |= {f"from {module} import {', '.join(sorted(names[module]))}" for module in names}
     plain = sorted(line for line in imports if line.startswith("import "))

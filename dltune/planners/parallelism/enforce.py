@@ -9,27 +9,28 @@ import msgspec
 
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.errors import UsageError
-from dltune.jax import gradients, ranks
-from dltune.job import messages
+from dltune.jax import gradients
+from dltune.jax.adapters import parallel_adapter as jax_adapter
+from dltune.job import messages, ranks
 from dltune.job.last_words import last_words
 from dltune.job.launch import Event, Job, require_executable
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.parallelism.expressed import expressed
-from dltune.planners.parallelism.hosts import meeting
+from dltune.planners.parallelism.hosts import interface, meeting
 from dltune.planners.shown import counted
+from dltune.pytorch.adapters import parallel_adapter as torch_adapter
 
-INJECTED = Path(ranks.__file__).resolve().parent / "inject"
 _SHOWN = 3
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What came of the section. `consumer`: what took it; `weights` and `divided`: of Keras'
-    models, in all and over devices; `outputs`: operators whose outputs were divided as planned.
-    `unknown`: weights that are no operator's."""
+    """What came of the section. `consumer`: what took it, by which `framework`; `weights` and
+    `divided`: of the job's models, in all and over devices; `outputs`: operators whose outputs were
+    divided as planned. `unknown`: weights that are no operator's."""
 
     ranks: int
     consumer: str
-    jax: str
+    framework: str
     weights: int
     divided: int
     outputs: int
@@ -97,12 +98,13 @@ class Ranks(Enforcement):
             "rank": rank,
             "device": self._meeting.here.index(rank),
             "host": self._meeting.hosts[rank],
+            "interface": interface(self._meeting.hosts[rank]),
             "ranks": self._count,
             "seed": self._meeting.seed,
             "partial": self._run.partial,
         }
-        adapter = {"folder": str(INJECTED), "module": "_dltune_parallel", "orders": orders}
-        return {**self._run.shares.answer(python), "adapters": [adapter]}
+        adapters = [jax_adapter(orders), torch_adapter(orders)]  # whichever the job imports
+        return {**self._run.shares.answer(python), "adapters": adapters}
 
     def hear(self, job: Job, event: Event) -> None:
         """Raises UsageError when the job cannot take the plan."""
@@ -126,7 +128,7 @@ class Ranks(Enforcement):
         self._require_taken()
         one = next(iter(self._heard.values()))
         taken = Taken(
-            *(self._count, one.consumer, one.jax, one.weights, one.divided, one.outputs),
+            *(self._count, one.consumer, one.framework, one.weights, one.divided, one.outputs),
             tuple(one.unknown),
         )
         return Outcome(taken, [*_sentences(taken)])
@@ -141,8 +143,9 @@ class Ranks(Enforcement):
                 f"not every one of {self._count} ranks" if self._heard else "no process of the job"
             )
             raise UsageError(
-                f"{whom} imported JAX, so the plan changed nothing",
-                remedy="the plan's section on parallelism is for jobs on JAX, or on Keras with it",
+                f"{whom} imported JAX, or called a model of PyTorch's, so the plan changed nothing",
+                remedy="the plan's section on parallelism is for jobs on JAX, on Keras with it, or "
+                "on PyTorch",
             )
         one = next(iter(self._heard.values()))
         if not one.consumer:
@@ -160,7 +163,7 @@ class Ranks(Enforcement):
 
 
 def _sentences(taken: Taken) -> Iterator[str]:
-    processes = f"{taken.ranks} processes on JAX {taken.jax}"
+    processes = f"{taken.ranks} processes on {taken.framework}"
     if taken.consumer == "jax":
         yield f"{processes}, each with its part as the emitted file divides it"
         return

@@ -1,4 +1,4 @@
-"""The section as JAX and Keras can take it: every operator on all devices of one mesh."""
+"""The section as JAX, Keras and PyTorch can take it: every operator on all devices of one mesh."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from dltune.documents.sections.parallelism import Divided, Parallelism
 from dltune.errors import UsageError
 
-_REMEDY = "plan with --for keras or --for jax"
+_REMEDY = "plan with --for keras, --for jax or --for torch"
 
 
 def expressed(section: Parallelism) -> dict[str, Any]:
-    """What `jax/inject/_dltune_layouts.py` reads.
+    """What `parallelism/inject/_dltune_layouts.py` reads.
 
     Raises UsageError where operators stand on blocks of devices, or share weights that they divide
     differently.
@@ -19,8 +19,8 @@ def expressed(section: Parallelism) -> dict[str, Any]:
     mesh = section.mesh or (len(section.devices),)
     if not section.mesh and len(section.devices) > 1:
         raise UsageError(
-            "the plan has operators on blocks of devices of their own, which neither Keras nor "
-            "JAX can express: in these every operator is on one mesh of all devices",
+            "the plan has operators on blocks of devices of their own, which neither Keras, JAX "
+            "nor PyTorch can express: in these every operator is on one mesh of all devices",
             remedy=_REMEDY,
         )
     owners: dict[str, Divided] = {}

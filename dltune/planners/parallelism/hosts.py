@@ -6,10 +6,12 @@ import random
 import socket
 from dataclasses import dataclass
 
+import psutil  # type: ignore[import-untyped]
+
 from dltune.documents import files
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.errors import UsageError
-from dltune.jax import ranks
+from dltune.job import ranks
 
 LOOPBACK = "127.0.0.1"
 # below those that kernels give out by themselves
@@ -47,6 +49,18 @@ def meeting(section: Parallelism) -> Meeting:
     here = tuple(n for n, host in enumerate(hosts) if host in local)
     address = f"{hosts[0]}:{_FIRST_PORT + content % _PORTS}"
     return Meeting(here, hosts, address, content % 2**31)
+
+
+def interface(host: str) -> str:
+    """The network interface of this machine that has the host's address; empty: not known."""
+    try:
+        address = socket.gethostbyname(host)
+    except OSError:
+        return ""
+    for name, addresses in psutil.net_if_addrs().items():
+        if address in (one.address for one in addresses):
+            return str(name)
+    return "lo" if address.startswith("127.") else ""
 
 
 def _is_here(host: str) -> bool:

@@ -216,6 +216,7 @@ def _decide(
         formats={
             "keras": lambda: emit.keras_file(section),
             "jax": lambda: emit.jax_file(section),
+            "torch": lambda: emit.torch_file(section),
         },
     )
 

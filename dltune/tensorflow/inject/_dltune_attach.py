@@ -92,9 +92,9 @@ def start(path: str) -> None:
 def _adapted(
     adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]
 ) -> tuple[list[tuple[str, _Hook]], dict[str, _Failed]]:
-    """What another adapter's `module` in `folder` is to do under its `orders`: after what is
+    """What another adapter's `module` in `folders` is to do under its `orders`: after what is
     imported, and where that cannot be."""
-    with _importing(adapter["folder"]):
+    with _importing(*adapter["folders"]):
         found: tuple[list[tuple[str, _Hook]], dict[str, _Failed]] = importlib.import_module(
             adapter["module"]
         ).start(adapter["orders"], tell)

@@ -10,11 +10,11 @@ from pathlib import Path
 import parallel_plans
 import pytest
 
-from dltune.planners.parallelism.emit import jax_file, keras_file
+from dltune.planners.parallelism.emit import jax_file, keras_file, torch_file
 from dltune.planners.parallelism.expressed import expressed
 
 
-@pytest.mark.parametrize("emit", [keras_file, jax_file])
+@pytest.mark.parametrize("emit", [keras_file, jax_file, torch_file])
 def test_it_is_imported_without_anything(tmp_path: Path, emit) -> None:
     (tmp_path / "dltune_plan.py").write_text(emit(parallel_plans.conv()))
     code = "import dltune_plan, json; print(json.dumps(dltune_plan.DLTUNE_PLAN))"
@@ -29,7 +29,7 @@ def test_it_is_imported_without_anything(tmp_path: Path, emit) -> None:
     assert ast.literal_eval(done.stdout.replace("null", "None")) == expressed(parallel_plans.conv())
 
 
-@pytest.mark.parametrize("emit", [keras_file, jax_file])
+@pytest.mark.parametrize("emit", [keras_file, jax_file, torch_file])
 def test_every_name_that_it_uses_is_there(tmp_path: Path, emit) -> None:
     (tmp_path / "emitted.py").write_text(emit(parallel_plans.conv(), "emitted"))
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F"]
@@ -41,4 +41,5 @@ def test_its_docstring_tells_how_to_use_it() -> None:
     told = ast.get_docstring(ast.parse(jax_file(parallel_plans.conv(), "split"))) or ""
     for line in ("import split as plan", "plan.shard(params)", "plan.batch", "process_allgather"):
         assert line in told
-    assert "split.distribute()" in keras_file(parallel_plans.conv(), "split")
+    for emit in (keras_file, torch_file):
+        assert "split.distribute()" in emit(parallel_plans.conv(), "split")

@@ -7,8 +7,7 @@ from pathlib import Path
 import parallel_plans
 import synthetic
 
-from dltune.jax import ranks
-from dltune.job import messages
+from dltune.job import messages, ranks
 from dltune.planners.plan import bare
 from dltune.run.composition import Composition
 
@@ -32,10 +31,15 @@ def rank(number: int) -> messages.Python:
 
 def test_each_rank_is_told_its_part() -> None:
     reply = composed().answer(rank(1))
-    (adapter,) = reply["adapters"]
-    assert (Path(adapter["folder"]) / f"{adapter['module']}.py").exists()
-    orders = adapter["orders"]
-    assert (orders["rank"], orders["ranks"], orders["plan"]["mesh"]) == (1, 2, [2])
+    assert {one["module"] for one in reply["adapters"]} == {
+        "_dltune_parallel",
+        "_dltune_torch_parallel",
+    }
+    for adapter in reply["adapters"]:
+        assert (Path(adapter["folders"][0]) / f"{adapter['module']}.py").exists()
+        orders = adapter["orders"]
+        assert (orders["rank"], orders["ranks"], orders["plan"]["mesh"]) == (1, 2, [2])
+        assert orders["interface"] == "lo"
     assert reply["cpus"] == [cpu for core in HERE.cores[2:] for cpu in core.cpus]
     assert not reply["plugin"]
 

@@ -26,7 +26,7 @@ def test_blocks_of_devices_cannot_be_expressed() -> None:
     )
     with pytest.raises(UsageError, match="blocks of devices") as error:
         expressed(blocks)
-    assert error.value.remedy == "plan with --for keras or --for jax"
+    assert error.value.remedy == "plan with --for keras, --for jax or --for torch"
 
 
 def test_weights_divided_in_two_ways_cannot_be_expressed() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 # what a dimension of an array is divided over: nothing, an axis of the mesh, or several
@@ -26,6 +26,10 @@ _PARAMETER = {
     "recurrent_kernel": -1,
     "pointwise_kernel": -1,
     "depthwise_kernel": -2,
+    # PyTorch's, whose dimensions are asked for in this order
+    "weight": -1,
+    "running_mean": -1,
+    "running_var": -1,
 }
 # a depthwise convolution has its channels before what it makes of each
 _DEPTHWISE = {**_PARAMETER, "kernel": -2}
@@ -37,6 +41,7 @@ class Layouts:
     (the one that divides its weights) and `weights` (where they are, such as "model/dense")."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan = plan
         self.mesh = tuple(plan["mesh"])
         self.axes = tuple(f"axis{n}" for n in range(len(self.mesh)))
         self._operators = {one["name"]: one for one in plan["operators"]}
@@ -51,6 +56,20 @@ class Layouts:
     def weights(self) -> tuple[str, ...]:
         """Where the operators' weights are."""
         return tuple(self._weights)
+
+    def taken(
+        self, weights: Mapping[str, bool], met: Collection[str], unknown: Iterable[str]
+    ) -> dict[str, Any]:
+        """What has come of the plan, to be told. `weights`: by path, whether each is divided;
+        `met`: operators whose outputs were; `unknown`: weights that are no operator's."""
+        owners = {owner for path in weights for owner in self.owners(path)}
+        return {
+            "weights": len(weights),
+            "divided": sum(weights.values()),
+            "outputs": len(met),
+            "unknown": sorted(unknown),
+            "unmet": [one for one in self.weights if one not in owners],
+        }
 
     def operator(self, path: str) -> str | None:
         """The one whose outputs a layer's are; None: no operator's."""
@@ -86,6 +105,16 @@ class Layouts:
                 )
             entries[at] = _entry(axes)
         return tuple(entries)
+
+    def learns_in_parts(self, path: str) -> bool:
+        """Whether the operator that the weight is of has its weights divided."""
+        operator = self._weights[self.owners(path)[0]]
+        return bool(self._axes(operator, operator["parameter"]))
+
+    def pixels(self, operator: str) -> bool:
+        """Whether what it gives out is divided by more than its first and last dimensions."""
+        one = self._operators[operator]
+        return any(at not in (None, 0, one["rank"] - 1) for at in one["axes"])
 
     def rank(self, operator: str) -> int:
         """Of what it gives out: so many dimensions."""

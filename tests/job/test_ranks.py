@@ -10,7 +10,7 @@ from pathlib import Path
 
 from running import remaining, with_argument
 
-from dltune.jax import ranks
+from dltune.job import ranks
 
 
 def run(folder: Path, count: int, code: str) -> subprocess.CompletedProcess[str]:

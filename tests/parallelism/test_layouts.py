@@ -1,4 +1,4 @@
-"""What a plan divides, without JAX."""
+"""What a plan divides, whichever framework takes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import dltune
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.planners.parallelism.expressed import expressed
 
-INJECT = Path(dltune.__file__).parent / "jax" / "inject"
+INJECT = Path(dltune.__file__).parent / "parallelism" / "inject"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,389 @@
+"""Inside the job's Python: PyTorch's models are trained as a plan divides them.
+
+A model's weights become DTensors when it is called first, by whatever holds them. It is given whole
+batches and gives out whole results, so that the script around it computes as ever; within it each
+process has its part.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import sys
+import weakref
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+# beside this file, and shared by frameworks
+from _dltune_layouts import Layouts
+from _dltune_torch_layers import PARAMETER, REPLAN, Layers, Refuse, gathered, is_divided, kind_of
+
+# calls of a model after which the ranks compare what they were given
+_COMPARED = 64
+
+
+class Distribution:
+    """A plan on the models of this process. `weights`: of these models, by path, whether each is
+    divided; `unknown`: weights that are no operator's, where `partial` leaves them whole."""
+
+    def __init__(self, layouts: Layouts, refuse: Refuse, *, partial: bool = False) -> None:
+        self.weights: dict[str, bool] = {}
+        self.unknown: set[str] = set()
+        self._layouts = layouts
+        self._layers = Layers(layouts, refuse)
+        self._refuse = refuse
+        self._partial = partial
+        self._known: Any = weakref.WeakSet()  # models, and what is within them
+        self._optimizers: Any = weakref.WeakSet()  # whose states are divided
+        self._within = False
+        self._calls = 0
+
+    def taken(self) -> dict[str, Any]:
+        """As `messages.Parallel` has it."""
+        told: dict[str, Any] = self._layouts.taken(self.weights, self._layers.met, self.unknown)
+        return told
+
+    def __deepcopy__(self, _: Any) -> Distribution:
+        """Of a model whose layers refer to it."""
+        return self
+
+    def begin(
+        self,
+        torch: Any,
+        join: Callable[[], None] = lambda: None,
+        divided: Callable[[], None] = lambda: None,
+    ) -> None:
+        """In force from now on. `join`: called before the first model is divided, and `divided`
+        after each."""
+        self._torch = torch
+        self._join, self._divided = join, divided
+        plain = torch.nn.Module.__call__
+
+        @functools.wraps(plain)
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._within and module not in self._known and not _compiling(torch):
+                self._meet(module)
+            return plain(module, *args, **kwargs)
+
+        torch.nn.Module.__call__ = call
+        torch.nn.Module._dltune_plan = self._layouts.plan
+        self._layers.begin(torch)
+        self._hook_saving()
+
+    # -- a model that is met for the first time
+
+    def _meet(self, model: Any) -> None:
+        weights = dict(model.named_parameters())
+        lazy = self._torch.nn.parameter.UninitializedParameter
+        if not weights or any(isinstance(one, lazy) for one in weights.values()):
+            return  # such as a loss; what has no shape yet gets one by being called plainly
+        if any(is_divided(one) for one in weights.values()):  # a copy of one that is known
+            self._known.update(model.modules())
+            return
+        if type(model).__name__ == "OptimizedModule":
+            self._refuse(
+                "the script compiles its model (torch.compile), which cannot be divided",
+                "run the script without it",
+            )
+        if self._layers.mesh is None:
+            self._join()
+            self._start()
+        self._require_known(weights)
+        self._require_alike(weights.values(), "draw different weights", "seed what draws them")
+        self._divide(model)
+        self._divided()
+
+    def _start(self) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import DTensor
+
+        layouts = self._layouts
+        self._layers.mesh = init_device_mesh("cpu", layouts.mesh, mesh_dim_names=layouts.axes)
+        # gloo has no all-to-all for what is divided anew, and is not to say so at each
+        logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)
+        # what a model makes by itself, as masks and positions, is the same in every process
+        DTensor._op_dispatcher._allow_implicit_replication = True
+        for name in ("view", "reshape", "unflatten"):
+            setattr(DTensor, name, self._with_whole_features(getattr(DTensor, name)))
+        for name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__array__"):
+            setattr(DTensor, name, _of_all(getattr(DTensor, name)))
+
+    def _with_whole_features(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A new shape that cuts across the parts is given to what is divided by samples alone."""
+        from torch.distributed.tensor import Replicate
+
+        @functools.wraps(plain)
+        def shaped(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return plain(tensor, *args, **kwargs)
+            except RuntimeError:
+                placements = [one if one.is_shard(0) else Replicate() for one in tensor.placements]
+                if placements == list(tensor.placements):
+                    raise
+                return plain(tensor.redistribute(placements=placements), *args, **kwargs)
+
+        return shaped
+
+    def _require_known(self, weights: dict[str, Any]) -> None:
+        """Every weight of a model that is about to run is one operator's."""
+        unknown = []
+        for name in weights:
+            path = _path(name)
+            owners = self._layouts.owners(path)
+            if not owners:
+                unknown.append(path)
+            elif len(owners) > 1:
+                several = " and ".join(map(repr, owners))
+                self._refuse(f"the weight {path!r} is in the plan twice, by {several}", REPLAN)
+        if unknown and not self._partial:
+            more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
+            self._refuse(
+                f"the weight {unknown[0]!r} is no operator's in the plan{more}",
+                "plan for the network as it is, or pass --partial to leave such weights whole",
+            )
+        self.unknown.update(unknown)
+
+    def _require_alike(self, tensors: Any, fault: str, remedy: str) -> None:
+        """All ranks have the same."""
+        torch = self._torch
+        crc = 0
+        for one in tensors:
+            whole = one.detach().contiguous().view(-1)
+            crc = zlib.crc32(whole.view(torch.uint8).numpy() if whole.numel() else b"", crc)
+        mine = torch.tensor([crc])
+        every = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
+        torch.distributed.all_gather(every, mine)
+        if any(int(one) != crc for one in every):
+            self._refuse(f"the ranks {fault}", remedy)
+
+    def _divide(self, model: Any) -> None:
+        swapped: dict[int, tuple[Any, Any]] = {}  # by the old one's address
+        for name, module in model.named_modules():
+            self._known.add(module)
+            path = _path(name)
+            kind = kind_of(self._torch, module)
+            for leaf, weight in [*module._parameters.items()]:
+                if weight is None:
+                    continue
+                if id(weight) not in swapped:
+                    placements = self._weight(path, leaf, kind, weight)
+                    if (where := f"{path}/{leaf}") not in self.unknown:
+                        self.weights[where] = any(one.is_shard() for one in placements)
+                    swapped[id(weight)] = weight, self._parted(weight, placements)
+            for leaf, buffer in module._buffers.items():
+                if buffer is not None and leaf in PARAMETER.get(kind, {}):
+                    part = self._parted(buffer, self._weight(path, leaf, kind, buffer))
+                    module._buffers[leaf] = part
+            self._layers.divide(module, path, kind)
+        self._swap(model, swapped)
+        forward = model.forward
+        model.forward = functools.partial(self._whole, forward)
+
+    def _weight(self, path: str, leaf: str, kind: str, weight: Any) -> Any:
+        """How a weight is placed."""
+        at = PARAMETER.get(kind, {}).get(leaf)
+        rest = [size for place, size in enumerate(weight.shape) if place != at]
+        where = f"{path}/{leaf}"
+        if not self._layouts.owners(where):
+            return self._layers.placed(())
+        if at is None:
+            if self._layouts.learns_in_parts(where):
+                self._refuse(
+                    f"the plan divides what {path!r} learns, which is a {kind or 'module'}: "
+                    "PyTorch's cannot be",
+                    REPLAN,
+                )
+            return self._layers.placed(())
+        try:
+            entries = self._layouts.weight(where, (*rest, weight.shape[at]))
+        except ValueError as error:
+            self._refuse(str(error), REPLAN)
+        return self._layers.placed([*[None] * at, entries[-1]])
+
+    def _parted(self, weight: Any, placements: list[Any]) -> Any:
+        """This process's part of what all have."""
+        from torch.distributed.tensor import DTensor
+
+        with self._torch.no_grad():
+            whole = self._layers.as_whole(weight.detach())
+            local = whole.redistribute(placements=placements).to_local().clone()
+            part = DTensor.from_local(
+                local,
+                self._layers.mesh,
+                placements,
+                run_check=False,
+                shape=weight.shape,
+                stride=weight.stride(),
+            )
+        if isinstance(weight, self._torch.nn.Parameter):
+            part = self._torch.nn.Parameter(part, requires_grad=weight.requires_grad)
+            if part.requires_grad:
+                part.register_post_accumulate_grad_hook(_add_up)
+        if weight.grad is not None:
+            part.grad = self._parted(weight.grad, placements)
+        return part
+
+    def _swap(self, model: Any, swapped: dict[int, tuple[Any, Any]]) -> None:
+        """Whatever holds a weight holds its part from now on: modules, optimizers, lists of the
+        script's."""
+        own = {*map(id, swapped.values())}
+        for old, _ in swapped.values():
+            hooks = (old._backward_hooks, getattr(old, "_post_accumulate_grad_hooks", None))
+            if any(hooks):
+                self._refuse(
+                    "the script has hooks on its weights, which cannot be divided",
+                    "run the script without them",
+                )
+        for module in model.modules():
+            for leaf, weight in [*module._parameters.items()]:
+                if id(weight) in swapped:
+                    setattr(module, leaf, swapped[id(weight)][1])
+        for holder in gc.get_referrers(*(old for old, _ in swapped.values())):
+            if id(holder) in own:
+                continue
+            if isinstance(holder, list):
+                for place, one in enumerate(holder):
+                    if id(one) in swapped:
+                        holder[place] = swapped[id(one)][1]
+            elif isinstance(holder, dict):
+                for key, one in [*holder.items()]:
+                    if id(one) in swapped:
+                        holder[key] = swapped[id(one)][1]
+                    if id(key) in swapped:
+                        holder[swapped[id(key)][1]] = holder.pop(key)
+            elif isinstance(holder, set):
+                for one in [one for one in holder if id(one) in swapped]:
+                    holder.remove(one)
+                    holder.add(swapped[id(one)][1])
+            elif isinstance(holder, tuple):
+                self._refuse(
+                    "the script keeps its weights in a tuple, where they cannot be divided",
+                    "keep them in a list, as list(model.parameters())",
+                )
+
+    # -- what is called
+
+    def _whole(self, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """A model's result for whole tensors, whole."""
+        if self._within:
+            return forward(*args, **kwargs)
+        torch = self._torch
+        from torch.distributed.tensor import DTensor
+        from torch.utils._pytree import tree_flatten, tree_map
+
+        given = [
+            one
+            for one in tree_flatten((args, kwargs))[0]
+            if isinstance(one, torch.Tensor) and not isinstance(one, DTensor)
+        ]
+        if self._calls % _COMPARED == 0:
+            self._require_alike(
+                given,
+                "read different batches: the job draws or shuffles its data in a way that differs "
+                "between processes",
+                "seed what draws it, as torch.manual_seed(0) or numpy.random.default_rng(0)",
+            )
+        self._calls += 1
+        tensors = {id(one) for one in given}
+        args, kwargs = tree_map(
+            lambda one: self._layers.as_whole(one) if id(one) in tensors else one, (args, kwargs)
+        )
+        self._within = True
+        try:
+            found = forward(*args, **kwargs)
+        finally:
+            self._within = False
+        return tree_map(lambda one: gathered(one) if isinstance(one, DTensor) else one, found)
+
+    # -- what is kept
+
+    def _hook_saving(self) -> None:
+        """What is saved is whole, and written by one process; what is loaded is divided."""
+        torch = self._torch
+        optim = torch.optim.Optimizer
+        states, optimizer_states = torch.nn.Module.state_dict, optim.state_dict
+        load_optimizer, save = optim.load_state_dict, torch.save
+
+        @functools.wraps(states)
+        def state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
+            found = states(module, *args, **kwargs)
+            if self._layers.mesh is not None and not args and kwargs.get("destination") is None:
+                for name, one in found.items():
+                    if is_divided(one):
+                        found[name] = gathered(one.detach())
+            return found
+
+        @functools.wraps(optimizer_states)
+        def optimizer_state_dict(optimizer: Any) -> Any:
+            from torch.utils._pytree import tree_map
+
+            found = optimizer_states(optimizer)
+            return tree_map(lambda one: gathered(one) if is_divided(one) else one, found)
+
+        @functools.wraps(load_optimizer)
+        def load_state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            load_optimizer(optimizer, *args, **kwargs)
+            self._optimizers.discard(optimizer)
+
+        @functools.wraps(save)
+        def save_by_one(obj: Any, *args: Any, **kwargs: Any) -> None:
+            if self._layers.mesh is None:
+                save(obj, *args, **kwargs)
+                return
+            if isinstance(obj, torch.nn.Module) and obj in self._known:
+                self._refuse(
+                    "the script saves a whole model, of which each process has a part",
+                    "save its state_dict()",
+                )
+            if torch.distributed.get_rank() == 0:
+                save(obj, *args, **kwargs)
+            torch.distributed.barrier()  # who reads it next finds it whole
+
+        torch.nn.Module.state_dict = state_dict
+        optim.state_dict, optim.load_state_dict = optimizer_state_dict, load_state_dict
+        torch.save = save_by_one
+        # `torch.optim` has no attribute of that name
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(
+            lambda optimizer, *_: self._divide_states(optimizer)
+        )
+
+    def _divide_states(self, optimizer: Any) -> None:
+        """What an optimizer has of a weight, such as from a file, is divided as that is."""
+        if self._layers.mesh is None or optimizer in self._optimizers:
+            return
+        self._optimizers.add(optimizer)
+        for weight, state in optimizer.state.items():
+            if not is_divided(weight):
+                continue
+            for name, one in state.items():
+                plain = isinstance(one, self._torch.Tensor) and not is_divided(one)
+                if plain and one.ndim and one.shape == weight.shape:
+                    state[name] = self._parted(one, list(weight.placements))
+
+
+def _compiling(torch: Any) -> bool:
+    is_compiling: Callable[[], bool] = torch.compiler.is_compiling
+    return is_compiling()
+
+
+def _path(name: str) -> str:
+    """Of a module or a weight, as plans have them."""
+    return name.replace(".", "/")
+
+
+def _add_up(weight: Any) -> None:
+    """What DTensor leaves to be added up of a gradient is, before anything reads it."""
+    if weight.grad.placements != weight.placements:
+        weight.grad = weight.grad.redistribute(placements=weight.placements)
+
+
+def _of_all(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """What a script reads of a tensor is of the whole: PyTorch 2.6 gives the part."""
+
+    @functools.wraps(plain)
+    def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(gathered(tensor), plain.__name__)(*args, **kwargs)
+
+    return read

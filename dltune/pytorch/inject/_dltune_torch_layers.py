@@ -1,0 +1,402 @@
+"""Inside the job's Python: PyTorch's layers and functions on tensors that are divided over a mesh.
+
+Layers whose samples and channels do not touch each other compute on their parts by themselves; what
+is left is DTensor's own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+# shared by frameworks
+from _dltune_layouts import Entry, Layouts
+
+# tells why the job cannot go on under the plan, and what to do
+Refuse = Callable[[str, str], NoReturn]
+REPLAN = "plan for the network as it is, with --for torch"
+
+# layers whose weights can be divided by what they learn: of each weight the dimension that is
+PARAMETER = {
+    "Linear": {"weight": 0, "bias": 0},
+    "Conv1d": {"weight": 0, "bias": 0},
+    "Conv2d": {"weight": 0, "bias": 0},
+    "Conv3d": {"weight": 0, "bias": 0},
+    "Embedding": {"weight": 1},
+    "BatchNorm1d": {"weight": 0, "bias": 0, "running_mean": 0, "running_var": 0},
+    "BatchNorm2d": {"weight": 0, "bias": 0, "running_mean": 0, "running_var": 0},
+    "BatchNorm3d": {"weight": 0, "bias": 0, "running_mean": 0, "running_var": 0},
+}
+# without weights, and each channel of each sample by itself
+_BY_CHANNEL = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool", "LPPool", "Upsample")
+# layers whose channels come after the samples
+_CHANNELS_FIRST = ("Conv", "BatchNorm", "InstanceNorm", *_BY_CHANNEL)
+
+
+class Layers:
+    """On a `mesh` of devices, which is known once the ranks have met. `met`: operators of the plan
+    whose outputs were divided."""
+
+    def __init__(self, layouts: Layouts, refuse: Refuse) -> None:
+        self.met: set[str] = set()
+        self.mesh: Any = None
+        self._layouts = layouts
+        self._refuse = refuse
+
+    def begin(self, torch: Any) -> None:
+        """For what the job computes from now on."""
+        self._torch = torch
+        self._hook_functions()
+
+    def placed(self, entries: Sequence[Entry]) -> list[Any]:
+        """Along each axis of the mesh, which dimension is divided."""
+        from torch.distributed.tensor import Replicate, Shard
+
+        found: list[Any] = []
+        for axis in self._layouts.axes:
+            places = [n for n, one in enumerate(entries) if axis in _axes(one)]
+            found.append(Shard(places[0]) if places else Replicate())
+        return found
+
+    def as_whole(self, tensor: Any) -> Any:
+        """What every process has, as a DTensor."""
+        from torch.distributed.tensor import DTensor
+
+        return DTensor.from_local(tensor, self.mesh, self.placed(()), run_check=False)
+
+    def divide(self, module: Any, path: str, kind: str) -> None:
+        """How a layer of a `kind` computes from now on."""
+        operator = self._layouts.operator(path) if path else None
+        layers: dict[str, Callable[..., Any]] = {
+            "Linear": self._linear,
+            "Conv1d": self._convolution,
+            "Conv2d": self._convolution,
+            "Conv3d": self._convolution,
+            "Embedding": self._embedding,
+            "LayerNorm": self._layer_norm,
+            "BatchNorm1d": self._batch_norm,
+            "BatchNorm2d": self._batch_norm,
+            "BatchNorm3d": self._batch_norm,
+        }
+        first = kind.startswith(_CHANNELS_FIRST)
+        if operator is not None and first and self._layouts.pixels(operator):
+            self._refuse(
+                f"the plan divides {path!r} by height or width, which PyTorch cannot", REPLAN
+            )
+        forward = module.forward
+        if kind in layers:
+            layer = functools.partial(layers[kind], module)
+        elif kind.startswith(_BY_CHANNEL):
+            layer = functools.partial(self._by_channel, forward)
+        else:
+            layer = forward
+        if operator is not None:
+            module.forward = functools.partial(self._planned, operator, first, layer)
+        elif layer is not forward:
+            module.forward = layer
+
+    def _planned(
+        self, operator: str, first: bool, layer: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """What the operator `operator` reads and gives out, divided as planned; `first`: whether
+        its channels come after the samples."""
+        from torch.distributed.tensor import DTensor
+        from torch.utils._pytree import tree_map
+
+        if args and isinstance(args[0], DTensor):
+            args = self._constrained(self._layouts.input, operator, first, args[0]), *args[1:]
+        found = layer(*args, **kwargs)
+        rank = self._layouts.rank(operator)
+        self.met.add(operator)
+
+        def divided(one: Any) -> Any:
+            if not isinstance(one, DTensor) or (one is not found and one.ndim != rank):
+                return one  # a state beside what the layer gives out
+            return self._constrained(self._layouts.output, operator, first, one)
+
+        return tree_map(divided, found)
+
+    def _constrained(
+        self, asked: Callable[..., tuple[Entry, ...]], operator: str, first: bool, tensor: Any
+    ) -> Any:
+        """Images have their channels after the samples here, and last in a plan."""
+        first = tensor.ndim > 3 or (first and tensor.ndim > 2)
+        order = [0, *range(2, tensor.ndim), 1] if first else [*range(tensor.ndim)]
+        try:
+            entries = asked(operator, [tensor.shape[place] for place in order])
+        except ValueError as error:
+            self._refuse(str(error), REPLAN)
+        own: list[Entry] = [None] * tensor.ndim
+        for place, entry in zip(order, entries, strict=True):
+            own[place] = entry
+        return tensor.redistribute(placements=self.placed(own))
+
+    # -- layers that compute on their parts
+
+    def _linear(self, module: Any, values: Any) -> Any:
+        def compute(x: Any, weight: Any, bias: Any = None) -> Any:
+            return self._torch.nn.functional.linear(x, weight, bias)
+
+        rank = values.ndim
+        weights = module.weight, module.bias
+        return self._on_parts(compute, values, weights, range(rank - 1), rank - 1)
+
+    def _convolution(self, module: Any, values: Any) -> Any:
+        weights = module.weight, module.bias
+        if module.groups > 1 and any(one.is_shard() for one in module.weight.placements):
+            self._refuse(
+                "the plan divides a convolution in groups by what it learns, which PyTorch cannot",
+                REPLAN,
+            )
+
+        def compute(x: Any, weight: Any, bias: Any = None) -> Any:
+            return module._conv_forward(x, weight, bias)
+
+        return self._on_parts(compute, values, weights, (0,), 1)
+
+    def _embedding(self, module: Any, values: Any) -> Any:
+        def compute(x: Any, weight: Any) -> Any:
+            return self._torch.nn.functional.embedding(
+                x,
+                weight,
+                module.padding_idx,
+                module.max_norm,
+                module.norm_type,
+                module.scale_grad_by_freq,
+                module.sparse,
+            )
+
+        rank = values.ndim
+        return self._on_parts(compute, values, (module.weight,), range(rank), rank)
+
+    def _layer_norm(self, module: Any, values: Any) -> Any:
+        def compute(x: Any, *weights: Any) -> Any:
+            given = *weights, *[None] * (2 - len(weights))
+            return self._torch.nn.functional.layer_norm(
+                x, module.normalized_shape, *given, module.eps
+            )
+
+        alike = range(values.ndim - len(module.normalized_shape))
+        return self._on_parts(compute, values, (module.weight, module.bias), alike, None)
+
+    def _by_channel(self, forward: Callable[..., Any], /, values: Any, **kwargs: Any) -> Any:
+        return self._on_parts(lambda x: forward(x, **kwargs), values, (), (0, 1), None)
+
+    def _batch_norm(self, module: Any, values: Any) -> Any:
+        """By the mean and the variance of the whole batch, whatever part each process has."""
+        torch = self._torch
+        training = module.training or module.running_mean is None
+        dims = [0, *range(2, values.ndim)]
+        shape = [1, -1, *[1] * (values.ndim - 2)]
+        tracked: list[Any] = [
+            None if one is None else one._local_tensor
+            for one in (module.running_mean, module.running_var)
+        ]  # this process's parts
+        groups = [
+            self.mesh.get_group(axis)
+            for axis, one in enumerate(values.placements)
+            if one.is_shard(0) and not _learns_in_parts((module.weight,), axis)
+        ]
+        count = values.numel() // values.shape[1]
+
+        def compute(x: Any, *weights: Any) -> Any:
+            weight, bias = weights or (None, None)
+            if not training:
+                return torch.nn.functional.batch_norm(
+                    x, *tracked, weight, bias, False, 0.0, module.eps
+                )
+            mean = _added(torch, x.sum(dims), groups) / count
+            apart = x - mean.view(shape)
+            variance = _added(torch, apart.square().sum(dims), groups) / count
+            found = apart * (variance + module.eps).rsqrt().view(shape)
+            if weight is not None:
+                found = found * weight.view(shape) + bias.view(shape)
+            if module.training and module.track_running_stats and tracked[0] is not None:
+                module.num_batches_tracked.add_(1)
+                share = module.momentum
+                if share is None:
+                    share = 1 / float(module.num_batches_tracked)
+                unbiased = variance * count / max(1, count - 1)
+                with torch.no_grad():
+                    for known, one in zip(tracked, (mean, unbiased), strict=True):
+                        known.lerp_(one, share)
+            return found
+
+        weights = module.weight, module.bias
+        return self._on_parts(compute, values, weights, (0,), 1, mixes=False)
+
+    def _on_parts(
+        self,
+        compute: Callable[..., Any],
+        values: Any,
+        weights: Sequence[Any],
+        alike: Sequence[int],
+        channel: int | None,
+        *,
+        mixes: bool = True,
+    ) -> Any:
+        """What each process computes of its part of `values`: divided by the dimensions `alike`,
+        whose places compute the same; and, by the dimension `channel` of what comes of it, as the
+        weights are, each of which `mixes` all channels that are read, or reads its own."""
+        from torch.distributed.tensor import DTensor, Replicate, Shard
+
+        weights = [one for one in weights if one is not None]
+        reads: list[Any] = []
+        gives: list[Any] = []
+        mixed = []  # axes on which each process has the gradients of its own channels alone
+        for axis, one in enumerate(values.placements):
+            if _learns_in_parts(weights, axis):
+                gives.append(Shard(channel))
+                reads.append(Replicate() if mixes else gives[-1])
+                mixed += [axis] * mixes
+            else:
+                reads.append(one if one.is_shard() and one.dim in alike else Replicate())
+                gives.append(reads[-1])
+        values = values.redistribute(placements=reads)
+        shared = [n for n, one in enumerate(reads) if one.is_shard() and one.dim in alike]
+        local = _local(self._torch).apply
+        found = compute(local(values, mixed), *(local(one, shared) for one in weights))
+        return DTensor.from_local(found, self.mesh, gives, run_check=False)
+
+    # -- functions
+
+    def _hook_functions(self) -> None:
+        """Random numbers as one process would draw them, and attention, which DTensor cannot divide
+        on CPUs."""
+        functional = self._torch.nn.functional
+        dropout, attention = functional.dropout, functional.scaled_dot_product_attention
+
+        @functools.wraps(dropout)
+        def alike(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+            if not training or not p or not is_divided(input):
+                return dropout(input, p, training, inplace)
+            ones = self._torch.ones(input.shape, dtype=input.dtype)
+            mask = self.as_whole(dropout(ones, p, training))
+            return input * mask.redistribute(placements=input.placements)
+
+        @functools.wraps(attention)
+        def by_heads(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+            if not is_divided(query):
+                return attention(query, key, value, *args, **kwargs)
+            return self._attention(attention, query, key, value, *args, **kwargs)
+
+        functional.dropout = alike
+        functional.scaled_dot_product_attention = by_heads
+
+    def _attention(
+        self,
+        plain: Callable[..., Any],
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        **kwargs: Any,
+    ) -> Any:
+        from torch.distributed.tensor import DTensor, Replicate
+
+        read = [one if is_divided(one) else self.as_whole(one) for one in (key, value)]
+        outer = query.ndim - 2
+        same = query.shape[:outer] == key.shape[:outer] == value.shape[:outer]
+        kept = [
+            one if same and not dropout_p and one.is_shard() and one.dim < outer else Replicate()
+            for one in query.placements
+        ]
+        parts = [one.redistribute(placements=kept) for one in (query, *read)]
+        if attn_mask is not None:
+            mask = attn_mask if is_divided(attn_mask) else self.as_whole(attn_mask)
+            shape = *query.shape[:-1], key.shape[-2]
+            attn_mask = mask.expand(shape).redistribute(placements=kept).to_local()
+        local = _local(self._torch).apply
+        found = plain(*(local(one, []) for one in parts), attn_mask, dropout_p, **kwargs)
+        return DTensor.from_local(found, self.mesh, kept, run_check=False)
+
+
+def is_divided(one: Any) -> bool:
+    """Whether it is a DTensor: whole or in parts, on the mesh."""
+    return hasattr(one, "placements")
+
+
+def gathered(tensor: Any) -> Any:
+    """Whole, in every process, whose gradients are whole, too."""
+    from torch.distributed.tensor import Replicate
+
+    whole = [Replicate()] * tensor.device_mesh.ndim
+    return tensor.redistribute(placements=whole).to_local(grad_placements=whole)
+
+
+def _learns_in_parts(weights: Sequence[Any], axis: int) -> bool:
+    """Whether an axis of the mesh divides the weights."""
+    return any(one is not None and one.placements[axis].is_shard() for one in weights)
+
+
+def _axes(entry: Entry) -> tuple[str, ...]:
+    if entry is None:
+        return ()
+    return (entry,) if isinstance(entry, str) else entry
+
+
+def kind_of(torch: Any, module: Any) -> str:
+    """The layer of `torch.nn` as which it computes; empty: another."""
+    kind: Any = type(module)
+    for base in kind.__mro__:
+        layer = getattr(torch.nn, base.__name__, None)
+        if layer is base and layer.forward is kind.forward:
+            return str(layer.__name__)
+    return ""
+
+
+@functools.cache
+def _local(torch: Any) -> Any:
+    """A function of autograd's: this process's part of a DTensor, the gradients of which are added
+    up over the mesh's axes `shared`, on which others have computed theirs."""
+    from torch.distributed.tensor import DTensor
+
+    class Local(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(context: Any, tensor: Any, shared: Sequence[int]) -> Any:
+            context.of = tensor.device_mesh, tensor.placements, tensor.shape, tensor.stride()
+            context.shared = shared
+            local = tensor.to_local()
+            return local.view_as(local)
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> tuple[Any, None]:
+            mesh, placements, shape, stride = context.of
+            if context.shared:
+                gradient = gradient.contiguous().clone()
+                for axis in context.shared:
+                    torch.distributed.all_reduce(gradient, group=mesh.get_group(axis))
+            whole = DTensor.from_local(
+                gradient, mesh, placements, run_check=False, shape=shape, stride=stride
+            )
+            return whole, None
+
+    return Local
+
+
+def _added(torch: Any, tensor: Any, groups: Sequence[Any]) -> Any:
+    """The sum over groups of processes, through which gradients go back as sums, too."""
+    return _sum(torch).apply(tensor, groups)
+
+
+@functools.cache
+def _sum(torch: Any) -> Any:
+    class Sum(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(context: Any, tensor: Any, groups: Sequence[Any]) -> Any:
+            context.groups = groups
+            found = tensor.contiguous().clone()
+            for group in groups:
+                torch.distributed.all_reduce(found, group=group)
+            return found
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> tuple[Any, None]:
+            found = gradient.contiguous().clone()
+            for group in context.groups:
+                torch.distributed.all_reduce(found, group=group)
+            return found, None
+
+    return Sum

@@ -1,0 +1,93 @@
+"""Inside the Python of a rank: it joins the others when a model of PyTorch's that the plan knows is
+called first, and that model is divided as planned.
+
+Standard library only until the job imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+# beside this file, and shared by frameworks
+from _dltune_layouts import Layouts
+from _dltune_rank import Rank, Tell
+from _dltune_torch_distribution import Distribution
+
+_UNKNOWN_OP = re.compile(
+    r"(?:Operator |propagation failed (?:for |on op Op\(op=))([\w.]+\w)(?= does not have|\(|,)"
+)
+
+
+def start(
+    orders: dict[str, Any], tell: Tell
+) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
+    """What is to be done after which module's import."""
+    parallel = _Parallel(orders, tell)
+    hooks = [
+        ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
+        ("torch", parallel.begin),
+    ]
+    return hooks, {}
+
+
+class _Parallel:
+    def __init__(self, orders: dict[str, Any], tell: Tell) -> None:
+        self._orders = orders
+        self._torch: Any = None
+        self._rank = Rank(orders, tell, self._taken)
+        self._distribution = Distribution(
+            Layouts(orders["plan"]), self._rank.refuse, partial=orders["partial"]
+        )
+
+    def begin(self, torch: Any) -> None:
+        self._torch = torch
+        torch.manual_seed(self._orders["seed"])
+        self._distribution.begin(torch, join=self._join, divided=self._rank.say)
+
+    def _join(self) -> None:
+        """Wait for the other ranks: the script has made its first model, from numbers that all
+        draw alike."""
+        torch, orders = self._torch, self._orders
+        version = torch.__version__
+        self._rank.joins(f"PyTorch {version}")
+        distributed = torch.distributed
+        if not distributed.is_available() or distributed.is_initialized():
+            self._rank.refuse(
+                "the job starts ranks of its own with torch.distributed"
+                if distributed.is_available()
+                else f"PyTorch {version} is built without torch.distributed",
+                "a plan on parallelism is for a script that trains in one process",
+            )
+        if orders["interface"]:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", orders["interface"])
+        try:
+            distributed.init_process_group(
+                "gloo",
+                init_method=f"tcp://{orders['address']}",
+                rank=orders["rank"],
+                world_size=orders["ranks"],
+            )
+        except Exception as error:
+            self._rank.refuse(
+                f"rank {orders['rank']} cannot join the others with PyTorch {version}: {error}",
+                "are the hosts of the plan those on which it runs?",
+            )
+        self._rank.watch_the_end(self._explain)
+        self._rank.say()
+
+    def _explain(self, error: BaseException) -> None:
+        """What has no way to be computed on parts ends the job, in a sentence."""
+        if found := _UNKNOWN_OP.search(str(error)):
+            self._rank.refuse(
+                f"PyTorch {self._torch.__version__} cannot compute {found[1]} on what is divided",
+                "a newer PyTorch may; PyTorch 2.13 is what plans on parallelism are tried with",
+            )
+
+    def _taken(self) -> dict[str, Any]:
+        if not self._distribution.weights:
+            return {}
+        return {"consumer": "torch", **self._distribution.taken()}
