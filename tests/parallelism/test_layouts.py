@@ -100,6 +100,21 @@ def test_a_weight_that_cannot_be_divided_evenly_is_refused(module: ModuleType) -
         layouts.weight("a/kernel", (3, 3, 4, 5))
 
 
+def test_what_an_operator_divides_is_known(module: ModuleType) -> None:
+    many = (("conv", "a", (1, None)), ("conv", "b", (0, 3)))
+    layouts = module.Layouts(expressed(divided(*many)))
+    assert [layouts.pixels(name) for name in "ab"] == [True, False]
+    assert [layouts.learns_in_parts(f"{name}/weight") for name in "ab"] == [False, True]
+    told = layouts.taken({"a/weight": False}, {"a"}, {"c/weight"})
+    assert told == {
+        "weights": 1,
+        "divided": 0,
+        "outputs": 1,
+        "unknown": ["c/weight"],
+        "unmet": ["b"],
+    }
+
+
 def test_an_output_of_other_dimensions_is_refused(module: ModuleType) -> None:
     layouts = module.Layouts(expressed(divided(("conv", "a", (0, 3)))))
     with pytest.raises(ValueError, match="the plan divides 4 dimensions"):

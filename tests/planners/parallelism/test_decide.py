@@ -77,6 +77,27 @@ def test_a_consumer_divides_evenly_and_no_pixels_beside_an_idle_axis() -> None:
     assert any(one.replicas > 1 for one in ways)
 
 
+@pytest.mark.parametrize(
+    ("type", "learns"), [("conv 3x3", True), ("layer_norm", False), ("lstm", False)]
+)
+def test_pytorch_divides_no_pixels_and_only_what_these_layers_learn(
+    type: str, learns: bool
+) -> None:
+    picture = (
+        Dimension("sample", 8, "sample"),
+        Dimension("height", 8, "attribute"),
+        Dimension("width", 8, "attribute"),
+        Dimension("channel", 8, "parameter"),
+    )
+    layer = operators.Operator("layer", type, picture, 1.0, 2.0)
+    ways = space(divided.cluster(), (2, 2), "torch")(layer, 4)
+    assert all(one.degrees[1] * one.degrees[2] == 1 for one in ways)
+    assert any(one.degrees[3] > 1 for one in ways) is learns
+    words = operators.Operator("words", type, picture[:1] + picture[2:], 1.0, 2.0)
+    ways = space(divided.cluster(), (2, 2), "torch")(words, 4)
+    assert any(one.degrees[1] > 1 for one in ways)
+
+
 def test_one_device_is_no_mesh() -> None:
     found = divided.section(devices=divided.cluster(1, 1), consumer="jax")
     assert list(parallelism.faults(found)) == []

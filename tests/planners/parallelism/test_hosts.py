@@ -8,7 +8,7 @@ import pytest
 
 from dltune.documents.sections.parallelism import faults
 from dltune.errors import UsageError
-from dltune.planners.parallelism.hosts import meeting
+from dltune.planners.parallelism.hosts import interface, meeting
 
 
 def on(*hosts: str):
@@ -19,6 +19,14 @@ def test_all_on_one_host_meet_by_loopback() -> None:
     for section in (parallel_plans.dense(), on("node0", "node0")):
         found = meeting(section)
         assert (found.here, set(found.hosts)) == ((0, 1), {"127.0.0.1"})
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("127.0.0.1", "lo"), ("127.0.0.2", "lo"), ("192.0.2.7", ""), ("no-such-host.invalid", "")],
+)
+def test_an_address_is_an_interface_s(host: str, name: str) -> None:
+    assert interface(host) == name
 
 
 def test_each_host_has_its_own_and_they_agree() -> None:
