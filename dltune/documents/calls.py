@@ -41,11 +41,35 @@ class Storage(msgspec.Struct, frozen=True, array_like=True):
     gone: int
 
 
+class Layer(msgspec.Struct, frozen=True, array_like=True):
+    """A module of `torch.nn` that computes by itself, in the forward pass.
+
+    `path`: in the model, with "/" for a point. `kind`: the class as which it computes (empty: one
+    of the script's). It makes the calls from `first` to below `last`, reads and gives storages of
+    the shapes `inputs` and, of the first, `output`, numbers of `element` bytes. `weights`: each by
+    a number of its own, with its bytes. `window`: its size along two dimensions, and its stride.
+    """
+
+    path: str
+    kind: str
+    first: int
+    last: int
+    reads: tuple[int, ...]
+    gives: tuple[int, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    output: tuple[int, ...]
+    element: int
+    weights: tuple[tuple[int, int], ...]
+    window: tuple[int, ...]
+    groups: int
+
+
 class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the end of one step of an optimizer to the end of the next.
 
     `saved`: storages of what autograd kept, with the number of calls made before; `read`: likewise
     of what it read again. `counted`: by the allocator itself; else `scratch` is not known.
+    `layers`: in the order in which they end.
     """
 
     calls: tuple[Call, ...]
@@ -53,6 +77,7 @@ class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     saved: tuple[tuple[int, int], ...]
     read: tuple[tuple[int, int], ...]
     counted: bool
+    layers: tuple[Layer, ...] = ()
 
     @property
     def forward(self) -> tuple[str, ...]:
@@ -102,6 +127,20 @@ def faults(found: Calls) -> Iterator[str]:
         for storage, call in getattr(found, name):
             yield from a_storage.faults(name, storage)
             yield from at_least(0).faults(name, call)
+    for here, layer in each("layers", found.layers, "path"):
+        yield from at_least(0).of(here, layer, "first")
+        yield from at_least(layer.first).of(here, layer, "last")
+        yield from at_least(1).of(here, layer, "element", "groups")
+        for name in ("reads", "gives"):
+            yield from a_storage.faults(f"{here}.{name}", *getattr(layer, name))
+        for name in ("output", "window"):
+            yield from at_least(0).faults(f"{here}.{name}", *getattr(layer, name))
+        if len(layer.window) not in (0, 3):
+            yield f"{here}.window must be two sizes and a stride, got {layer.window}"
+        if layer.last > len(found.calls):
+            yield f"{here}.last must be at most {len(found.calls)}, got {layer.last}"
+        if len(layer.inputs) != len(layer.reads):
+            yield f"{here}.inputs must be as many as its reads"
     given = [(storage, at) for at, call in enumerate(found.calls) for storage in call.gives]
     if any(
         storage < len(found.storages) and found.storages[storage].born != at

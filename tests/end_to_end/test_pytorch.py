@@ -64,6 +64,33 @@ def test_a_step_ends_with_the_optimizers(measured: Profile) -> None:
     }
 
 
+def test_it_is_planned_over_processes_and_run_so(profiled: Done, tmp_path: Path) -> None:
+    """By the layers that the profile has; two processes have the losses of one."""
+    plan = tmp_path / "plan.json"
+    cluster = ("--topology", "p100:2", "--for", "torch", "--proposals", 100, "-o", plan)
+    planned = dltune("plan", "parallelism", profiled.output, *cluster)
+    assert planned.returncode == 0, planned.stderr
+    section = plans.load(plan).sections["parallelism"]
+    types = {one.name: one.type for one in section.operators}
+    assert types == {
+        "0": "conv 3x3/1 bias",
+        "1": "batch_norm",
+        "3": "conv 3x3/2 bias",
+        "6": "dense bias",
+        "8": "dense bias",
+    }
+    losses = {}
+    for under in ((), ("-m", "dltune", "run", "--plan", plan, "--", TORCH_PYTHON)):
+        file = tmp_path / f"losses{len(under)}"
+        command = [sys.executable if under else TORCH_PYTHON, *under, *JOB[1:]]
+        command += ["--steps", 10, "--losses", file]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        losses[bool(under)] = [float.fromhex(line) for line in file.read_text().splitlines()]
+    assert "the outputs of 5 operators divided as planned" in done.stderr
+    assert losses[True] == pytest.approx(losses[False], abs=1e-4)
+
+
 def test_ops_are_known_by_their_shapes_and_arguments(measured: Profile) -> None:
     convolutions = [op for op in measured.ops if op.type == "aten::conv2d"]
     first = next(op for op in convolutions if "[16,3,24,24]" in op.key)

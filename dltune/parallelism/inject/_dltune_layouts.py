@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # what a dimension of an array is divided over: nothing, an axis of the mesh, or several
@@ -81,7 +81,15 @@ class Layouts:
     def owners(self, path: str) -> list[str]:
         """Whose weight this is by the plan; one place, if all is well."""
         exact = [where for where, one in self._patterns.items() if one.fullmatch(path)]
-        return exact or [where for where, one in self._below.items() if one.fullmatch(path)]
+        below = [where for where, one in self._below.items() if one.fullmatch(path)]
+        return exact or below or [*self._above(path)]
+
+    def _above(self, path: str) -> Iterator[str]:
+        """Operators that the layer is a part of whose weight this is."""
+        for where in self._weights:
+            names = {where, where.partition("/")[2] or where}
+            if any(path.startswith(f"{name}/") for name in names):
+                yield where
 
     def weight(self, path: str, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How the weight is divided, one entry for each of its dimensions. Raises ValueError where
@@ -96,8 +104,10 @@ class Layouts:
         axes = self._axes(operator, operator["parameter"])
         entries: list[Entry] = [None] * len(shape)
         if axes:
-            table = _DEPTHWISE if operator["type"] == "depthwise" else _PARAMETER
-            at = table[path.rpartition("/")[2]]
+            table = _DEPTHWISE if operator["type"].split()[0] == "depthwise" else _PARAMETER
+            at = table.get(path.rpartition("/")[2])
+            if at is None:
+                raise ValueError(f"the plan divides {path!r}, of which no dimension is known to be")
             if len(shape) < -at or shape[at] % self._size(axes):
                 raise ValueError(
                     f"the weight {path!r} of shape {tuple(shape)} cannot be divided evenly into "

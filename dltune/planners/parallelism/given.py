@@ -19,6 +19,7 @@ from dltune.documents.sections.parallelism import Parallelism
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
 from dltune.parallelism import local_times
+from dltune.parallelism.called import called
 from dltune.parallelism.costs import Costs, roofline
 from dltune.parallelism.profiled import Measured, measured
 from dltune.parallelism.timed import Timed
@@ -49,7 +50,7 @@ class Given:
         kinds = {device.kind for device in topology.devices}
         if self.times is not None:
             return True
-        return self.profile is not None and kinds == {self.profile.machine.name}
+        return self.measured is not None and kinds == {machine(self).name}
 
 
 def network(named: Path | str, batch: int | None) -> Given:
@@ -72,6 +73,13 @@ def profiled(profile: Profile) -> Given:
     if not profile.steps:
         raise UsageError("the profile has no step", remedy="profile a job that trains")
     step = max(profile.steps, key=lambda one: one.share)
+    if profile.framework.name == "pytorch":
+        if profile.calls is None:
+            raise UsageError(
+                "the profile has no step that was recorded call by call",
+                remedy="profile the job again, as it is: what is compiled is not recorded",
+            )
+        return Given(called(profile.calls, step.name or "model"), profile=profile)
     found = measured(step, profile.ops)
     return Given(found.operators, profile=profile, measured=found)
 

@@ -18,7 +18,8 @@ from typing import Any
 
 # beside this file, and shared by frameworks
 from _dltune_layouts import Layouts
-from _dltune_torch_layers import PARAMETER, REPLAN, Layers, Refuse, gathered, is_divided, kind_of
+from _dltune_torch_kinds import kind_of
+from _dltune_torch_layers import PARAMETER, REPLAN, Layers, Refuse, gathered, is_divided
 
 # calls of a model after which the ranks compare what they were given
 _COMPARED = 64
@@ -167,8 +168,15 @@ class Distribution:
             for leaf, weight in [*module._parameters.items()]:
                 if weight is None:
                     continue
-                if id(weight) not in swapped:
-                    placements = self._weight(path, leaf, kind, weight)
+                placements = self._weight(path, leaf, kind, weight)
+                if id(weight) in swapped:
+                    if list(swapped[id(weight)][1].placements) != placements:
+                        self._refuse(
+                            f"{path!r} has the weights of a layer that the plan divides in "
+                            "another way",
+                            REPLAN,
+                        )
+                else:
                     if (where := f"{path}/{leaf}") not in self.unknown:
                         self.weights[where] = any(one.is_shard() for one in placements)
                     swapped[id(weight)] = weight, self._parted(weight, placements)

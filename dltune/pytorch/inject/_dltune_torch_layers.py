@@ -337,16 +337,6 @@ def _axes(entry: Entry) -> tuple[str, ...]:
     return (entry,) if isinstance(entry, str) else entry
 
 
-def kind_of(torch: Any, module: Any) -> str:
-    """The layer of `torch.nn` as which it computes; empty: another."""
-    kind: Any = type(module)
-    for base in kind.__mro__:
-        layer = getattr(torch.nn, base.__name__, None)
-        if layer is base and layer.forward is kind.forward:
-            return str(layer.__name__)
-    return ""
-
-
 @functools.cache
 def _local(torch: Any) -> Any:
     """A function of autograd's: this process's part of a DTensor, the gradients of which are added

@@ -10,6 +10,7 @@ from typing import Any
 
 # beside this file
 from _dltune_torch_calls import Calls, allocated, name_of
+from _dltune_torch_modules import Modules
 
 
 class _Storage:
@@ -59,6 +60,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             self.read: list[tuple[int, int]] = []
             self._number: dict[int, int] = {}  # of what lives, by its address
             self._quiet = False
+            self._modules = Modules(torch, self._of, lambda: len(self.calls))
             self.failed = ""
 
         def told(self, counted: bool) -> dict[str, Any]:
@@ -68,6 +70,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
                 "storages": [(one.bytes, one.born, one.held, one.gone) for one in self.storages],
                 "saved": self.saved,
                 "read": self.read,
+                "layers": self._modules.layers,
                 "counted": counted,
             }
 
@@ -75,10 +78,12 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             for storage in calls.storages():
                 self._of_storage(storage)
             torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+            self._modules.begin()
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> None:
             super().__exit__(*error)
+            self._modules.end()
             torch._C._autograd._pop_saved_tensors_default_hooks()
             self._look()
             for number in self._number.values():

@@ -1,0 +1,223 @@
+"""The operators of a step of PyTorch's as it was recorded: layers that learn, and pools.
+
+What is between them, such as activations and attention, passes on what it reads: samples alike, and
+all else alike where a layer reads the shape that another has given out, else whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from dltune.documents.calls import Calls, Layer
+from dltune.documents.operators import (
+    MOST_DIMENSIONS,
+    SCHEMA,
+    Dimension,
+    Input,
+    Operator,
+    Operators,
+    Region,
+    Weights,
+)
+from dltune.errors import UsageError
+
+_NAMES = ("sample", "height", "width", "channel")
+_IMAGES = ("Conv", "BatchNorm", "InstanceNorm", "GroupNorm", "MaxPool", "AvgPool", "Adaptive")
+_POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
+# layers of which a dimension divides what they learn, and those that read their own channel alone
+_LEARN_APART = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "BatchNorm")
+_OWN_CHANNEL = ("BatchNorm", *_POOLS)
+# layers whose positions, beside samples and channels, do not touch each other
+_POINTWISE = ("Linear", "Embedding", "LayerNorm", "BatchNorm")
+_FLOPS_OF_A_NORM = 8
+
+
+def called(calls: Calls, name: str) -> Operators:
+    """Of a profile's recorded step. Raises UsageError where it has no layers that learn, or one
+    that gives out more dimensions than operators have."""
+    layers = [one for one in calls.layers if one.weights or one.kind.startswith(_POOLS)]
+    if not any(one.weights for one in layers):
+        raise UsageError(
+            "the profile tells of no layers that learn",
+            remedy="profile a job whose model is made of modules of torch.nn, and is not compiled",
+        )
+    for one in layers:
+        if len(one.output) > MOST_DIMENSIONS:
+            raise UsageError(
+                f"the layer {one.path!r} gives out {len(one.output)} dimensions, and operators "
+                f"have {MOST_DIMENSIONS} at most"
+            )
+    sources = _sources(calls, layers)
+    groups, weights = _groups(layers)
+    alone = {number for number, group in enumerate(groups) if groups.count(group) == 1}
+    dimensions = [_dimensions(one, place in alone) for place, one in enumerate(layers)]
+    operators: list[Operator] = []
+    for place, one in enumerate(layers):
+        flops = _flops(one)
+        learns = bool(one.weights) and bool(sources[place])
+        operators.append(
+            Operator(
+                name=_title(one.path, operators),
+                type=_type(one),
+                dimensions=dimensions[place],
+                flops=flops,
+                backward_flops=2 * flops if learns else flops,
+                inputs=tuple(
+                    Input(source, _regions(one, layers[source], dimensions[place]))
+                    for source in sources[place]
+                ),
+                weights=groups[place],
+                element=one.element,
+            )
+        )
+    return Operators(SCHEMA, name, tuple(operators), tuple(weights))
+
+
+def _sources(calls: Calls, layers: Sequence[Layer]) -> list[list[int]]:
+    """Of each layer those, by number, whose outputs it reads, whatever stands between."""
+    origin: dict[int, frozenset[int]] = {}  # of a storage
+    found: list[list[int]] = []
+    at = 0
+    for number, one in enumerate(layers):
+        for call in calls.calls[at : one.first]:
+            read = frozenset().union(*(origin.get(storage, ()) for storage in call.reads))
+            for storage in call.gives:
+                origin[storage] = read
+            for storage in call.writes:
+                origin[storage] = origin.get(storage, frozenset()) | read
+        read = frozenset().union(*(origin.get(storage, ()) for storage in one.reads))
+        found.append(sorted(read))
+        at = max(at, one.last)
+        for storage in one.gives:
+            origin[storage] = frozenset({number})
+    return found
+
+
+def _groups(layers: Sequence[Layer]) -> tuple[list[int | None], list[Weights]]:
+    """By layer the number of what it learns; layers that share a weight learn one thing."""
+    first: dict[int, int] = {}  # by weight, the group
+    groups: list[int | None] = []
+    paths: list[str] = []
+    bytes: list[dict[int, int]] = []
+    for one in layers:
+        numbers = [number for number, _ in one.weights]
+        if not numbers:
+            groups.append(None)
+            continue
+        known = [first[number] for number in numbers if number in first]
+        group = known[0] if known else len(paths)
+        if not known:
+            paths.append(one.path)
+            bytes.append({})
+        for number, size in one.weights:
+            first.setdefault(number, group)
+            if first[number] == group:
+                bytes[group][number] = size
+        groups.append(group)
+    every = zip(paths, bytes, strict=True)
+    return groups, [Weights(path, max(1, sum(sizes.values()))) for path, sizes in every]
+
+
+def _shape(layer: Layer, shape: Sequence[int]) -> tuple[int, ...]:
+    """With channels last."""
+    image = len(shape) > 3 or (len(shape) > 2 and layer.kind.startswith(_IMAGES))
+    return (shape[0], *shape[2:], shape[1]) if image else tuple(shape)
+
+
+def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
+    """Of what it gives out; `alone`: whether no other layer has its weights."""
+    shape = _shape(layer, layer.output)
+    names = {1: _NAMES[:1], 2: ("sample", "channel"), 3: ("sample", "length", "channel")}
+    pointwise = layer.kind.startswith(_POINTWISE) and len(shape) < 4
+
+    def dimension(place: int, size: int, name: str) -> Dimension:
+        if place == 0:
+            return Dimension(name, size, "sample")
+        if place < len(shape) - 1:
+            return Dimension(name, size, "attribute" if pointwise else "whole")
+        if layer.kind.startswith(_POOLS):
+            return Dimension(name, size, "attribute")
+        apart = layer.kind.startswith(_LEARN_APART) and layer.groups == 1 and alone
+        return Dimension(name, size, "parameter" if apart else "whole")
+
+    known = names.get(len(shape), _NAMES)
+    return tuple(
+        dimension(place, size, name)
+        for place, (size, name) in enumerate(zip(shape, known, strict=True))
+    )
+
+
+def _regions(layer: Layer, source: Layer, own: Sequence[Dimension]) -> tuple[Region, ...]:
+    """Of what `source` gives out, that `layer` reads for a part of what it gives out itself."""
+    gives = _shape(source, source.output)
+    reads = _shape(layer, layer.inputs[0])
+    last = len(gives) - 1
+
+    def alike(place: int) -> bool:
+        if place == 0:
+            return gives[0] == own[0].size
+        if gives != reads or len(own) != len(gives) or own[place].size != gives[place]:
+            return False
+        if place == last:
+            return layer.kind.startswith(_OWN_CHANNEL)
+        return layer.kind.startswith(_POINTWISE)
+
+    return tuple(
+        Region(1, place) if alike(place) else Region(size) for place, size in enumerate(gives)
+    )
+
+
+def _type(layer: Layer) -> str:
+    """By the words that operators' documents have."""
+    bias = " bias" * (len(layer.weights) > 1)
+    window = "{}x{}/{}".format(*layer.window) if layer.window else "1x1/1"
+    if layer.kind == "Linear":
+        return f"dense{bias}"
+    if layer.kind.startswith("Conv"):
+        if layer.groups == 1:
+            return f"conv {window}{bias}"
+        depthwise = layer.groups == layer.inputs[0][1] == layer.output[1]
+        return f"{'depthwise' if depthwise else layer.kind} {window}{bias}"
+    for kind, words in (("MaxPool", "max_pool"), ("AvgPool", "avg_pool")):
+        if layer.kind.startswith(kind):
+            return f"{words} {window}"
+    for kind, word in (
+        ("Embedding", "embedding"),
+        ("BatchNorm", "batch_norm"),
+        ("LayerNorm", "layer_norm"),
+    ):
+        if layer.kind.startswith(kind):
+            return word
+    return layer.kind or "module"
+
+
+def _flops(layer: Layer) -> float:
+    """Of the forward pass; of modules that are not known, a product of each row with all that they
+    learn."""
+    numbers = math.prod(layer.output)
+    if layer.kind == "Embedding":
+        return 0.0
+    if layer.kind.startswith("Conv"):
+        weight = max(size for _, size in layer.weights) / layer.element
+        return 2.0 * numbers * weight / layer.output[1]
+    if layer.kind.startswith(("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm")):
+        return float(_FLOPS_OF_A_NORM * numbers)
+    if not layer.weights:
+        return float(numbers * math.prod(layer.window[:2] or (1,)))
+    learned = sum(size for _, size in layer.weights) / layer.element
+    return 2.0 * math.prod(layer.output[:-1]) * learned
+
+
+def _title(path: str, before: Sequence[Operator]) -> str:
+    """Unlike those of operators before."""
+    names = {one.name for one in before}
+    return next(name for name in _numbered(path) if name not in names)
+
+
+def _numbered(path: str) -> Iterator[str]:
+    yield path
+    count = 2
+    while True:
+        yield f"{path} {count}"
+        count += 1

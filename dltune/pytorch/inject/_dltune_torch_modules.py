@@ -1,0 +1,92 @@
+"""Inside the job's Python: which layers a step's forward pass goes through, and what they learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+# beside this file
+from _dltune_torch_calls import Calls
+from _dltune_torch_kinds import kind_of
+
+
+class Modules:
+    """`layers`: those that have no layers within them, as `documents/calls.py` has them, in the
+    order in which they end. `number`: of a tensor's storage; `at`: of the call that comes next."""
+
+    def __init__(
+        self, torch: ModuleType, number: Callable[[Any], int], at: Callable[[], int]
+    ) -> None:
+        self.layers: list[tuple[Any, ...]] = []
+        self._torch = torch
+        self._calls = Calls(torch)
+        self._number, self._at = number, at
+        self._within: list[tuple[Any, ...]] = []  # layers that run
+        self._names: dict[Any, str] = {}
+        self._weights: dict[int, int] = {}
+        self._hooks: list[Any] = []
+
+    def begin(self) -> None:
+        module = self._torch.nn.modules.module
+        self._hooks = [
+            module.register_module_forward_pre_hook(self._enter),
+            module.register_module_forward_hook(self._leave),
+        ]
+
+    def end(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._within.clear()
+        self._names.clear()
+
+    def _enter(self, module: Any, given: tuple[Any, ...]) -> None:
+        if self._calls.phase != "forward":
+            return
+        if not self._within:
+            self._names |= {one: name for name, one in module.named_modules()}
+        read = [one for one in self._calls.tensors(given) if self._calls.is_plain(one)]
+        shapes = [tuple(one.shape) for one in read]
+        reads = [self._number(one) for one in read]
+        self._within.append((module, len(self.layers), self._at(), reads, shapes))
+
+    def _leave(self, module: Any, _: Any, result: Any) -> None:
+        # one whose forward pass has failed is not left
+        while self._within and self._within[-1][0] is not module:
+            self._within.pop()
+        if not self._within or self._calls.phase != "forward":
+            return
+        _, layers, begun, reads, shapes = self._within.pop()
+        name = self._names.get(module, "")
+        given = [one for one in self._calls.tensors(result) if self._calls.is_plain(one)]
+        if layers < len(self.layers) or begun == self._at() or not given or not name:
+            return  # it is its layers, or computes nothing
+        weights = [self._weight(one) for one in module.parameters()]
+        gives = [self._number(one) for one in given]
+        first = given[0]
+        self.layers.append(
+            (
+                *(name.replace(".", "/"), kind_of(self._torch, module), begun, self._at()),
+                *(reads, gives, shapes, tuple(first.shape), first.element_size(), weights),
+                *(self._window(module), getattr(module, "groups", 1)),
+            )
+        )
+
+    def _weight(self, weight: Any) -> tuple[int, int]:
+        number = self._weights.setdefault(id(weight), len(self._weights))
+        return number, weight.numel() * weight.element_size()
+
+    def _window(self, module: Any) -> tuple[int, ...]:
+        """Its size along two dimensions, and its stride; empty: it has none."""
+        sizes = _pair(getattr(module, "kernel_size", None))
+        steps = _pair(getattr(module, "stride", None) or getattr(module, "kernel_size", None))
+        return (*sizes, max(steps)) if sizes and steps else ()
+
+
+def _pair(value: Any) -> tuple[int, ...]:
+    """Of a size along one or two dimensions; empty: of none, or more."""
+    sizes = value if isinstance(value, tuple | list) else (value, value)
+    if not 1 <= len(sizes) <= 2 or not all(isinstance(one, int) for one in sizes):
+        return ()
+    return (*(1,) * (2 - len(sizes)), *sizes) if math.prod(sizes) else ()
