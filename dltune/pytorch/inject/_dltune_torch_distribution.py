@@ -91,7 +91,7 @@ class Distribution:
         if self._layers.mesh is None:
             self._join()
             self._start()
-        self._require_known(weights)
+        self._require_known(model)
         self._require_alike(weights.values(), "draw different weights", "seed what draws them")
         self._divide(model)
         self._divided()
@@ -127,17 +127,25 @@ class Distribution:
 
         return shaped
 
-    def _require_known(self, weights: dict[str, Any]) -> None:
-        """Every weight of a model that is about to run is one operator's."""
+    def _require_known(self, model: Any) -> None:
+        """Every weight of a model that is about to run is one operator's, or one that a module of
+        the script's holds beside its layers: such are left whole."""
+        modules = dict(model.named_modules())
         unknown = []
-        for name in weights:
+        for name, _ in model.named_parameters():
             path = _path(name)
             owners = self._layouts.owners(path)
-            if not owners:
-                unknown.append(path)
-            elif len(owners) > 1:
+            if len(owners) > 1:
                 several = " and ".join(map(repr, owners))
                 self._refuse(f"the weight {path!r} is in the plan twice, by {several}", REPLAN)
+            if owners:
+                continue
+            holder = modules[name.rpartition(".")[0]]
+            beside_layers = any(holder.children()) and not kind_of(self._torch, holder)
+            if beside_layers:
+                self.unknown.add(path)
+            else:
+                unknown.append(path)
         if unknown and not self._partial:
             more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
             self._refuse(

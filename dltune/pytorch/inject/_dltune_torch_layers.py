@@ -292,6 +292,7 @@ class Layers:
         value: Any,
         attn_mask: Any = None,
         dropout_p: float = 0.0,
+        is_causal: bool = False,
         **kwargs: Any,
     ) -> Any:
         from torch.distributed.tensor import DTensor, Replicate
@@ -309,7 +310,8 @@ class Layers:
             shape = *query.shape[:-1], key.shape[-2]
             attn_mask = mask.expand(shape).redistribute(placements=kept).to_local()
         local = _local(self._torch).apply
-        found = plain(*(local(one, []) for one in parts), attn_mask, dropout_p, **kwargs)
+        own = (local(one, []) for one in parts)
+        found = plain(*own, attn_mask, dropout_p, is_causal, **kwargs)
         return DTensor.from_local(found, self.mesh, kept, run_check=False)
 
 
@@ -346,18 +348,20 @@ def _local(torch: Any) -> Any:
     class Local(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(context: Any, tensor: Any, shared: Sequence[int]) -> Any:
-            context.of = tensor.device_mesh, tensor.placements, tensor.shape, tensor.stride()
+            context.of = tensor.device_mesh, tensor.placements, tensor.shape
             context.shared = shared
             local = tensor.to_local()
             return local.view_as(local)
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> tuple[Any, None]:
-            mesh, placements, shape, stride = context.of
+            mesh, placements, shape = context.of
+            gradient = gradient.contiguous()
             if context.shared:
-                gradient = gradient.contiguous().clone()
+                gradient = gradient.clone()
                 for axis in context.shared:
                     torch.distributed.all_reduce(gradient, group=mesh.get_group(axis))
+            stride = torch.empty(shape, device="meta").stride()
             whole = DTensor.from_local(
                 gradient, mesh, placements, run_check=False, shape=shape, stride=stride
             )
