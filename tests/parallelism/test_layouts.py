@@ -59,6 +59,12 @@ def test_names_are_quoted(module: ModuleType) -> None:
     assert layouts.owners("net/a.b/kernel") == ["net/a.b"]
     assert layouts.owners("net/axb/kernel") == []
     assert layouts.owners("net/a.b/else/kernel") == []
+    nested = module.Layouts(expressed(divided(("conv", "net/a.b", (0, 3)))), nested=True)
+    assert nested.owners("net/a.b/else/in_proj") == ["net/a.b"]
+    assert nested.owners("a.b/else/in_proj") == ["net/a.b"]
+    assert nested.owners("net/axb/else/in_proj") == []
+    with pytest.raises(ValueError, match="no dimension is known"):
+        nested.weight("net/a.b/else/in_proj", (6, 6))
 
 
 def test_several_axes_may_divide_one_dimension(module: ModuleType) -> None:

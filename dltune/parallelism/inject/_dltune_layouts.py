@@ -38,10 +38,12 @@ _DEPTHWISE = {**_PARAMETER, "kernel": -2}
 class Layouts:
     """A plan's `mesh` (devices along each axis) and `operators`, each with `name`, `type`, `rank`
     (dimensions of its output), `axes` (which of them each axis divides, None: none), `parameter`
-    (the one that divides its weights) and `weights` (where they are, such as "model/dense")."""
+    (the one that divides its weights) and `weights` (where they are, such as "model/dense").
+    `nested`: whether an operator has the weights of layers within its own, too."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
+    def __init__(self, plan: dict[str, Any], *, nested: bool = False) -> None:
         self.plan = plan
+        self._nested = nested
         self.mesh = tuple(plan["mesh"])
         self.axes = tuple(f"axis{n}" for n in range(len(self.mesh)))
         self._operators = {one["name"]: one for one in plan["operators"]}
@@ -82,7 +84,7 @@ class Layouts:
         """Whose weight this is by the plan; one place, if all is well."""
         exact = [where for where, one in self._patterns.items() if one.fullmatch(path)]
         below = [where for where, one in self._below.items() if one.fullmatch(path)]
-        return exact or below or [*self._above(path)]
+        return exact or below or ([*self._above(path)] if self._nested else [])
 
     def _above(self, path: str) -> Iterator[str]:
         """Operators that the layer is a part of whose weight this is."""

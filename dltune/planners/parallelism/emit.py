@@ -186,7 +186,7 @@ def distribute() -> None:
 
     if getattr(torch.nn.Module, "_dltune_plan", None) == DLTUNE_PLAN:
         return  # under dltune run it is in force already
-    layouts = Layouts(DLTUNE_PLAN)
+    layouts = Layouts(DLTUNE_PLAN, nested=True)
     joined = torch.distributed.is_initialized()
     ranks = torch.distributed.get_world_size() if joined else 1
     if ranks != math.prod(layouts.mesh):

@@ -311,7 +311,8 @@ class Distribution:
             found = forward(*args, **kwargs)
         finally:
             self._within = False
-        return tree_map(lambda one: gathered(one) if isinstance(one, DTensor) else one, found)
+        # a copy: the script may write to what it is given
+        return tree_map(lambda one: gathered(one).clone() if is_divided(one) else one, found)
 
     # -- what is kept
 

@@ -86,15 +86,20 @@ class Layers:
             )
         forward = module.forward
         if kind in layers:
-            layer = functools.partial(layers[kind], module)
+            layer = functools.partial(self._of_input, functools.partial(layers[kind], module))
         elif kind.startswith(_BY_CHANNEL):
-            layer = functools.partial(self._by_channel, forward)
+            by_channel = functools.partial(self._by_channel, forward)
+            layer = functools.partial(self._of_input, by_channel)
         else:
             layer = forward
         if operator is not None:
             module.forward = functools.partial(self._planned, operator, first, layer)
         elif layer is not forward:
             module.forward = layer
+
+    def _of_input(self, layer: Callable[..., Any], /, input: Any, *args: Any, **kwargs: Any) -> Any:
+        """What is no DTensor, such as a buffer, every process has whole."""
+        return layer(input if is_divided(input) else self.as_whole(input), *args, **kwargs)
 
     def _planned(
         self, operator: str, first: bool, layer: Callable[..., Any], /, *args: Any, **kwargs: Any

@@ -40,7 +40,7 @@ class _Parallel:
         self._torch: Any = None
         self._rank = Rank(orders, tell, self._taken)
         self._distribution = Distribution(
-            Layouts(orders["plan"]), self._rank.refuse, partial=orders["partial"]
+            Layouts(orders["plan"], nested=True), self._rank.refuse, partial=orders["partial"]
         )
 
     def begin(self, torch: Any) -> None:
