@@ -95,6 +95,7 @@ def attention(*divided: tuple[int | None, ...], mesh: tuple[int, ...] = (2,)) ->
         ("qkv", "dense bias", words),
         ("out", "dense bias", words),
         ("norm", "layer_norm", words),
+        ("cells", "lstm", words),
         ("last", "dense bias", VECTOR),
     )
     return section(

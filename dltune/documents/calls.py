@@ -48,6 +48,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     of the script's). It makes the calls from `first` to below `last`, reads and gives storages of
     the shapes `inputs` and, of the first, `output`, numbers of `element` bytes. `weights`: each by
     a number of its own, with its bytes. `window`: its size along two dimensions, and its stride.
+    `samples`: the dimension of the output that counts them.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     weights: tuple[tuple[int, int], ...]
     window: tuple[int, ...]
     groups: int
+    samples: int
 
 
 class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,6 +137,7 @@ def faults(found: Calls) -> Iterator[str]:
             yield from a_storage.faults(f"{here}.{name}", *getattr(layer, name))
         for name in ("output", "window"):
             yield from at_least(0).faults(f"{here}.{name}", *getattr(layer, name))
+        yield from at_least(0).of(here, layer, "samples")
         if len(layer.window) not in (0, 3):
             yield f"{here}.window must be two sizes and a stride, got {layer.window}"
         if layer.last > len(found.calls):

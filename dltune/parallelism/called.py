@@ -15,6 +15,7 @@ from dltune.documents.operators import (
     SCHEMA,
     Dimension,
     Input,
+    Kind,
     Operator,
     Operators,
     Region,
@@ -43,10 +44,10 @@ def called(calls: Calls, name: str) -> Operators:
             remedy="profile a job whose model is made of modules of torch.nn, and is not compiled",
         )
     for one in layers:
-        if len(one.output) > MOST_DIMENSIONS:
+        if not 1 < len(one.output) <= MOST_DIMENSIONS:
             raise UsageError(
                 f"the layer {one.path!r} gives out {len(one.output)} dimensions, and operators "
-                f"have {MOST_DIMENSIONS} at most"
+                f"have 2 to {MOST_DIMENSIONS}, the first of which counts samples"
             )
     sources = _sources(calls, layers)
     groups, weights = _groups(layers)
@@ -131,19 +132,23 @@ def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
     names = {1: _NAMES[:1], 2: ("sample", "channel"), 3: ("sample", "length", "channel")}
     pointwise = layer.kind.startswith(_POINTWISE) and len(shape) < 4
 
-    def dimension(place: int, size: int, name: str) -> Dimension:
-        if place == 0:
-            return Dimension(name, size, "sample")
-        if place < len(shape) - 1:
-            return Dimension(name, size, "attribute" if pointwise else "whole")
-        if layer.kind.startswith(_POOLS):
-            return Dimension(name, size, "attribute")
-        apart = layer.kind.startswith(_LEARN_APART) and layer.groups == 1 and alone
-        return Dimension(name, size, "parameter" if apart else "whole")
+    last = len(shape) - 1
 
-    known = names.get(len(shape), _NAMES)
+    def kind(place: int) -> Kind:
+        if place == layer.samples:
+            return "sample"
+        if place < last:
+            return "attribute" if pointwise else "whole"
+        if layer.kind.startswith(_POOLS):
+            return "attribute"
+        apart = layer.kind.startswith(_LEARN_APART) and layer.groups == 1 and alone
+        return "parameter" if apart else "whole"
+
+    known = list(names.get(len(shape), _NAMES))
+    if layer.samples:
+        known[0], known[layer.samples] = known[layer.samples], known[0]
     return tuple(
-        dimension(place, size, name)
+        Dimension(name, size, kind(place))
         for place, (size, name) in enumerate(zip(shape, known, strict=True))
     )
 
@@ -155,8 +160,8 @@ def _regions(layer: Layer, source: Layer, own: Sequence[Dimension]) -> tuple[Reg
     last = len(gives) - 1
 
     def alike(place: int) -> bool:
-        if place == 0:
-            return gives[0] == own[0].size
+        if place == source.samples == layer.samples:
+            return gives[place] == own[place].size
         if gives != reads or len(own) != len(gives) or own[place].size != gives[place]:
             return False
         if place == last:

@@ -23,6 +23,8 @@ from dltune.planners.parallelism.emit import torch_file
 pytestmark = [needs_torch]
 JOB = ROOT / "tests" / "jobs" / "torch_fit.py"
 Done = subprocess.CompletedProcess[str]
+# of torch_fit.py attention: by samples and channels, by length, and by what each learns
+LAYERS = parallel_plans.attention((0, 2), (0, 2), (2, 0), (0, 1), (None, 0), (None, 1), mesh=(2, 2))
 
 
 def started(*command: object, **env: str) -> Done:
@@ -82,8 +84,8 @@ def require_alike(together: dict, by_itself: dict) -> None:
         ("conv", parallel_plans.conv(3), "6 of 8 weights and the outputs of 5 operators"),
         (
             "attention",
-            parallel_plans.attention((0, 2), (0, 2), (2, 0), (0, 1), (None, 1), mesh=(2, 2)),
-            "7 of 9 weights and the outputs of 5 operators",
+            LAYERS,
+            "7 of 13 weights and the outputs of 6 operators",
         ),
     ],
 )
@@ -94,7 +96,8 @@ def test_losses_are_those_of_one_device(
     part: Parallelism,
     divided: str,
 ) -> None:
-    """By samples, channels, and both; dropout, batch norm over all samples, clipped gradients."""
+    """By samples, channels, and both; dropout, noise, batch norm over all samples, an LSTM,
+    clipped gradients."""
     outcome = tmp_path / "outcome.json"
     done = run(tmp_path, part, JOB, kind, tmp_path, options=("--json", outcome))
     require_alike(told(done), alone(kind)[0])
@@ -109,7 +112,7 @@ def test_what_is_saved_is_whole_and_goes_on_divided(
     tmp_path: Path, alone: Callable[[str], tuple[dict, Path]]
 ) -> None:
     """On one device and on two, whichever saved it."""
-    part = parallel_plans.attention((2,), (2,), (0,), (1,), (1,))
+    part = parallel_plans.attention((2,), (2,), (0,), (1,), (0,), (1,))
     told(run(tmp_path, part, JOB, "attention", tmp_path, "saves"))
     further = told(started(TORCH_PYTHON, JOB, "attention", tmp_path, "again"))
     require_alike(told(run(tmp_path, part, JOB, "attention", tmp_path, "again")), further)
@@ -164,14 +167,14 @@ class TestErrors:
     def test_a_weight_that_is_not_in_the_plan(
         self, tmp_path: Path, alone: Callable[[str], tuple[dict, Path]]
     ) -> None:
-        part = parallel_plans.attention((2,), (2,), (0,), (1,), (1,))
+        part = parallel_plans.attention((2,), (2,), (0,), (1,), (0,), (1,))
         less = parallel_plans.section(part.mesh, *part.operators[:3])
         done = run(tmp_path, less, JOB, "attention", tmp_path)
         assert done.returncode == 2
-        assert "the weight 'norm/weight' is no operator's in the plan, nor are 3 more" in said(done)
+        assert "the weight 'norm/weight' is no operator's in the plan, nor are 7 more" in said(done)
         kept = run(tmp_path, less, JOB, "attention", tmp_path, options=("--partial",))
         require_alike(told(kept), alone("attention")[0])
-        assert "no operator's, so left whole: last/bias, last/weight, norm/bias" in said(kept)
+        assert "no operator's, so left whole: cells/bias_hh_l0, cells/bias_ih_l0" in said(kept)
 
     def test_a_plan_for_another_network(self, tmp_path: Path) -> None:
         done = run(tmp_path, parallel_plans.conv(), JOB, "dense", tmp_path)
@@ -182,7 +185,7 @@ class TestErrors:
         done = run(tmp_path, parallel_plans.conv(1), JOB, "conv", tmp_path)
         assert done.returncode == 2
         assert "the plan divides 'conv2d' by height or width, which PyTorch cannot" in said(done)
-        divided = parallel_plans.attention((None,), (None,), (None,), (2,), (None,))
+        divided = parallel_plans.attention(*[(None,)] * 3, (2,), *[(None,)] * 2)
         done = run(tmp_path, divided, JOB, "attention", tmp_path)
         assert done.returncode == 2
         assert "divides what 'norm' learns, which is a LayerNorm" in said(done)

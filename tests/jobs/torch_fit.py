@@ -23,6 +23,7 @@ class Attending(nn.Module):
         self.qkv = nn.Linear(8, 24)
         self.out = nn.Linear(8, 8)
         self.norm = nn.LayerNorm(8)
+        self.cells = nn.LSTM(8, 8, batch_first=True)
         self.dropout = nn.Dropout(0.3)
         self.last = nn.Linear(8, 4)
 
@@ -32,7 +33,10 @@ class Attending(nn.Module):
         q, k, v = self.qkv(h).view(many, length, 3, 2, 4).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         h = self.norm(h + self.dropout(self.out(mixed.transpose(1, 2).reshape(many, length, 8))))
-        return self.last(h.mean(1))
+        if self.training:
+            h = h + 0.1 * torch.randn_like(h)
+        h, (ended, _) = self.cells(h)
+        return self.last(h.mean(1) + ended[-1])
 
 
 class Net(nn.Module):

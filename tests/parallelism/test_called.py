@@ -39,13 +39,14 @@ class Step:
         weights: tuple[tuple[int, int], ...] = (),
         window: tuple[int, ...] = (),
         groups: int = 1,
+        samples: int = 0,
     ) -> int:
         first = len(self.calls)
         gives = self.call(read)
         self.layers.append(
             Layer(
                 *(path, kind, first, len(self.calls), (read,), (gives,), (given,), output, 4),
-                *(weights, window, groups),
+                *(weights, window, groups, samples),
             )
         )
         return gives
@@ -128,6 +129,19 @@ def test_layers_of_one_weight_are_a_group_that_nothing_divides() -> None:
     assert [*found] == ["words", "cell", "cell 2", "head"]
     assert [one.weights for one in found.values()] == [0, 1, 1, 0]
     assert {one.dimensions[-1].kind for one in found.values()} == {"whole"}
+
+
+def test_samples_may_come_after_steps() -> None:
+    step = Step()
+    h = step.layer("cells", "LSTM", 0, (6, 4, 8), (6, 4, 8), ((0, 2048),), samples=1)
+    step.layer("last", "Linear", h, (4, 8), (4, 5), ((1, 160),))
+    found = step.operators()
+    assert [(one.name, one.kind) for one in found["cells"].dimensions] == [
+        ("length", "whole"),
+        ("sample", "sample"),
+        ("channel", "whole"),
+    ]
+    assert found["last"].inputs[0].regions == (Region(6), Region(4), Region(8))
 
 
 def test_what_groups_of_channels_learn_is_whole() -> None:

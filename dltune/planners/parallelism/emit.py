@@ -233,7 +233,7 @@ def jax_file(section: Parallelism, name: str = "dltune_plan") -> str:
 
 def torch_file(section: Parallelism, name: str = "dltune_plan") -> str:
     """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
-    parts = ("kinds", "layers", "distribution")
+    parts = ("kinds", "layers", "random", "distribution")
     own = (torch_adapters.INJECTED / f"_dltune_torch_{part}.py" for part in parts)
     sources = (_LAYOUTS, *own)
     return _file(section, name, "PyTorch", _TORCH, sources, _TORCH_CODE)

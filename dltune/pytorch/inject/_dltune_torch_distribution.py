@@ -11,6 +11,7 @@ import functools
 import gc
 import logging
 import sys
+import types
 import weakref
 import zlib
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import Any
 from _dltune_layouts import Layouts
 from _dltune_torch_kinds import kind_of
 from _dltune_torch_layers import PARAMETER, REPLAN, Layers, Refuse, gathered, is_divided
+from _dltune_torch_random import draw_alike, fill_alike
 
 # calls of a model after which the ranks compare what they were given
 _COMPARED = 64
@@ -71,6 +73,7 @@ class Distribution:
         torch.nn.Module.__call__ = call
         torch.nn.Module._dltune_plan = self._layouts.plan
         self._layers.begin(torch)
+        draw_alike(torch, self._layers)
         self._hook_saving()
 
     # -- a model that is met for the first time
@@ -106,6 +109,7 @@ class Distribution:
         logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)
         # what a model makes by itself, as masks and positions, is the same in every process
         DTensor._op_dispatcher._allow_implicit_replication = True
+        fill_alike(self._layers, DTensor)
         for name in ("view", "reshape", "unflatten"):
             setattr(DTensor, name, self._with_whole_features(getattr(DTensor, name)))
         for name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__array__"):
@@ -273,6 +277,8 @@ class Distribution:
                 for one in [one for one in holder if id(one) in swapped]:
                     holder.remove(one)
                     holder.add(swapped[id(one)][1])
+            elif isinstance(holder, types.CellType):
+                holder.cell_contents = swapped[id(holder.cell_contents)][1]
             elif isinstance(holder, tuple):
                 self._refuse(
                     "the script keeps its weights in a tuple, where they cannot be divided",

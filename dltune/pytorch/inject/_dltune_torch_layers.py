@@ -46,7 +46,7 @@ class Layers:
 
     def begin(self, torch: Any) -> None:
         """For what the job computes from now on."""
-        self._torch = torch
+        self.torch = torch
         self._hook_functions()
 
     def placed(self, entries: Sequence[Entry]) -> list[Any]:
@@ -65,6 +65,13 @@ class Layers:
 
         return DTensor.from_local(tensor, self.mesh, self.placed(()), run_check=False)
 
+    def like(self, divided: Any, whole: Any) -> Any:
+        """What every process has, divided as `divided` is."""
+        from torch.distributed.tensor import Replicate
+
+        placements = [one if one.is_shard() else Replicate() for one in divided.placements]
+        return self.as_whole(whole).redistribute(placements=placements)
+
     def divide(self, module: Any, path: str, kind: str) -> None:
         """How a layer of a `kind` computes from now on."""
         operator = self._layouts.operator(path) if path else None
@@ -75,6 +82,9 @@ class Layers:
             "Conv3d": self._convolution,
             "Embedding": self._embedding,
             "LayerNorm": self._layer_norm,
+            "RNN": self._recurrent,
+            "LSTM": self._recurrent,
+            "GRU": self._recurrent,
             "BatchNorm1d": self._batch_norm,
             "BatchNorm2d": self._batch_norm,
             "BatchNorm3d": self._batch_norm,
@@ -141,7 +151,7 @@ class Layers:
 
     def _linear(self, module: Any, values: Any) -> Any:
         def compute(x: Any, weight: Any, bias: Any = None) -> Any:
-            return self._torch.nn.functional.linear(x, weight, bias)
+            return self.torch.nn.functional.linear(x, weight, bias)
 
         rank = values.ndim
         weights = module.weight, module.bias
@@ -162,7 +172,7 @@ class Layers:
 
     def _embedding(self, module: Any, values: Any) -> Any:
         def compute(x: Any, weight: Any) -> Any:
-            return self._torch.nn.functional.embedding(
+            return self.torch.nn.functional.embedding(
                 x,
                 weight,
                 module.padding_idx,
@@ -178,19 +188,51 @@ class Layers:
     def _layer_norm(self, module: Any, values: Any) -> Any:
         def compute(x: Any, *weights: Any) -> Any:
             given = *weights, *[None] * (2 - len(weights))
-            return self._torch.nn.functional.layer_norm(
+            return self.torch.nn.functional.layer_norm(
                 x, module.normalized_shape, *given, module.eps
             )
 
         alike = range(values.ndim - len(module.normalized_shape))
         return self._on_parts(compute, values, (module.weight, module.bias), alike, None)
 
+    def _recurrent(self, module: Any, values: Any, states: Any = None) -> Any:
+        """Each sample by itself; where it drops out within, all of them in every process."""
+        from torch.distributed.tensor import DTensor, Replicate, Shard
+        from torch.utils._pytree import tree_map
+
+        at = 0 if module.batch_first or values.ndim < 3 else 1
+        apart = values.ndim == 3 and not (module.training and module.dropout)
+        own = [
+            Shard(at) if apart and one.is_shard(at) else Replicate() for one in values.placements
+        ]
+        within = [Shard(1) if one.is_shard() else one for one in own]
+        shared = [axis for axis, one in enumerate(own) if one.is_shard()]
+        local = _local(self.torch).apply
+
+        def part(state: Any) -> Any:
+            whole = state if is_divided(state) else self.as_whole(state)
+            return local(whole.redistribute(placements=within), [])
+
+        given = local(values.redistribute(placements=own), [])
+        states = None if states is None else tree_map(part, states)
+        module._update_flat_weights()  # else its forward pass does, as they are others
+        weights = module._flat_weights
+        module._flat_weights = [local(one, shared) for one in weights]
+        try:
+            found, ended = type(module).forward(module, given, states)
+        finally:
+            module._flat_weights = weights
+        whole = functools.partial(DTensor.from_local, device_mesh=self.mesh, run_check=False)
+        return whole(found, placements=own), tree_map(
+            lambda one: whole(one, placements=within), ended
+        )
+
     def _by_channel(self, forward: Callable[..., Any], /, values: Any, **kwargs: Any) -> Any:
         return self._on_parts(lambda x: forward(x, **kwargs), values, (), (0, 1), None)
 
     def _batch_norm(self, module: Any, values: Any) -> Any:
         """By the mean and the variance of the whole batch, whatever part each process has."""
-        torch = self._torch
+        torch = self.torch
         training = module.training or module.running_mean is None
         dims = [0, *range(2, values.ndim)]
         shape = [1, -1, *[1] * (values.ndim - 2)]
@@ -260,25 +302,16 @@ class Layers:
                 gives.append(reads[-1])
         values = values.redistribute(placements=reads)
         shared = [n for n, one in enumerate(reads) if one.is_shard() and one.dim in alike]
-        local = _local(self._torch).apply
+        local = _local(self.torch).apply
         found = compute(local(values, mixed), *(local(one, shared) for one in weights))
         return DTensor.from_local(found, self.mesh, gives, run_check=False)
 
     # -- functions
 
     def _hook_functions(self) -> None:
-        """Random numbers as one process would draw them, and attention, which DTensor cannot divide
-        on CPUs."""
-        functional = self._torch.nn.functional
-        dropout, attention = functional.dropout, functional.scaled_dot_product_attention
-
-        @functools.wraps(dropout)
-        def alike(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-            if not training or not p or not is_divided(input):
-                return dropout(input, p, training, inplace)
-            ones = self._torch.ones(input.shape, dtype=input.dtype)
-            mask = self.as_whole(dropout(ones, p, training))
-            return input * mask.redistribute(placements=input.placements)
+        """Attention, which DTensor cannot divide on CPUs."""
+        functional = self.torch.nn.functional
+        attention = functional.scaled_dot_product_attention
 
         @functools.wraps(attention)
         def by_heads(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -286,7 +319,6 @@ class Layers:
                 return attention(query, key, value, *args, **kwargs)
             return self._attention(attention, query, key, value, *args, **kwargs)
 
-        functional.dropout = alike
         functional.scaled_dot_product_attention = by_heads
 
     def _attention(
@@ -314,7 +346,7 @@ class Layers:
             mask = attn_mask if is_divided(attn_mask) else self.as_whole(attn_mask)
             shape = *query.shape[:-1], key.shape[-2]
             attn_mask = mask.expand(shape).redistribute(placements=kept).to_local()
-        local = _local(self._torch).apply
+        local = _local(self.torch).apply
         own = (local(one, []) for one in parts)
         found = plain(*own, attn_mask, dropout_p, is_causal, **kwargs)
         return DTensor.from_local(found, self.mesh, kept, run_check=False)

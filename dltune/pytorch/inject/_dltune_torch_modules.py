@@ -69,13 +69,18 @@ class Modules:
             (
                 *(name.replace(".", "/"), kind_of(self._torch, module), begun, self._at()),
                 *(reads, gives, shapes, tuple(first.shape), first.element_size(), weights),
-                *(self._window(module), getattr(module, "groups", 1)),
+                *(self._window(module), getattr(module, "groups", 1), self._samples(module, first)),
             )
         )
 
     def _weight(self, weight: Any) -> tuple[int, int]:
         number = self._weights.setdefault(id(weight), len(self._weights))
         return number, weight.numel() * weight.element_size()
+
+    def _samples(self, module: Any, given: Any) -> int:
+        """Which dimension of what it gives out counts samples."""
+        recurrent = isinstance(module, self._torch.nn.RNNBase) and not module.batch_first
+        return int(recurrent and given.ndim == 3)
 
     def _window(self, module: Any) -> tuple[int, ...]:
         """Its size along two dimensions, and its stride; empty: it has none."""
