@@ -28,6 +28,7 @@ _IMAGES = ("Conv", "BatchNorm", "InstanceNorm", "GroupNorm", "MaxPool", "AvgPool
 _POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
 # layers of which a dimension divides what they learn, and those that read their own channel alone
 _LEARN_APART = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "BatchNorm")
+_BAGS = "EmbeddingBag"  # of which each sum is of other words
 _OWN_CHANNEL = ("BatchNorm", *_POOLS)
 # layers whose positions, beside samples and channels, do not touch each other
 _POINTWISE = ("Linear", "Embedding", "LayerNorm", "BatchNorm")
@@ -37,7 +38,11 @@ _FLOPS_OF_A_NORM = 8
 def called(calls: Calls, name: str) -> Operators:
     """Of a profile's recorded step. Raises UsageError where it has no layers that learn, or one
     that gives out more dimensions than operators have."""
-    layers = [one for one in calls.layers if one.weights or one.kind.startswith(_POOLS)]
+    layers = [
+        one
+        for one in calls.layers
+        if (one.weights or one.kind.startswith(_POOLS)) and all(one.output)
+    ]
     if not any(one.weights for one in layers):
         raise UsageError(
             "the profile tells of no layers that learn",
@@ -51,7 +56,10 @@ def called(calls: Calls, name: str) -> Operators:
             )
     sources = _sources(calls, layers)
     groups, weights = _groups(layers)
-    alone = {number for number, group in enumerate(groups) if groups.count(group) == 1}
+    paths: dict[int | None, set[str]] = {}
+    for one, group in zip(layers, groups, strict=True):
+        paths.setdefault(group, set()).add(one.path)
+    alone = {number for number, group in enumerate(groups) if len(paths[group]) == 1}
     dimensions = [_dimensions(one, place in alone) for place, one in enumerate(layers)]
     operators: list[Operator] = []
     for place, one in enumerate(layers):
@@ -122,7 +130,7 @@ def _groups(layers: Sequence[Layer]) -> tuple[list[int | None], list[Weights]]:
 
 def _shape(layer: Layer, shape: Sequence[int]) -> tuple[int, ...]:
     """With channels last."""
-    image = len(shape) > 3 or (len(shape) > 2 and layer.kind.startswith(_IMAGES))
+    image = len(shape) > 2 and layer.kind.startswith(_IMAGES)
     return (shape[0], *shape[2:], shape[1]) if image else tuple(shape)
 
 
@@ -130,7 +138,7 @@ def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
     """Of what it gives out; `alone`: whether no other layer has its weights."""
     shape = _shape(layer, layer.output)
     names = {1: _NAMES[:1], 2: ("sample", "channel"), 3: ("sample", "length", "channel")}
-    pointwise = layer.kind.startswith(_POINTWISE) and len(shape) < 4
+    pointwise = layer.kind.startswith(_POINTWISE) and not layer.kind.startswith(_IMAGES)
 
     last = len(shape) - 1
 
@@ -141,7 +149,8 @@ def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
             return "attribute" if pointwise else "whole"
         if layer.kind.startswith(_POOLS):
             return "attribute"
-        apart = layer.kind.startswith(_LEARN_APART) and layer.groups == 1 and alone
+        learns = layer.kind.startswith(_LEARN_APART) and layer.kind != _BAGS
+        apart = learns and layer.groups == 1 and alone
         return "parameter" if apart else "whole"
 
     known = list(names.get(len(shape), _NAMES))

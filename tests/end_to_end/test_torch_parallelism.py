@@ -108,6 +108,36 @@ def test_losses_are_those_of_one_device(
     assert document["unknown"] == []
 
 
+def test_what_scripts_do_around_a_model(tmp_path: Path) -> None:
+    """Averages and penalties of weights, held in all ways; losses within the model; copies."""
+    words = ("sample", "length", "channel")
+    part = parallel_plans.section(
+        (2,),
+        *(
+            parallel_plans.operator(name, type, words, (2,), axes)
+            for name, type, axes in (
+                ("first", "dense bias", (2,)),
+                ("block/self_attn", "MultiheadAttention", (0,)),
+                ("block/linear1", "dense bias", (2,)),
+                ("block/linear2", "dense bias", (0,)),
+                ("block/norm1", "layer_norm", (0,)),
+                ("block/norm2", "layer_norm", (0,)),
+            )
+        ),
+        parallel_plans.operator("last", "dense bias", parallel_plans.VECTOR, (2,), (1,)),
+    )
+    job = JOB.with_name("torch_habits.py")
+    by_itself = told(started(TORCH_PYTHON, job))
+    done = run(tmp_path, part, job)
+    together = told(done)
+    assert together.keys() == by_itself.keys()
+    for figure, expected in by_itself.items():
+        assert together[figure] == pytest.approx(expected, abs=1e-3), figure
+    assert together["losses"] == pytest.approx(by_itself["losses"], abs=1e-5)
+    assert "6 of 17 weights and the outputs of 7 operators divided as planned" in said(done)
+    assert "no operator's, so left whole: scale" in said(done)
+
+
 def test_what_is_saved_is_whole_and_goes_on_divided(
     tmp_path: Path, alone: Callable[[str], tuple[dict, Path]]
 ) -> None:

@@ -119,7 +119,7 @@ def test_what_stands_between_layers_passes_on_what_it_reads() -> None:
     assert [one.kind for one in found["norm"].dimensions] == ["sample", "attribute", "whole"]
 
 
-def test_layers_of_one_weight_are_a_group_that_nothing_divides() -> None:
+def test_layers_of_one_weight_are_a_group_and_divided_alike() -> None:
     step = Step()
     h = step.layer("words", "Embedding", 0, (4,), (4, 8), ((0, 1280),))
     h = step.layer("cell", "Linear", h, (4, 8), (4, 8), ((1, 256),))
@@ -128,7 +128,8 @@ def test_layers_of_one_weight_are_a_group_that_nothing_divides() -> None:
     found = step.operators()
     assert [*found] == ["words", "cell", "cell 2", "head"]
     assert [one.weights for one in found.values()] == [0, 1, 1, 0]
-    assert {one.dimensions[-1].kind for one in found.values()} == {"whole"}
+    kinds = [one.dimensions[-1].kind for one in found.values()]
+    assert kinds == ["whole", "parameter", "parameter", "whole"]
 
 
 def test_samples_may_come_after_steps() -> None:
@@ -142,6 +143,23 @@ def test_samples_may_come_after_steps() -> None:
         ("channel", "whole"),
     ]
     assert found["last"].inputs[0].regions == (Region(6), Region(4), Region(8))
+
+
+def test_channels_of_dense_layers_are_last_whatever_comes_before() -> None:
+    step = Step()
+    h = step.layer("patch", "Linear", 0, (4, 7, 7, 8), (4, 7, 7, 16), ((0, 512),))
+    h = step.layer("norm", "LayerNorm", h, (4, 7, 7, 16), (4, 7, 7, 16), ((1, 64),))
+    step.layer("none", "Linear", h, (0, 16), (0, 4), ((2, 256),))
+    found = step.operators()
+    assert [*found] == ["patch", "norm"]  # nothing is computed by the third
+    assert [(one.size, one.kind) for one in found["patch"].dimensions] == [
+        (4, "sample"),
+        (7, "attribute"),
+        (7, "attribute"),
+        (16, "parameter"),
+    ]
+    alike = (Region(1, 0), Region(1, 1), Region(1, 2), Region(16))
+    assert found["norm"].inputs[0].regions == alike
 
 
 def test_what_groups_of_channels_learn_is_whole() -> None:

@@ -7,24 +7,47 @@ process has its part.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
+import inspect
 import logging
+import os
 import sys
 import types
 import weakref
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # beside this file, and shared by frameworks
 from _dltune_layouts import Layouts
 from _dltune_torch_kinds import kind_of
-from _dltune_torch_layers import PARAMETER, REPLAN, Layers, Refuse, gathered, is_divided
+from _dltune_torch_layers import (
+    PARAMETER,
+    REPLAN,
+    Layers,
+    Refuse,
+    all_gathered,
+    gathered,
+    is_divided,
+)
 from _dltune_torch_random import draw_alike, fill_alike
 
 # calls of a model after which the ranks compare what they were given
 _COMPARED = 64
+# what reads numbers of a tensor
+_READERS = (
+    "item",
+    "tolist",
+    "numpy",
+    "__float__",
+    "__int__",
+    "__bool__",
+    "__array__",
+    "__format__",
+)
 
 
 class Distribution:
@@ -43,6 +66,11 @@ class Distribution:
         self._within = False
         self._calls = 0
 
+    @property
+    def met(self) -> bool:
+        """Whether a model has been divided."""
+        return len(self._known) > 0
+
     def taken(self) -> dict[str, Any]:
         """As `messages.Parallel` has it."""
         told: dict[str, Any] = self._layouts.taken(self.weights, self._layers.met, self.unknown)
@@ -60,13 +88,14 @@ class Distribution:
     ) -> None:
         """In force from now on. `join`: called before the first model is divided, and `divided`
         after each."""
-        self._torch = torch
+        self.torch = torch
         self._join, self._divided = join, divided
+        self._pid = os.getpid()
         plain = torch.nn.Module.__call__
 
         @functools.wraps(plain)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._within and module not in self._known and not _compiling(torch):
+            if not self._within and module not in self._known and self._trains(module):
                 self._meet(module)
             return plain(module, *args, **kwargs)
 
@@ -74,16 +103,30 @@ class Distribution:
         torch.nn.Module._dltune_plan = self._layouts.plan
         self._layers.begin(torch)
         draw_alike(torch, self._layers)
+        torch.backends.mha.set_fastpath_enabled(False)  # one op that nothing can divide
         self._hook_saving()
 
     # -- a model that is met for the first time
 
+    def _trains(self, module: Any) -> bool:
+        """Whether a model is called to be trained, here and now. One that is only evaluated, as an
+        average of weights is, stays whole; and what a script's classes make of weights is none."""
+        torch = self.torch
+        return (
+            torch.is_grad_enabled()
+            and not torch.compiler.is_compiling()
+            and os.getpid() == self._pid  # workers of a DataLoader are no ranks
+            and not module.__class__.__module__.startswith("torch.nn.utils")
+        )
+
     def _meet(self, model: Any) -> None:
         weights = dict(model.named_parameters())
-        lazy = self._torch.nn.parameter.UninitializedParameter
+        if not any(one.requires_grad for one in weights.values()):
+            return
+        lazy = self.torch.nn.parameter.UninitializedParameter
         if not weights or any(isinstance(one, lazy) for one in weights.values()):
             return  # such as a loss; what has no shape yet gets one by being called plainly
-        if any(is_divided(one) for one in weights.values()):  # a copy of one that is known
+        if all(is_divided(one) for one in weights.values()):  # a copy of one that is known
             self._known.update(model.modules())
             return
         if type(model).__name__ == "OptimizedModule":
@@ -95,7 +138,8 @@ class Distribution:
             self._join()
             self._start()
         self._require_known(model)
-        self._require_alike(weights.values(), "draw different weights", "seed what draws them")
+        whole = [one for one in weights.values() if not is_divided(one)]
+        self._require_alike(whole, "draw different weights", "seed what draws them")
         self._divide(model)
         self._divided()
 
@@ -112,8 +156,10 @@ class Distribution:
         fill_alike(self._layers, DTensor)
         for name in ("view", "reshape", "unflatten"):
             setattr(DTensor, name, self._with_whole_features(getattr(DTensor, name)))
-        for name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__array__"):
+        for name in _READERS:
             setattr(DTensor, name, _of_all(getattr(DTensor, name)))
+        DTensor.data = _data(self.torch)
+        DTensor.__torch_function__ = classmethod(_into_whole(self.torch))
 
     def _with_whole_features(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """A new shape that cuts across the parts is given to what is divided by samples alone."""
@@ -145,7 +191,7 @@ class Distribution:
             if owners:
                 continue
             holder = modules[name.rpartition(".")[0]]
-            beside_layers = any(holder.children()) and not kind_of(self._torch, holder)
+            beside_layers = any(holder.children()) and not kind_of(self.torch, holder)
             if beside_layers:
                 self.unknown.add(path)
             else:
@@ -160,26 +206,33 @@ class Distribution:
 
     def _require_alike(self, tensors: Any, fault: str, remedy: str) -> None:
         """All ranks have the same."""
-        torch = self._torch
+        torch = self.torch
         crc = 0
         for one in tensors:
             whole = one.detach().contiguous().view(-1)
             crc = zlib.crc32(whole.view(torch.uint8).numpy() if whole.numel() else b"", crc)
-        mine = torch.tensor([crc])
+        if any(one != crc for one in self._sums(crc)):
+            self._refuse(f"the ranks {fault}", remedy)
+
+    def _sums(self, own: int) -> list[int]:
+        """Of every rank."""
+        torch = self.torch
+        mine = torch.tensor([own])
         every = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(every, mine)
-        if any(int(one) != crc for one in every):
-            self._refuse(f"the ranks {fault}", remedy)
+        return [int(one) for one in every]
 
     def _divide(self, model: Any) -> None:
         swapped: dict[int, tuple[Any, Any]] = {}  # by the old one's address
         for name, module in model.named_modules():
+            if module in self._known:
+                continue
             self._known.add(module)
             path = _path(name)
-            kind = kind_of(self._torch, module)
+            kind = kind_of(self.torch, module)
             for leaf, weight in [*module._parameters.items()]:
-                if weight is None:
-                    continue
+                if weight is None or is_divided(weight):
+                    continue  # a layer that another model has, too
                 placements = self._weight(path, leaf, kind, weight)
                 if id(weight) in swapped:
                     if list(swapped[id(weight)][1].placements) != placements:
@@ -193,13 +246,17 @@ class Distribution:
                         self.weights[where] = any(one.is_shard() for one in placements)
                     swapped[id(weight)] = weight, self._parted(weight, placements)
             for leaf, buffer in module._buffers.items():
+                if is_divided(buffer):
+                    continue
                 if buffer is not None and leaf in PARAMETER.get(kind, {}):
                     part = self._parted(buffer, self._weight(path, leaf, kind, buffer))
                     module._buffers[leaf] = part
             self._layers.divide(module, path, kind)
         self._swap(model, swapped)
-        forward = model.forward
-        model.forward = functools.partial(self._whole, forward)
+        self._swap_locals(swapped)
+        whole: Any = functools.partial(self._whole, model.forward)
+        whole.__signature__ = inspect.signature(model.forward)  # by which scripts give arguments
+        model.forward = whole
 
     def _weight(self, path: str, leaf: str, kind: str, weight: Any) -> Any:
         """How a weight is placed."""
@@ -226,7 +283,7 @@ class Distribution:
         """This process's part of what all have."""
         from torch.distributed.tensor import DTensor
 
-        with self._torch.no_grad():
+        with self.torch.no_grad():
             whole = self._layers.as_whole(weight.detach())
             local = whole.redistribute(placements=placements).to_local().clone()
             part = DTensor.from_local(
@@ -237,8 +294,8 @@ class Distribution:
                 shape=weight.shape,
                 stride=weight.stride(),
             )
-        if isinstance(weight, self._torch.nn.Parameter):
-            part = self._torch.nn.Parameter(part, requires_grad=weight.requires_grad)
+        if isinstance(weight, self.torch.nn.Parameter):
+            part = self.torch.nn.Parameter(part, requires_grad=weight.requires_grad)
             if part.requires_grad:
                 part.register_post_accumulate_grad_hook(_add_up)
         if weight.grad is not None:
@@ -279,11 +336,30 @@ class Distribution:
                     holder.add(swapped[id(one)][1])
             elif isinstance(holder, types.CellType):
                 holder.cell_contents = swapped[id(holder.cell_contents)][1]
+            elif isinstance(getattr(holder, "__dict__", None), dict) and not isinstance(
+                holder, type | types.ModuleType
+            ):
+                for name, one in [*vars(holder).items()]:
+                    if id(one) in swapped:
+                        vars(holder)[name] = swapped[id(one)][1]
             elif isinstance(holder, tuple):
                 self._refuse(
                     "the script keeps its weights in a tuple, where they cannot be divided",
                     "keep them in a list, as list(model.parameters())",
                 )
+
+    def _swap_locals(self, swapped: dict[int, tuple[Any, Any]]) -> None:
+        """Functions of the script's that run hold weights by name."""
+        frame: Any = sys._getframe(3)
+        to_fast = getattr(ctypes.pythonapi, "PyFrame_LocalsToFast", None)
+        while frame is not None:
+            names = frame.f_locals
+            held = [name for name, one in names.items() if id(one) in swapped]
+            for name in held:
+                names[name] = swapped[id(names[name])][1]
+            if held and to_fast and names is not frame.f_globals:
+                to_fast(ctypes.py_object(frame), ctypes.c_int(0))
+            frame = frame.f_back
 
     # -- what is called
 
@@ -291,7 +367,7 @@ class Distribution:
         """A model's result for whole tensors, whole."""
         if self._within:
             return forward(*args, **kwargs)
-        torch = self._torch
+        torch = self.torch
         from torch.distributed.tensor import DTensor
         from torch.utils._pytree import tree_flatten, tree_map
 
@@ -317,14 +393,13 @@ class Distribution:
             found = forward(*args, **kwargs)
         finally:
             self._within = False
-        # a copy: the script may write to what it is given
-        return tree_map(lambda one: gathered(one).clone() if is_divided(one) else one, found)
+        return tree_map(lambda one: _given(one) if is_divided(one) else one, found)
 
     # -- what is kept
 
     def _hook_saving(self) -> None:
         """What is saved is whole, and written by one process; what is loaded is divided."""
-        torch = self._torch
+        torch = self.torch
         optim = torch.optim.Optimizer
         states, optimizer_states = torch.nn.Module.state_dict, optim.state_dict
         load_optimizer, save = optim.load_state_dict, torch.save
@@ -360,7 +435,11 @@ class Distribution:
                     "the script saves a whole model, of which each process has a part",
                     "save its state_dict()",
                 )
-            if torch.distributed.get_rank() == 0:
+            obj = all_gathered(obj)
+            to = args[0] if args else kwargs.get("f")
+            file = isinstance(to, str | os.PathLike)
+            own = not (file and self._is_first_s(str(Path(to).resolve())))
+            if own or torch.distributed.get_rank() == 0:
                 save(obj, *args, **kwargs)
             torch.distributed.barrier()  # who reads it next finds it whole
 
@@ -372,6 +451,10 @@ class Distribution:
             lambda optimizer, *_: self._divide_states(optimizer)
         )
 
+    def _is_first_s(self, path: str) -> bool:
+        """Whether rank 0 writes that file."""
+        return self._sums(zlib.crc32(path.encode()))[0] == zlib.crc32(path.encode())
+
     def _divide_states(self, optimizer: Any) -> None:
         """What an optimizer has of a weight, such as from a file, is divided as that is."""
         if self._layers.mesh is None or optimizer in self._optimizers:
@@ -381,14 +464,9 @@ class Distribution:
             if not is_divided(weight):
                 continue
             for name, one in state.items():
-                plain = isinstance(one, self._torch.Tensor) and not is_divided(one)
+                plain = isinstance(one, self.torch.Tensor) and not is_divided(one)
                 if plain and one.ndim and one.shape == weight.shape:
                     state[name] = self._parted(one, list(weight.placements))
-
-
-def _compiling(torch: Any) -> bool:
-    is_compiling: Callable[[], bool] = torch.compiler.is_compiling
-    return is_compiling()
 
 
 def _path(name: str) -> str:
@@ -400,6 +478,41 @@ def _add_up(weight: Any) -> None:
     """What DTensor leaves to be added up of a gradient is, before anything reads it."""
     if weight.grad.placements != weight.placements:
         weight.grad = weight.grad.redistribute(placements=weight.placements)
+
+
+def _data(torch: Any) -> property:
+    """The numbers of a tensor, which a script may give others."""
+    plain = torch.Tensor.data
+
+    def write(tensor: Any, numbers: Any) -> None:
+        with torch.no_grad():
+            plain.__get__(tensor).copy_(numbers)
+
+    return property(plain.__get__, write)
+
+
+def _into_whole(torch: Any) -> Callable[..., Any]:
+    """What a script writes into a tensor of its own, such as a buffer or an average of weights, is
+    whole."""
+
+    def call(_: Any, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        writes = name == "__setitem__" or name.startswith("__i") or name[-1:] == "_" != name[:1]
+        if writes and args and isinstance(args[0], torch.Tensor) and not is_divided(args[0]):
+            args, kwargs = all_gathered((args, kwargs))
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _given(tensor: Any) -> Any:
+    """To the script, which may write to it, and compute a loss of it and of weights."""
+    found = gathered(tensor).clone()
+    if found.requires_grad:
+        found.register_hook(lambda one: gathered(one) if is_divided(one) else None)
+    return found
 
 
 def _of_all(plain: Callable[..., Any]) -> Callable[..., Any]:

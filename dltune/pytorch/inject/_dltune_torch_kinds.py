@@ -7,6 +7,8 @@ from typing import Any
 
 def kind_of(torch: Any, module: Any) -> str:
     """The layer of `torch.nn` as which it computes; empty: another."""
+    if hasattr(module, "parametrizations") or hasattr(module, "weight_g"):
+        return ""  # its weights are made of others
     kind: Any = type(module)
     for base in kind.__mro__:
         layer = getattr(torch.nn, base.__name__, None)

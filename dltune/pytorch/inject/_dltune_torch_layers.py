@@ -49,6 +49,10 @@ class Layers:
         self.torch = torch
         self._hook_functions()
 
+    def __deepcopy__(self, _: Any) -> Layers:
+        """Of a model whose layers refer to it."""
+        return self
+
     def placed(self, entries: Sequence[Entry]) -> list[Any]:
         """Along each axis of the mesh, which dimension is divided."""
         from torch.distributed.tensor import Replicate, Shard
@@ -109,6 +113,9 @@ class Layers:
 
     def _of_input(self, layer: Callable[..., Any], /, input: Any, *args: Any, **kwargs: Any) -> Any:
         """What is no DTensor, such as a buffer, every process has whole."""
+        if not isinstance(input, self.torch.Tensor):
+            kind = type(input).__name__
+            self._refuse(f"a layer is given a {kind}, which cannot be divided", "give it a tensor")
         return layer(input if is_divided(input) else self.as_whole(input), *args, **kwargs)
 
     def _planned(
@@ -136,7 +143,7 @@ class Layers:
         self, asked: Callable[..., tuple[Entry, ...]], operator: str, first: bool, tensor: Any
     ) -> Any:
         """Images have their channels after the samples here, and last in a plan."""
-        first = tensor.ndim > 3 or (first and tensor.ndim > 2)
+        first = first and tensor.ndim > 2
         order = [0, *range(2, tensor.ndim), 1] if first else [*range(tensor.ndim)]
         try:
             entries = asked(operator, [tensor.shape[place] for place in order])
@@ -168,7 +175,8 @@ class Layers:
         def compute(x: Any, weight: Any, bias: Any = None) -> Any:
             return module._conv_forward(x, weight, bias)
 
-        return self._on_parts(compute, values, weights, (0,), 1)
+        channel = values.ndim - len(module.kernel_size) - 1  # 0: of one sample
+        return self._on_parts(compute, values, weights, range(channel), channel)
 
     def _embedding(self, module: Any, values: Any) -> Any:
         def compute(x: Any, weight: Any) -> Any:
@@ -182,8 +190,17 @@ class Layers:
                 module.sparse,
             )
 
+        by_all = module.max_norm is not None or module.scale_grad_by_freq
+        if module.sparse or (by_all and any(one.is_shard() for one in module.weight.placements)):
+            self._refuse(
+                "PyTorch cannot divide an embedding with sparse gradients, nor the numbers of one "
+                "that looks at all of these",
+                REPLAN,
+            )
         rank = values.ndim
-        return self._on_parts(compute, values, (module.weight,), range(rank), rank)
+        return self._on_parts(
+            compute, values, (module.weight,), () if by_all else range(rank), rank
+        )
 
     def _layer_norm(self, module: Any, values: Any) -> Any:
         def compute(x: Any, *weights: Any) -> Any:
@@ -195,7 +212,7 @@ class Layers:
         alike = range(values.ndim - len(module.normalized_shape))
         return self._on_parts(compute, values, (module.weight, module.bias), alike, None)
 
-    def _recurrent(self, module: Any, values: Any, states: Any = None) -> Any:
+    def _recurrent(self, module: Any, values: Any, hx: Any = None) -> Any:
         """Each sample by itself; where it drops out within, all of them in every process."""
         from torch.distributed.tensor import DTensor, Replicate, Shard
         from torch.utils._pytree import tree_map
@@ -214,7 +231,7 @@ class Layers:
             return local(whole.redistribute(placements=within), [])
 
         given = local(values.redistribute(placements=own), [])
-        states = None if states is None else tree_map(part, states)
+        states = None if hx is None else tree_map(part, hx)
         module._update_flat_weights()  # else its forward pass does, as they are others
         weights = module._flat_weights
         module._flat_weights = [local(one, shared) for one in weights]
@@ -248,17 +265,20 @@ class Layers:
         count = values.numel() // values.shape[1]
 
         def compute(x: Any, *weights: Any) -> Any:
-            weight, bias = weights or (None, None)
+            weight, bias = (*weights, None, None)[:2]
             if not training:
                 return torch.nn.functional.batch_norm(
                     x, *tracked, weight, bias, False, 0.0, module.eps
                 )
+            given, x = x.dtype, x.float() if x.dtype.itemsize < 4 else x
             mean = _added(torch, x.sum(dims), groups) / count
             apart = x - mean.view(shape)
             variance = _added(torch, apart.square().sum(dims), groups) / count
             found = apart * (variance + module.eps).rsqrt().view(shape)
             if weight is not None:
-                found = found * weight.view(shape) + bias.view(shape)
+                found = found * weight.view(shape)
+            if bias is not None:
+                found = found + bias.view(shape)
             if module.training and module.track_running_stats and tracked[0] is not None:
                 module.num_batches_tracked.add_(1)
                 share = module.momentum
@@ -267,8 +287,8 @@ class Layers:
                 unbiased = variance * count / max(1, count - 1)
                 with torch.no_grad():
                     for known, one in zip(tracked, (mean, unbiased), strict=True):
-                        known.lerp_(one, share)
-            return found
+                        known.lerp_(one.to(known.dtype), share)
+            return found.to(given)
 
         weights = module.weight, module.bias
         return self._on_parts(compute, values, weights, (0,), 1, mixes=False)
@@ -304,7 +324,11 @@ class Layers:
         shared = [n for n, one in enumerate(reads) if one.is_shard() and one.dim in alike]
         local = _local(self.torch).apply
         found = compute(local(values, mixed), *(local(one, shared) for one in weights))
-        return DTensor.from_local(found, self.mesh, gives, run_check=False)
+        from torch.utils._pytree import tree_map
+
+        return tree_map(
+            lambda one: DTensor.from_local(one, self.mesh, gives, run_check=False), found
+        )
 
     # -- functions
 
@@ -320,6 +344,20 @@ class Layers:
             return self._attention(attention, query, key, value, *args, **kwargs)
 
         functional.scaled_dot_product_attention = by_heads
+        for name in ("cross_entropy", "nll_loss"):
+            setattr(functional, name, self._of_whole(getattr(functional, name)))
+
+    def _of_whole(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A loss that may leave samples out, or weigh them: no mean of the parts' own means."""
+
+        @functools.wraps(plain)
+        def loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            if not is_divided(input):
+                return plain(input, target, *args, **kwargs)
+            args, kwargs = all_gathered(((input, target, *args), kwargs))
+            return self.as_whole(plain(*args, **kwargs))
+
+        return loss
 
     def _attention(
         self,
@@ -363,6 +401,13 @@ def gathered(tensor: Any) -> Any:
 
     whole = [Replicate()] * tensor.device_mesh.ndim
     return tensor.redistribute(placements=whole).to_local(grad_placements=whole)
+
+
+def all_gathered(values: Any) -> Any:
+    """Of a structure of values, with what is divided whole."""
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda one: gathered(one) if is_divided(one) else one, values)
 
 
 def _learns_in_parts(weights: Sequence[Any], axis: int) -> bool:
@@ -425,9 +470,6 @@ def _sum(torch: Any) -> Any:
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> tuple[Any, None]:
-            found = gradient.contiguous().clone()
-            for group in context.groups:
-                torch.distributed.all_reduce(found, group=group)
-            return found, None
+            return _added(torch, gradient, context.groups), None
 
     return Sum

@@ -17,9 +17,7 @@ from _dltune_layouts import Layouts
 from _dltune_rank import Rank, Tell
 from _dltune_torch_distribution import Distribution
 
-_UNKNOWN_OP = re.compile(
-    r"(?:Operator |propagation failed (?:for |on op Op\(op=))([\w.]+\w)(?= does not have|\(|,)"
-)
+_UNKNOWN_OP = re.compile(r"Operator ([\w.]+) does not have a sharding strategy")
 
 
 def start(
@@ -88,6 +86,6 @@ class _Parallel:
             )
 
     def _taken(self) -> dict[str, Any]:
-        if not self._distribution.weights:
+        if not self._distribution.met:
             return {}
         return {"consumer": "torch", **self._distribution.taken()}

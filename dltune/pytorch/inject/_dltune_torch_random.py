@@ -20,6 +20,7 @@ _BY_VALUES = ("alpha_dropout", "feature_alpha_dropout")
 _BY_VALUES_OF_TORCH = ("bernoulli", "multinomial", "normal", "poisson")
 _LIKE = ("rand_like", "randn_like", "randint_like")
 _IN_PLACE = ("uniform_", "normal_", "bernoulli_", "exponential_", "random_", "log_normal_")
+_METHODS = ("bernoulli", "multinomial")
 
 
 def draw_alike(torch: Any, layers: Layers) -> None:
@@ -39,6 +40,8 @@ def fill_alike(layers: Layers, kind: Any) -> None:
     """From now on, for what tensors of a `kind` are filled with."""
     for name in _IN_PLACE:
         setattr(kind, name, _filling(layers, getattr(layers.torch.Tensor, name)))
+    for name in _METHODS:
+        setattr(kind, name, _by_values(layers, getattr(layers.torch.Tensor, name)))
 
 
 def _masking(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +49,7 @@ def _masking(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
     def masked(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         if not is_divided(input):
             return plain(input, p, training, inplace)
-        ones = layers.torch.ones(input.shape, dtype=input.dtype)
+        ones = _empty(layers.torch, input).fill_(1)
         mask = layers.like(input, plain(ones, p, training))
         return input.mul_(mask) if inplace else input * mask
 
@@ -74,7 +77,7 @@ def _like(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
     def drawn(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_divided(input):
             return plain(input, *args, **kwargs)
-        empty = layers.torch.empty(input.shape, dtype=input.dtype)
+        empty = _empty(layers.torch, input)
         return layers.like(input, plain(empty, *args, **kwargs))
 
     return drawn
@@ -83,7 +86,13 @@ def _like(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
 def _filling(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def filled(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        whole = plain(layers.torch.empty(tensor.shape, dtype=tensor.dtype), *args, **kwargs)
+        whole = plain(_empty(layers.torch, tensor), *args, **kwargs)
         return tensor.copy_(layers.like(tensor, whole))
 
     return filled
+
+
+def _empty(torch: Any, tensor: Any) -> Any:
+    """Of the same shape, and in the same order in memory, in which numbers are drawn."""
+    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return torch.empty_like(meta, device="cpu")
