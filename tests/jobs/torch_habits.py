@@ -76,7 +76,7 @@ def main() -> None:
             losses.append(float(nn.functional.cross_entropy(model(x)["scores"], y)))
     again = copy.deepcopy(model)
     memory = io.BytesIO()
-    torch.save({name: one for name, one in model.named_parameters()}, memory)
+    torch.save(dict(model.named_parameters()), memory)
     memory.seek(0)
     saved = torch.load(memory)
     found = {

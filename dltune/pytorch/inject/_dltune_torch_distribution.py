@@ -436,7 +436,7 @@ class Distribution:
                     "save its state_dict()",
                 )
             obj = all_gathered(obj)
-            to = args[0] if args else kwargs.get("f")
+            to: Any = args[0] if args else kwargs.get("f")
             file = isinstance(to, str | os.PathLike)
             own = not (file and self._is_first_s(str(Path(to).resolve())))
             if own or torch.distributed.get_rank() == 0:
