@@ -175,7 +175,7 @@ def test_shown_again_and_on_a_page_and_for_perfetto(
             ("'2,2' is no mesh, such as 2x2",),
         ),
         (("LeNet", "--topology", "p100:4", "--batch", "0"), ("--batch",)),
-        (("LeNet", "--topology", "p100:4", "--for", "torch"), ("--for",)),
+        (("LeNet", "--topology", "p100:4", "--for", "mxnet"), ("--for",)),
         (
             ("LeNet", "--topology", "p100:4", "--emit", "jax"),
             ("on blocks of devices of their own",),
