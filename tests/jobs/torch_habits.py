@@ -44,7 +44,7 @@ def main() -> None:
     model = Net()
     average = copy.deepcopy(model).eval()
     held, weight = Holder(model.last.weight), model.first.weight
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     x = torch.randn(16, 5, 8)
     y = torch.randint(0, 4, (16,))
     y[3:9] = -100
