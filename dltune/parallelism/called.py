@@ -6,8 +6,9 @@ all else alike where a layer reads the shape that another has given out, else wh
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dltune.documents.calls import Calls, Layer
 from dltune.documents.operators import (
@@ -28,7 +29,7 @@ _IMAGES = ("Conv", "BatchNorm", "InstanceNorm", "GroupNorm", "MaxPool", "AvgPool
 _POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
 # layers of which a dimension divides what they learn, and those that read their own channel alone
 _LEARN_APART = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "BatchNorm")
-_BAGS = "EmbeddingBag"  # of which each sum is of other words
+_BAG = "EmbeddingBag"  # gives out sums of words
 _OWN_CHANNEL = ("BatchNorm", *_POOLS)
 # layers whose positions, beside samples and channels, do not touch each other
 _POINTWISE = ("Linear", "Embedding", "LayerNorm", "BatchNorm")
@@ -137,9 +138,8 @@ def _shape(layer: Layer, shape: Sequence[int]) -> tuple[int, ...]:
 def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
     """Of what it gives out; `alone`: whether no other layer has its weights."""
     shape = _shape(layer, layer.output)
-    names = {1: _NAMES[:1], 2: ("sample", "channel"), 3: ("sample", "length", "channel")}
+    names = {2: ("sample", "channel"), 3: ("sample", "length", "channel")}
     pointwise = layer.kind.startswith(_POINTWISE) and not layer.kind.startswith(_IMAGES)
-
     last = len(shape) - 1
 
     def kind(place: int) -> Kind:
@@ -149,7 +149,7 @@ def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
             return "attribute" if pointwise else "whole"
         if layer.kind.startswith(_POOLS):
             return "attribute"
-        learns = layer.kind.startswith(_LEARN_APART) and layer.kind != _BAGS
+        learns = layer.kind.startswith(_LEARN_APART) and layer.kind != _BAG
         apart = learns and layer.groups == 1 and alone
         return "parameter" if apart else "whole"
 
@@ -226,12 +226,5 @@ def _flops(layer: Layer) -> float:
 def _title(path: str, before: Sequence[Operator]) -> str:
     """Unlike those of operators before."""
     names = {one.name for one in before}
-    return next(name for name in _numbered(path) if name not in names)
-
-
-def _numbered(path: str) -> Iterator[str]:
-    yield path
-    count = 2
-    while True:
-        yield f"{path} {count}"
-        count += 1
+    every = itertools.chain([path], (f"{path} {count}" for count in itertools.count(2)))
+    return next(name for name in every if name not in names)

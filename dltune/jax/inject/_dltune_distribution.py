@@ -14,12 +14,9 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from _dltune_layouts import Entry, Layouts
-
-# tells why the job cannot go on under the plan, and what to do
-Refuse = Callable[[str, str], NoReturn]
+from _dltune_layouts import Entry, Layouts, Refuse, require_known
 
 
 class Distribution:
@@ -221,12 +218,8 @@ class Distribution:
                 self.weights[variable.path] = any(entries)
             else:
                 unknown.append(variable.path)
-        if unknown and not self._partial:
-            more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
-            self._refuse(
-                f"the weight {unknown[0]!r} is no operator's in the plan{more}",
-                "plan for the network as it is, or pass --partial to leave such weights whole",
-            )
+        if not self._partial:
+            require_known(unknown, self._refuse)
         self.unknown.update(unknown)
 
     def _hook_variables(self) -> None:

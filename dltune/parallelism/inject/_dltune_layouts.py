@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
+# tells why the job cannot go on under the plan, and what to do
+Refuse = Callable[[str, str], NoReturn]
 # what a dimension of an array is divided over: nothing, an axis of the mesh, or several
 Entry = str | tuple[str, ...] | None
 
@@ -86,6 +88,14 @@ class Layouts:
         below = [where for where, one in self._below.items() if one.fullmatch(path)]
         return exact or below or ([*self._above(path)] if self._nested else [])
 
+    def owner(self, path: str) -> str | None:
+        """The one place. Raises ValueError where there are several."""
+        owners = self.owners(path)
+        if len(owners) > 1:
+            several = " and ".join(map(repr, owners))
+            raise ValueError(f"the weight {path!r} is in the plan twice, by {several}")
+        return owners[0] if owners else None
+
     def _above(self, path: str) -> Iterator[str]:
         """Operators that the layer is a part of whose weight this is."""
         for where in self._weights:
@@ -96,13 +106,10 @@ class Layouts:
     def weight(self, path: str, shape: Sequence[int]) -> tuple[Entry, ...]:
         """How the weight is divided, one entry for each of its dimensions. Raises ValueError where
         it is not one operator's, or cannot be divided evenly."""
-        owners = self.owners(path)
-        if not owners:
+        owner = self.owner(path)
+        if owner is None:
             raise ValueError(f"the weight {path!r} is no operator's in the plan")
-        if len(owners) > 1:
-            several = " and ".join(map(repr, owners))
-            raise ValueError(f"the weight {path!r} is in the plan twice, by {several}")
-        operator = self._weights[owners[0]]
+        operator = self._weights[owner]
         axes = self._axes(operator, operator["parameter"])
         entries: list[Entry] = [None] * len(shape)
         if axes:
@@ -177,6 +184,16 @@ class Layouts:
 
     def _even(self, axes: tuple[str, ...], size: int) -> Entry:
         return _entry(axes) if axes and size % self._size(axes) == 0 else None
+
+
+def require_known(unknown: Sequence[str], refuse: Refuse) -> None:
+    """No weight that is no operator's."""
+    if unknown:
+        more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
+        refuse(
+            f"the weight {unknown[0]!r} is no operator's in the plan{more}",
+            "plan for the network as it is, or pass --partial to leave such weights whole",
+        )
 
 
 def _pattern(where: str) -> re.Pattern[str]:

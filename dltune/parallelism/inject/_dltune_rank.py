@@ -26,7 +26,9 @@ class Rank:
     reached and the network `interface` of that, a `seed`, and whether the plan may be met in part
     (`partial`). `taken`: what has come of the plan so far, as `messages.Parallel` has it."""
 
-    def __init__(self, orders: dict[str, Any], tell: Tell, taken: Callable[[], dict[str, Any]]):
+    def __init__(
+        self, orders: dict[str, Any], tell: Tell, taken: Callable[[], dict[str, Any]]
+    ) -> None:
         self.orders = orders
         self._tell = tell
         self._taken = taken

@@ -134,7 +134,8 @@ class ParallelismPlanner(Planner[Parallelism]):
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Parallelism]:
         """NETWORK: a profile, an operators document, or a published network's name, as Inception-v3
         or NMT. Steps are simulated on the topology, for which nothing of it must be at hand.
-        `dltune run` starts a job on Keras with JAX as one process for each device, divided so."""
+        `dltune run` starts a job on Keras with JAX, or on PyTorch, as one process for each device,
+        divided so."""
         return _decide(**parameters)
 
     def enforce(self, section: Parallelism, run: Run) -> Enforcement:

@@ -22,17 +22,9 @@ from pathlib import Path
 from typing import Any
 
 # beside this file, and shared by frameworks
-from _dltune_layouts import Layouts
+from _dltune_layouts import Layouts, Refuse, require_known
 from _dltune_torch_kinds import kind_of
-from _dltune_torch_layers import (
-    PARAMETER,
-    REPLAN,
-    Layers,
-    Refuse,
-    all_gathered,
-    gathered,
-    is_divided,
-)
+from _dltune_torch_layers import PARAMETER, REPLAN, Layers, all_gathered, gathered, is_divided
 from _dltune_torch_random import draw_alike, fill_alike
 
 # calls of a model after which the ranks compare what they were given
@@ -122,10 +114,10 @@ class Distribution:
     def _meet(self, model: Any) -> None:
         weights = dict(model.named_parameters())
         if not any(one.requires_grad for one in weights.values()):
-            return
+            return  # such as a loss
         lazy = self.torch.nn.parameter.UninitializedParameter
-        if not weights or any(isinstance(one, lazy) for one in weights.values()):
-            return  # such as a loss; what has no shape yet gets one by being called plainly
+        if any(isinstance(one, lazy) for one in weights.values()):
+            return  # what has no shape yet gets one by being called plainly
         if all(is_divided(one) for one in weights.values()):  # a copy of one that is known
             self._known.update(model.modules())
             return
@@ -184,24 +176,19 @@ class Distribution:
         unknown = []
         for name, _ in model.named_parameters():
             path = _path(name)
-            owners = self._layouts.owners(path)
-            if len(owners) > 1:
-                several = " and ".join(map(repr, owners))
-                self._refuse(f"the weight {path!r} is in the plan twice, by {several}", REPLAN)
-            if owners:
-                continue
+            try:
+                if self._layouts.owner(path) is not None:
+                    continue
+            except ValueError as error:
+                self._refuse(str(error), REPLAN)
             holder = modules[name.rpartition(".")[0]]
             beside_layers = any(holder.children()) and not kind_of(self.torch, holder)
             if beside_layers:
                 self.unknown.add(path)
             else:
                 unknown.append(path)
-        if unknown and not self._partial:
-            more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
-            self._refuse(
-                f"the weight {unknown[0]!r} is no operator's in the plan{more}",
-                "plan for the network as it is, or pass --partial to leave such weights whole",
-            )
+        if not self._partial:
+            require_known(unknown, self._refuse)
         self.unknown.update(unknown)
 
     def _require_alike(self, tensors: Any, fault: str, remedy: str) -> None:
@@ -305,6 +292,7 @@ class Distribution:
     def _swap(self, model: Any, swapped: dict[int, tuple[Any, Any]]) -> None:
         """Whatever holds a weight holds its part from now on: modules, optimizers, lists of the
         script's."""
+        parts = {old: new for old, (_, new) in swapped.items()}
         own = {*map(id, swapped.values())}
         for old, _ in swapped.values():
             hooks = (old._backward_hooks, getattr(old, "_post_accumulate_grad_hooks", None))
@@ -315,38 +303,17 @@ class Distribution:
                 )
         for module in model.modules():
             for leaf, weight in [*module._parameters.items()]:
-                if id(weight) in swapped:
-                    setattr(module, leaf, swapped[id(weight)][1])
+                if id(weight) in parts:
+                    setattr(module, leaf, parts[id(weight)])
         for holder in gc.get_referrers(*(old for old, _ in swapped.values())):
             if id(holder) in own:
                 continue
-            if isinstance(holder, list):
-                for place, one in enumerate(holder):
-                    if id(one) in swapped:
-                        holder[place] = swapped[id(one)][1]
-            elif isinstance(holder, dict):
-                for key, one in [*holder.items()]:
-                    if id(one) in swapped:
-                        holder[key] = swapped[id(one)][1]
-                    if id(key) in swapped:
-                        holder[swapped[id(key)][1]] = holder.pop(key)
-            elif isinstance(holder, set):
-                for one in [one for one in holder if id(one) in swapped]:
-                    holder.remove(one)
-                    holder.add(swapped[id(one)][1])
-            elif isinstance(holder, types.CellType):
-                holder.cell_contents = swapped[id(holder.cell_contents)][1]
-            elif isinstance(getattr(holder, "__dict__", None), dict) and not isinstance(
-                holder, type | types.ModuleType
-            ):
-                for name, one in [*vars(holder).items()]:
-                    if id(one) in swapped:
-                        vars(holder)[name] = swapped[id(one)][1]
-            elif isinstance(holder, tuple):
+            if isinstance(holder, tuple):
                 self._refuse(
                     "the script keeps its weights in a tuple, where they cannot be divided",
                     "keep them in a list, as list(model.parameters())",
                 )
+            _hold(holder, parts)
 
     def _swap_locals(self, swapped: dict[int, tuple[Any, Any]]) -> None:
         """Functions of the script's that run hold weights by name."""
@@ -415,10 +382,7 @@ class Distribution:
 
         @functools.wraps(optimizer_states)
         def optimizer_state_dict(optimizer: Any) -> Any:
-            from torch.utils._pytree import tree_map
-
-            found = optimizer_states(optimizer)
-            return tree_map(lambda one: gathered(one) if is_divided(one) else one, found)
+            return all_gathered(optimizer_states(optimizer))
 
         @functools.wraps(load_optimizer)
         def load_state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -472,6 +436,29 @@ class Distribution:
 def _path(name: str) -> str:
     """Of a module or a weight, as plans have them."""
     return name.replace(".", "/")
+
+
+def _hold(holder: Any, parts: dict[int, Any]) -> None:
+    """Has a container, a closure or an object hold the parts of weights, by the weights'
+    addresses."""
+    if isinstance(holder, list):
+        for place, one in enumerate(holder):
+            if id(one) in parts:
+                holder[place] = parts[id(one)]
+    elif isinstance(holder, dict):
+        for key, one in [*holder.items()]:
+            if id(one) in parts:
+                holder[key] = parts[id(one)]
+            if id(key) in parts:
+                holder[parts[id(key)]] = holder.pop(key)
+    elif isinstance(holder, set):
+        for one in [one for one in holder if id(one) in parts]:
+            holder.remove(one)
+            holder.add(parts[id(one)])
+    elif isinstance(holder, types.CellType):
+        holder.cell_contents = parts[id(holder.cell_contents)]
+    elif isinstance(getattr(holder, "__dict__", None), dict):
+        _hold(vars(holder), parts)
 
 
 def _add_up(weight: Any) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 # shared by frameworks
-from _dltune_layouts import Entry, Layouts
+from _dltune_layouts import Entry, Layouts, Refuse
 
-# tells why the job cannot go on under the plan, and what to do
-Refuse = Callable[[str, str], NoReturn]
 REPLAN = "plan for the network as it is, with --for torch"
 
 # layers whose weights can be divided by what they learn: of each weight the dimension that is
@@ -307,6 +305,7 @@ class Layers:
         whose places compute the same; and, by the dimension `channel` of what comes of it, as the
         weights are, each of which `mixes` all channels that are read, or reads its own."""
         from torch.distributed.tensor import DTensor, Replicate, Shard
+        from torch.utils._pytree import tree_map
 
         weights = [one for one in weights if one is not None]
         reads: list[Any] = []
@@ -324,8 +323,6 @@ class Layers:
         shared = [n for n, one in enumerate(reads) if one.is_shard() and one.dim in alike]
         local = _local(self.torch).apply
         found = compute(local(values, mixed), *(local(one, shared) for one in weights))
-        from torch.utils._pytree import tree_map
-
         return tree_map(
             lambda one: DTensor.from_local(one, self.mesh, gives, run_check=False), found
         )
@@ -440,9 +437,8 @@ def _local(torch: Any) -> Any:
             mesh, placements, shape = context.of
             gradient = gradient.contiguous()
             if context.shared:
-                gradient = gradient.clone()
-                for axis in context.shared:
-                    torch.distributed.all_reduce(gradient, group=mesh.get_group(axis))
+                groups = [mesh.get_group(axis) for axis in context.shared]
+                gradient = _added(torch, gradient, groups)
             stride = torch.empty(shape, device="meta").stride()
             whole = DTensor.from_local(
                 gradient, mesh, placements, run_check=False, shape=shape, stride=stride

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 # beside this file
-from _dltune_torch_layers import Layers, gathered, is_divided
+from _dltune_torch_layers import Layers, all_gathered, is_divided
 
 # of torch.nn.functional, what multiplies by what it draws
 _MASKS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
@@ -63,8 +63,7 @@ def _by_values(layers: Layers, plain: Callable[..., Any]) -> Callable[..., Any]:
         divided = next((one for one in given if is_divided(one)), None)
         if divided is None:
             return plain(*args, **kwargs)
-        whole = [gathered(one) if is_divided(one) else one for one in args]
-        named = {name: gathered(one) if is_divided(one) else one for name, one in kwargs.items()}
+        whole, named = all_gathered((args, kwargs))
         found = plain(*whole, **named)
         alike = found.shape == divided.shape
         return layers.like(divided, found) if alike else layers.as_whole(found)
