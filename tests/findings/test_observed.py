@@ -61,12 +61,16 @@ def test_the_data_loader_of_pytorch():
     assert alone.claim == "steps wait 40% of the time for data, which their own process prepares"
     assert "at train.py:7 (<module>)" in alone.evidence
     assert alone.gain == Gain(pytest.approx(0.5 * (1 - 1.1 / 2)), 0.4)
+    assert (alone.choices, alone.tries[0]) == ((Choice("input_workers", "1"),), "input_workers")
+    most = found(processes=(torch,), python=python(input=0.7))
+    assert most.choices == (Choice("input_workers", "2"),)
     worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch")
     fed = found(processes=(torch, worker), python=looks)
     assert fed.claim == "steps wait 40% of the time for the DataLoader's workers"
     assert "1 of them used 0.90 CPUs" in fed.evidence
     # all CPUs are at work: more workers would take them from the steps
     assert fed.gain == Gain(0.0, 0.4)
+    assert (fed.choices, fed.tries[0]) == ((), "input_prefetch")
     hung = found(processes=(torch, process(3, cpu=0.0, framework="pytorch")), python=looks)
     assert hung.claim == "steps wait 40% of the time for workers of the DataLoader that stand still"
     assert hung.cure is not None

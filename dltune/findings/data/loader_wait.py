@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.data.waits import input_share, storage_share
+from dltune.documents.sections.settings import Choice
+from dltune.findings.data.waits import IDLE, input_share, storage_share
 from dltune.findings.looked import shares, where
 from dltune.findings.seen import Seen
 
@@ -15,7 +17,8 @@ WORKS = 0.02  # CPUs that a worker has which prepares something
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle
-    half can be had for it, for the step's own ops are not always as many."""
+    half can be had for it, for the step's own ops are not always as many. Workers: as many as
+    prepare a batch in the time of a step, a CPU each."""
     main = seen.observation.main if seen.observation else None
     share = input_share(seen) - (storage_share(seen) or 0.0)
     if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
@@ -26,6 +29,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         if one.pid != main.pid and one.framework == "pytorch"
     ]
     workers = [one for one in others if one.cpu >= WORKS]
+    more = max(1, min(len(main.cpus), math.ceil(share / max(1.0 - share, WAITS))))
+    choices: tuple[Choice, ...] = ()
     at = where(shares(seen)["input"]) if "input" in shares(seen) else ""
     if others and not workers:
         title = f"steps wait {share:.0%} of the time for workers of the DataLoader that stand still"
@@ -49,11 +54,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         title = f"steps wait {share:.0%} of the time for data, which their own process prepares"
         evidence = f"the main thread was in its DataLoader{at}, and no op of a step ran"
         cure = (
-            "DataLoader(num_workers=1, persistent_workers=True) prepares the next batches while a "
-            "step runs, more workers where CPUs are idle; where its own threads have them all, "
-            "fewer of those too (torch.set_num_threads), for each waits for all; or prepare what "
-            "is alike in each epoch once"
+            f"DataLoader(num_workers={more}, persistent_workers=True) prepares the next batches "
+            "while a step runs; where its own threads have all CPUs, fewer of those too "
+            "(torch.set_num_threads), for each waits for all; or prepare what is alike in each "
+            "epoch once"
         )
+        if main.idle >= IDLE:
+            choices = (Choice("input_workers", str(more)),)
     idle = max(0.0, main.idle - sum(one.cpu for one in workers) / max(1, len(main.cpus)))
     yield Finding(
         "loader-wait",
@@ -63,4 +70,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         share=share,
         gain=Gain(min(share, 0.5 * idle), share),
         sure="modelled",
+        choices=choices,
+        tries=("input_prefetch" if others else "input_workers", "threads"),
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import _dltune_batch_norm
 import _dltune_input
 import _dltune_keras
+import _dltune_torch_loader
 import _dltune_torch_optimizer
 import _dltune_torch_settings
 from _dltune_report import Hooks, Report, Tell
@@ -22,7 +23,8 @@ _HOOKS: dict[str, tuple[Callable[[Report], Hooks], ...]] = {
     "steps_per_execution": (_dltune_keras.steps_per_execution,),
     "precision": (_dltune_keras.precision, _dltune_torch_settings.precision),
     "input_threads": (_dltune_input.threads,),
-    "input_prefetch": (_dltune_input.prefetch,),
+    "input_prefetch": (_dltune_input.prefetch, _dltune_torch_loader.prefetch),
+    "input_workers": (_dltune_torch_loader.workers,),
     "input_order": (_dltune_input.order,),
     "channels_last": (_dltune_torch_settings.channels_last,),
     "float32_precision": (_dltune_torch_settings.float32_precision,),

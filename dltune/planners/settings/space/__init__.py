@@ -20,6 +20,7 @@ SPACE: tuple[Setting, ...] = (
     ALLOCATOR,
     openmp.OPENMP,
     openmp.OPENMP_WAIT,
+    pipeline.INPUT_WORKERS,
     pipeline.INPUT_PREFETCH,
     pipeline.INPUT_THREADS,
     training.STEPS_PER_EXECUTION,

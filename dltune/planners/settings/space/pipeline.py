@@ -1,4 +1,4 @@
-"""The input pipeline: tf.data's threads, how far it reads ahead, and its order."""
+"""The input pipeline: what prepares batches beside the steps, how far ahead, and in which order."""
 
 from __future__ import annotations
 
@@ -29,14 +29,44 @@ INPUT_THREADS = Setting(
     framework="tensorflow",
 )
 
+_FURTHER = "8"  # batches that each of PyTorch's workers prepares ahead, which does 2 by itself
+
 INPUT_PREFETCH = Setting(
     name="input_prefetch",
-    what="tf.data prepares the next batches while a step runs",
+    what="tf.data, or each worker of PyTorch's DataLoader, prepares so many batches while a step "
+    "runs",
     kind="exact",
-    source="TensorFlow's guide to tf.data performance (prefetching)",
-    ways=lambda _: {ahead: Means(hooks={"input_prefetch": ahead}) for ahead in ("auto", "2")},
-    joins=("input_threads",),
-    framework="tensorflow",
+    source="TensorFlow's guide to tf.data performance (prefetching); "
+    "torch.utils.data.DataLoader(prefetch_factor=N)",
+    ways=lambda _: {
+        ahead: Means(hooks={"input_prefetch": ahead}) for ahead in ("auto", "2", _FURTHER)
+    },
+    joins=("input_threads", "input_workers"),
+    framework_of=lambda value: "pytorch" if value == _FURTHER else "tensorflow",
+)
+
+
+def _workers(here: Circumstances) -> tuple[str, ...]:
+    """One beside the ops, one for each core."""
+    return tuple(dict.fromkeys(("1", str(len(here.machine.cores)))))
+
+
+def _workers_means(value: str, _: Circumstances) -> Means:
+    if not (value.isdecimal() and 1 <= int(value) <= 1024):
+        raise UsageError(f"input_workers={value}: not a number of workers")
+    return Means(hooks={"input_workers": value})
+
+
+INPUT_WORKERS = Setting(
+    name="input_workers",
+    what="processes that prepare batches while a step runs, for PyTorch's DataLoaders that have "
+    "none",
+    kind="rounding",
+    source="torch.utils.data.DataLoader(num_workers=N)",
+    offers=_workers,
+    reads=_workers_means,
+    joins=("threads", "input_prefetch"),
+    framework="pytorch",
 )
 
 INPUT_ORDER = Setting(

@@ -1,0 +1,99 @@
+"""What comes of loaders of several kinds, by the process that prepared it."""
+
+import json
+import os
+import random
+
+import numpy
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+torch.manual_seed(0)
+table = torch.arange(48.0).reshape(12, 4)
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return len(table)
+
+    def __getitem__(self, index):
+        return self.changed(table[index]), os.getpid()
+
+    def changed(self, row):
+        return row * 2
+
+
+class Noisy(Rows):
+    def changed(self, row):
+        return row + random.random()
+
+
+class OwnNoise(Rows):
+    def __init__(self):
+        self.noise = [numpy.random.default_rng(0)]
+
+    def changed(self, row):
+        return row + self.noise[0].random()
+
+
+class Parent(Rows):
+    """Only where it was made."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+
+    def changed(self, row):
+        if os.getpid() != self.pid:
+            raise RuntimeError("not here")
+        return row
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(row, os.getpid()) for row in table])
+
+
+def noisy_batch(examples):
+    rows, pids = zip(*examples, strict=True)
+    return torch.stack(rows) + torch.rand(4), torch.tensor(pids)
+
+
+loaders = {
+    "plain": DataLoader(Rows(), 3),
+    "shuffled": DataLoader(Rows(), 3, shuffle=True),
+    "one by one": DataLoader(Rows(), None),
+    "noisy": DataLoader(Noisy(), 3),
+    "own noise": DataLoader(OwnNoise(), 3),
+    "noisy batch": DataLoader(Rows(), 3, collate_fn=noisy_batch),
+    "parent's": DataLoader(Parent(), 3),
+    "stream": DataLoader(Stream(), 3),
+    "empty": DataLoader(TensorDataset(table[:0]), 3),
+    "with a worker": DataLoader(Rows(), 3, num_workers=1),
+    "further ahead": DataLoader(Rows(), 3, num_workers=1, prefetch_factor=3),
+}
+model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+found = {}
+for name, loader in loaders.items():
+    random.seed(0)
+    losses, elsewhere = [], set()
+    for _ in range(2):
+        for batch in loader:
+            rows, pids = batch
+            loss = model(rows).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            elsewhere |= {pid != os.getpid() for pid in torch.as_tensor(pids).flatten().tolist()}
+    found[name] = {
+        "losses": losses,
+        "elsewhere": sorted(elsewhere),
+        "workers": loader.num_workers,
+        "ahead": loader.prefetch_factor,
+        "context": str(loader.multiprocessing_context),
+    }
+found["drawn"] = [torch.rand(1).item(), random.random()]
+with open("found.json", "w") as file:
+    json.dump(found, file)

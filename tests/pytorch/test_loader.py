@@ -1,0 +1,48 @@
+"""DataLoaders of unmodified PyTorch jobs: whose batches come from workers, and what they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hooked import JOBS, told
+from torches import TORCH_PYTHON, needs_torch
+
+from dltune.job import messages
+
+pytestmark = [pytest.mark.tensorflow, needs_torch]
+
+
+def ran(**settings: str) -> tuple[dict[str, Any], dict[str, messages.Setting]]:
+    heard = told(JOBS / "torch_loaders.py", settings, python=TORCH_PYTHON)
+    return json.loads(Path("found.json").read_text()), heard
+
+
+def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain, heard = ran()
+    assert heard == {}
+    found, heard = ran(input_prefetch="8", input_workers="2")
+    workers, ahead = heard["input_workers"], heard["input_prefetch"]
+    given = {"plain", "shuffled", "one by one"}
+    for name in sorted(set(plain) - {"drawn"}):
+        before, now = plain.pop(name), found.pop(name)
+        assert now.pop("elsewhere") == ([True] if name in given else before.pop("elsewhere")), name
+        before.pop("elsewhere", None)
+        # losses with dropout, and what the script sees of its loaders
+        assert now == before, name
+    assert found == plain
+    assert workers.did == "3 DataLoaders have their batches prepared by 2 workers each"
+    assert workers.left == [
+        "a DataLoader of Noisy, a DataLoader of OwnNoise, a DataLoader of Rows: it draws random "
+        "numbers, and a worker would draw others",
+        "a DataLoader of Parent: a child cannot prepare its first batch: RuntimeError: not here",
+        "a DataLoader of Stream: each worker would read an IterableDataset whole",
+        "a DataLoader of TensorDataset: it has no batch",
+        "a DataLoader of Rows: the script gives it 1 workers",
+    ]
+    # those that were given workers, and the one that the script gave one
+    assert ahead.count == 4
+    assert "a DataLoader of Rows: the script tells it 3 batches" in ahead.left
