@@ -25,7 +25,7 @@ from dltune.stats.interval import Interval
 from dltune.stats.signs import paired_ratio
 
 PROGRAMS = Path(__file__).parent / "programs"
-TORCH = "torch==2.13.0+cpu"
+TORCH = "2.13.0+cpu"
 MANY = 64  # threads
 SLOWER, FASTER = 1.01, 1.5  # times
 DLTUNE = (sys.executable, "-m", "dltune")
@@ -47,7 +47,7 @@ def main() -> None:
             continue
         folder = options.folder.resolve() / program["name"]
         try:
-            bin_folder = environment(folder, program["packages"])
+            bin_folder = environment(folder, program)
             text, good = row(program, folder, bin_folder, options.rounds)
             failed |= not good
             print(text, flush=True)
@@ -58,12 +58,13 @@ def main() -> None:
     sys.exit(failed)
 
 
-def environment(folder: Path, packages: list[str]) -> Path:
+def environment(folder: Path, program: dict[str, Any]) -> Path:
     """Its folder of programs; installed once."""
+    packages = (f"torch=={program.get('torch', TORCH)}", *program["packages"])
     at = folder / "environment"
     if not (at / ".installed").exists():
         called(sys.executable, "-m", "venv", at)
-        called(at / "bin" / "python", "-m", "pip", "--quiet", "install", TORCH, *packages)
+        called(at / "bin" / "python", "-m", "pip", "--quiet", "install", *packages)
         (at / ".installed").touch()
     return at / "bin"
 

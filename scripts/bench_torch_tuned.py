@@ -46,7 +46,7 @@ def main() -> None:
         if "clock" not in program or (options.names and program["name"] not in options.names):
             continue
         folder = options.folder.resolve() / program["name"]
-        job = command(program, folder, environment(folder, program["packages"]))
+        job = command(program, folder, environment(folder, program))
         plan, turns = folder / "tuned.plan.json", folder / "tuned.turns.json"
         if not plan.exists():
             called(*DLTUNE, "tune", "--budget", options.budget, "-o", plan, "--", *job, at=folder)
