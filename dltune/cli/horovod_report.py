@@ -48,11 +48,11 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """What Horovod's background threads do to a job of several ranks.
+    """What the threads that exchange gradients do to a job of several ranks.
 
-    Watches the ranks from outside and never stops them: which thread of each is Horovod's, what it
-    and the others use of the cores, what they wait for. Starts CMD (horovodrun, mpirun) as it is,
-    or looks at ranks that run.
+    Watches the ranks from outside and never stops them: which threads of each are Horovod's, or
+    gloo's in PyTorch's DDP, what they and the others use of the cores, what they wait for. Starts
+    CMD (horovodrun, mpirun, torchrun) as it is, or looks at ranks that run.
     """
     from dltune.cli import horovod_tables, interrupts, results
 

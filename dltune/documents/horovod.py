@@ -20,10 +20,12 @@ SCHEMA = "dltune.horovod/2"
 # what the thread is called here that writes Horovod's timeline
 WRITER = "horovod timeline"
 
-# what a thread is there for: Horovod's own; MPI's and gloo's; op kernels; tf.data; the interpreter
+# what a thread is there for: Horovod's own, or the one of PyTorch's that sends; MPI's and gloo's;
+# op kernels; tf.data; the interpreter
 Role = Literal["background", "helper", "compute", "input", "python", "other"]
-# how the background thread was found: its id told by the job at hvd.init(), or its stack
-Evidence = Literal["init", "stack"]
+# how the background thread was found: its id told by the job at hvd.init(), its stack, or the name
+# that PyTorch gives it
+Evidence = Literal["init", "stack", "name"]
 
 
 class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,8 +79,9 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rank, watched for `seconds`: from when its background thread was found.
 
     `cpu` of the whole process. `bound`: the launcher cut the process to less than the node's cores.
-    `threads` with the most CPU time first. `horovod`, `mpi`: versions. `settings`: HOROVOD_* and
-    what Open MPI was told. `ended_after`: seconds from the watch's begin, None while it ran on;
+    `threads` with the most CPU time first. `horovod`, `mpi`, `pytorch`: versions; a
+    rank has Horovod or is PyTorch's. `settings`: HOROVOD_* and what Open MPI or OpenMP was told.
+    `ended_after`: seconds from the watch's begin, None while it ran on;
     `ended`: its exit code or signal (negative), None also where the kernel tells it to nobody else.
     `error`: the exception that ended it. `stuck`: where it hung, when it did.
     """
@@ -106,11 +109,17 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ended_after: float | None = None
     error: str | None = None
     stuck: str | None = None
+    pytorch: str | None = None
 
     @property
     def thread(self) -> ThreadUse | None:
         """The background thread; None where it was not found."""
         return next((t for t in self.threads if t.tid == self.background), None)
+
+    @property
+    def library(self) -> str:
+        """What its gradients travel through, for people."""
+        return "PyTorch" if self.pytorch else "Horovod"
 
     @property
     def queued(self) -> float:

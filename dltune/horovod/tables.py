@@ -10,8 +10,9 @@ from dltune.tables import Bar, Cell, Key, Table, columns
 
 
 def ranks(report: Horovod) -> Table:
+    library = " or ".join(dict.fromkeys(rank.library for rank in report.ranks)) or "Horovod"
     heads = (
-        *(">rank", "+host", ">pid", "controller", "Horovod", "MPI", ">s", ">CPU", "may use"),
+        *(">rank", "+host", ">pid", "controller", library, "MPI", ">s", ">CPU", "may use"),
         *("background thread", "found by", "ended"),
     )
     rows = [
@@ -20,7 +21,7 @@ def ranks(report: Horovod) -> Table:
             rank.host,
             str(rank.pid),
             rank.controller or "?",
-            rank.horovod or "?",
+            rank.pytorch or rank.horovod or "?",
             rank.mpi or "",
             f"{rank.seconds:.1f}",
             f"{rank.cpu:.0%}",

@@ -1,4 +1,4 @@
-"""160 frames of 64 waters at random places with forces of no physics, as DeePMD-kit reads them, and
+"""160 frames of 16 waters at random places with forces of no physics, as DeePMD-kit reads them, and
 a small model for them, its training without an end."""
 
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy
 
-MOLECULES, SIDE = 64, 12.4  # at water's density, in Angstrom
+MOLECULES, SIDE = 16, 7.8  # at water's density, in Angstrom
 random = numpy.random.default_rng(0)
 folder = Path("frames/set.000")
 folder.mkdir(parents=True, exist_ok=True)

@@ -175,6 +175,22 @@ def test_what_a_spinning_thread_denies_is_not_counted_twice():
     assert shares["crowded-ranks"] == pytest.approx((1.0 - 0.4) / 2.0)
 
 
+def test_pytorchs_ranks_get_no_advice_on_horovod():
+    torch: dict[str, Any] = {"controller": "gloo", "mpi": None, "horovod": None, "pytorch": "2.13"}
+    late = thread(100, "background", 0.03, 0.4)
+    workers = [thread(tid, "compute", 0.3, 0.5) for tid in (1, 2, 3)]
+    crowd = found(*(rank(number, late, *workers, **torch) for number in (0, 1)))
+    cures = {one.cause: str(one.cure) for one in crowd}
+    assert "OMP_NUM_THREADS=1" in cures["crowded-ranks"]
+    assert cures["starved-background"].endswith("for each rank (OMP_NUM_THREADS)")
+    told_one = rank(0, late, settings={"OMP_NUM_THREADS": "1"}, **torch)
+    (starved,) = found(told_one, rank(1, **torch))
+    assert "fewer ranks on the node" in str(starved.cure)
+    assert told(rank(0, **torch), rank(1, **torch)).startswith("PyTorch's background threads hold")
+    versions = found(rank(0, **torch), rank(1, **torch | {"pytorch": "2.6"}))
+    assert "ranks run different versions of PyTorch" in [one.claim for one in versions]
+
+
 def test_sleeps_that_last_too_long():
     def cycles(p95: float) -> Cycles:
         return Cycles(1e-3, 500.0, distribution(1e-3), distribution(1e-4, p95), None)

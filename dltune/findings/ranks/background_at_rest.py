@@ -39,7 +39,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     wait = max((thread.wait or 0.0 for thread in threads), default=0.0)
     yield Finding(
         "background-at-rest",
-        "Horovod's background threads hold nothing up",
+        f"{report.ranks[0].library}'s background threads hold nothing up",
         f"the busiest takes {cpu:.1%} of a core, and waits for one {wait:.1%} of the time at most; "
         "dltune profile looks at the ops",
     )

@@ -13,6 +13,7 @@ from dltune.findings.seen import Seen
 CROWDED = 1.25
 # of a core: threads that want less are not counted
 IDLE = 0.05
+_MEANS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"}
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -29,6 +30,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         runnable = [thread for thread in threads if _wanted(thread) > IDLE]
         input_ = sum(_wanted(thread) for thread in runnable if thread.role == "input")
         waiting = sum(thread.wait or 0.0 for thread in threads)
+        part = max(1, cores // len(here))
         share = (waiting - sum(map(denied, here))) / sum(rank.wanting for rank in here)
         yield Finding(
             "crowded-ranks",
@@ -37,8 +39,8 @@ def find(seen: Seen) -> Iterator[Finding]:
             f"{len(runnable)} threads of {len(here)} ranks run or wait more than {IDLE:.0%} of "
             f"the time (input pipelines want {input_:.1f} cores); together they run "
             f"{sum(t.cpu for t in threads):.1f} and wait for {waiting:.1f}",
-            f"give each rank its part: about {max(1, cores // len(here))} intra-op thread"
-            f"{'s' * (cores // len(here) > 1)} each (dltune plan allreduce)",
+            f"give each rank its part: about {part} intra-op thread{'s' * (part > 1)} each "
+            f"({_MEANS[here[0].library].format(part)})",
             share=share,
             gain=Gain(0.0, share),
             sure="modelled",

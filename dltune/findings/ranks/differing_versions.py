@@ -1,4 +1,4 @@
-"""Ranks that run different versions of Horovod or MPI."""
+"""Ranks that run different versions of Horovod, PyTorch or MPI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dltune.findings.seen import Seen
 
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
-    for what, name in (("horovod", "Horovod"), ("mpi", "MPI")):
+    for what, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
         found: dict[str, list[Rank]] = {}
         for rank in ranks:
             if version := getattr(rank, what):

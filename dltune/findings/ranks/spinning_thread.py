@@ -40,6 +40,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         "MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
         "sleeps in its place, or set OMPI_MCA_mpi_yield_when_idle=1"
         if rank.controller == "mpi"
+        else f"it adds up what ranks send, and wants a core for it: {fewer_threads(rank)}"
+        if rank.pytorch
         else "over gloo it looks for work all the time: longer cycles (HOROVOD_CYCLE_TIME) or "
         "larger bins give it less to do",
         share=share or None,
@@ -47,6 +49,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         sure="modelled",
         choices=(Choice("mpi_yield", "on"),) if (rank.mpi or "").startswith("Open MPI") else (),
     )
+
+
+def fewer_threads(rank: Rank) -> str:
+    """What leaves a rank of PyTorch's part of a core beside its ops."""
+    if rank.settings.get("OMP_NUM_THREADS") == "1":
+        return "fewer ranks on the node, which have one intra-op thread each already"
+    return "one intra-op thread fewer for each rank (OMP_NUM_THREADS)"
 
 
 def spins(rank: Rank) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.ranks.spinning_thread import fewer_threads
 from dltune.findings.seen import Seen
 
 # share of time ready without a core: above it a thread's work is late by more than a tenth
@@ -29,6 +30,10 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "
         f"is ready for {thread.wait:.0%} more, {thread.involuntary:.0f} involuntary "
         "switches/s; whoever sends gradients with it waits too",
-        "give it a core, or a part of one, of its own: dltune plan allreduce, or "
-        "HOROVOD_THREAD_AFFINITY",
+        "give it a core, or a part of one, of its own: "
+        + (
+            fewer_threads(rank)
+            if rank.pytorch
+            else "dltune plan allreduce, or HOROVOD_THREAD_AFFINITY"
+        ),
     )

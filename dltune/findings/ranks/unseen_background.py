@@ -17,5 +17,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             "unseen-background",
             f"no background thread was found in {names(without)}",
             "; ".join(f"rank {rank.rank}: {' '.join(rank.unseen) or '?'}" for rank in without),
-            "watch it while it trains, after hvd.init()",
+            "watch it while it trains, after "
+            + ("init_process_group" if without[0].pytorch else "hvd.init()"),
         )

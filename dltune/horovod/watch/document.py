@@ -1,4 +1,4 @@
-"""What a watch saw of Horovod's ranks, as the document tells it."""
+"""What a watch saw of ranks, as the document tells it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def nothing(watch: Watch) -> UsageError:
     why = "".join(f"; {sentence}" for sentence in sorted(watch.amiss))
     return UsageError(
         f"no rank was seen in {watch.ended - watch.began:.0f} s: pid {root}{under} not loaded "
-        f"Horovod's library{why}",
+        f"Horovod's library, nor PyTorch's as a rank of several{why}",
         remedy=BUILD
         if why
         else "name a rank, or the launcher while its ranks run; give them time with --seconds",
@@ -125,7 +125,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     if init and init.threads:
         evidence.append("init")
     if seen.stack:
-        evidence.append("stack")
+        evidence.append("stack" if seen.cycles else "name")
     # what a rank says of its end comes before the end
     failed = watch.failed.get(seen.pid)
     failed_at = failed.at if failed else seen.ended_at or 0.0
@@ -140,7 +140,8 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         pid=seen.pid,
         seconds=seconds,
         controller=place.controller,
-        horovod=identity.library.version,
+        horovod=identity.library.version if seen.cycles else None,
+        pytorch=None if seen.cycles else identity.library.version,
         mpi=identity.mpi if place.controller == "mpi" else None,
         settings=seen.settings,
         evidence=tuple(evidence),
@@ -165,6 +166,8 @@ def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
         return "background", name
     if thread.identity and thread.identity.role != "background":
         return thread.identity.role, name
+    if thread.identity and not seen.cycles:
+        return "helper", name
     if seen.init and tid in seen.init.threads:
         # of those that hvd.init() adds only the timeline's writer never rests
         writes = thread.identity is None and "HOROVOD_TIMELINE" in seen.settings
@@ -195,7 +198,7 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
     if seen.refused:
         yield f"roles of threads and the background thread's stack: {seen.refused}"
     library = seen.identity.library
-    if not library.loop:
+    if not library.loop and seen.cycles:
         yield (
             "the background thread by its stack: Horovod's library is stripped of the symbols "
             f"that tell it ({library.path})"
@@ -215,6 +218,8 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
         )
     elif library.loop and seen.background is None:
         yield "the background thread: hvd.init() has not run, or Horovod was shut down"
+    elif not seen.cycles and seen.background is None:
+        yield "the background thread: torch.distributed has not begun with gloo, or has ended"
     if seen.init and seen.init.threads and seen.stack not in (None, seen.init.threads[0]):
         yield (
             f"which thread is the background one: by its stack it is {seen.stack}, but the first "

@@ -1,10 +1,11 @@
 """Ranks that hang, told from those that wait for them.
 
 All ranks meet in every collective, so one that does not come keeps all. Its background thread has
-stopped while others' go on, or is stopped itself; or all cycle in vain, because its Python has
-handed in no gradients: then the others' main threads wait within TensorFlow, and its own does not.
-Where all main threads wait there, one of its ops may stand in Python (`tf.py_function`). Python's
-frames tell them apart; a thread's C++ stack holds addresses of calls that returned long ago, too.
+stopped while others' go on, or is stopped itself; or all cycle in vain, or rest, as PyTorch's do,
+because its Python has handed in no gradients: then the others' main threads wait within TensorFlow
+or PyTorch, and its own does not. Where all main threads wait there, one of its ops may stand in
+Python (`tf.py_function`). Python's frames tell them apart; a thread's C++ stack holds addresses of
+calls that returned long ago, too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SLEEPS_ON = 0.2
 # ranks that are looked at side by side: a look starts a process, which wants little of a core
 LOOKS_AT_ONCE = 8
 # code that waits for gradients
-_RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod)/")
+_RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod|torch)/")
 
 
 class _Stand(NamedTuple):
@@ -53,8 +54,8 @@ class _Stand(NamedTuple):
 
 
 class Seen(Protocol):
-    """A rank that is watched. `background`: its thread that cycles, None before Horovod has begun.
-    `ended_at`: None while it runs."""
+    """A rank that is watched. `background`: its thread that sends, None before there is one.
+    `ended_at`: None while it runs. `cycles`: that thread goes on where there is nothing to send."""
 
     @property
     def pid(self) -> int: ...
@@ -64,6 +65,8 @@ class Seen(Protocol):
     def ended_at(self) -> float | None: ...
     @property
     def progress(self) -> Progress: ...
+    @property
+    def cycles(self) -> bool: ...
 
 
 def hung(seen: Sequence[Seen]) -> dict[int, str]:
@@ -91,8 +94,10 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
             if rank.pid in stopped and not (rank.progress.cycling or rank.progress.working)
         }
     still = [rank for rank in alive if not _at_it(rank)]
-    if still:
-        return {rank.pid: _still(rank) for rank in still} if len(still) < len(alive) else {}
+    if still and len(still) < len(alive):
+        return {rank.pid: _still(rank) for rank in still}
+    if any(rank.cycles for rank in still):
+        return {}
     if any(rank.progress.working for rank in alive):
         return {}
     with ThreadPoolExecutor(min(len(alive), LOOKS_AT_ONCE)) as pool:
@@ -124,7 +129,7 @@ def _at_it(rank: Seen) -> bool:
 
 def _still(rank: Seen) -> str:
     if rank.background is None:
-        return f"it has done nothing for {HUNG_SECONDS:.0f} s, and Horovod has not begun in it"
+        return f"it has done nothing for {HUNG_SECONDS:.0f} s, and it has not joined the others"
     return f"its background thread has done nothing for {HUNG_SECONDS:.0f} s"
 
 
@@ -150,7 +155,7 @@ def _stands(pid: int) -> _Stand | None:
 
 
 def _waits(frames: Sequence[Frame]) -> bool:
-    """Whether TensorFlow or Horovod is the innermost that runs but for Python's own library."""
+    """Whether TensorFlow, Horovod or PyTorch is the innermost but for Python's own library."""
     called = (frame for frame in frames if not STANDARD_LIBRARY.search(frame.filename))
     innermost = next(called, None)
     return innermost is not None and bool(_RUNTIME.search(innermost.filename))

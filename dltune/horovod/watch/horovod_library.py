@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dltune.horovod.watch import elf
 from dltune.horovod.watch.elf import Symbol
@@ -21,25 +22,27 @@ from dltune.proc.maps import Mapping
 
 # horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so, horovod/torch/mpi_lib_v2...so
 _NAME = re.compile(r"/horovod/(?:tensorflow|torch|mxnet)/mpi_lib[^/]*\.so$")
-_DIST_INFO = re.compile(r"horovod-([\w.+]+)\.dist-info")
 
 # mangled names of what runs in the background thread alone: the loop, else what it calls
 _LOOP = ("BackgroundThreadLoop", "RunLoopOnce")
 _CALLED = ("Controller19ComputeResponseList", "16PerformOperation")
 _WRITER = "TimelineWriter10WriterLoop"
 
+Package = Literal["horovod", "pytorch"]
+
 
 @dataclass(frozen=True)
 class Library:
-    """`version`: of the package. `code`: addresses in the process of all its code. `loop`: those
-    of functions that only the background thread runs; none when the library has no symbols.
-    `writer`: those of the thread that writes the timeline."""
+    """`package`: whose it is, with its `version`. `code`: addresses in the process of all its code.
+    `loop`: those of functions that only the background thread runs; none when the library has no
+    symbols. `writer`: those of the thread that writes the timeline."""
 
     path: str
     version: str | None
     code: tuple[range, ...]
     loop: tuple[range, ...]
     writer: tuple[range, ...]
+    package: Package = "horovod"
 
 
 def find(pid: int, mapped: Sequence[Mapping]) -> Library | None:
@@ -58,7 +61,7 @@ def find(pid: int, mapped: Sequence[Mapping]) -> Library | None:
     base = mapping.start - _linked(segments, mapping.offset)
     return Library(
         path,
-        _version(Path(inside).parents[2]),
+        version(Path(inside).parents[2], "horovod"),
         tuple(range(m.start, m.end) for m in mapped if m.path == path and m.executable),
         tuple(range(base + function.start, base + function.end) for function in loop),
         tuple(range(base + function.start, base + function.end) for function in writer),
@@ -83,12 +86,14 @@ def _linked(segments: Sequence[tuple[int, int]], offset: int) -> int:
     return offset
 
 
-def _version(packages: Path) -> str | None:
+def version(packages: Path, package: str) -> str | None:
+    """Of a package that is installed in this folder."""
     try:
         names = [entry.name for entry in packages.iterdir()]
     except OSError:
         return None
-    return next((match[1] for name in names if (match := _DIST_INFO.fullmatch(name))), None)
+    told = re.compile(rf"{package}-([\w.+]+)\.dist-info")
+    return next((match[1] for name in names if (match := told.fullmatch(name))), None)
 
 
 @functools.lru_cache(maxsize=16)

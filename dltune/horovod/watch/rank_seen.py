@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dltune.horovod.watch import ranks
+from dltune.horovod.watch import ranks, torch_library
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.progress import Progress
 from dltune.horovod.watch.ranks import Identity
@@ -41,7 +41,7 @@ class ThreadSeen:
 
 @dataclass
 class RankSeen:
-    """A process with Horovod's library.
+    """A process with Horovod's library, or PyTorch's.
 
     `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
     of the process at these times. `stack`: the thread that stands in the background loop. `init`:
@@ -77,6 +77,16 @@ class RankSeen:
         if self.stack is None and self.init and self.init.threads:
             return self.init.threads[0]
         return self.stack
+
+    @property
+    def cycles(self) -> bool:
+        """Its background thread goes on when there is nothing to send, as Horovod's does."""
+        return self.identity.library.package == "horovod"
+
+    def note_background(self, tid: int, name: str) -> None:
+        """A thread that sends; of PyTorch's several the one that waits at the sockets counts."""
+        if self.cycles or self.stack is None or torch_library.LOOP.match(name):
+            self.stack = tid
 
     def current(self) -> Iterator[tuple[int, ThreadSeen]]:
         for key in self.running:

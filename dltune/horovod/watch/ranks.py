@@ -1,4 +1,4 @@
-"""A process as a rank of a Horovod job: its number, what it runs with, the cores it may use."""
+"""A process as a rank of a job: its number, what it runs with, the cores it may use."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _LAUNCHERS = re.compile(
     r"|.*(SECRET|KEY)"
 )
 # the variables that make a process a rank of a job
-NUMBERS = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
+NUMBERS = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _TOLD = ("HOROVOD_", "OMPI_MCA_", "MPIR_CVAR_")
+_TOLD_PYTORCH = ("OMP_", "GOMP_", "KMP_", "GLOO_", "TORCH_")
 _MPI_VERSION = re.compile(r"\(?(Open MPI|MPICH|Intel\(R\) MPI)\b\D*(\d[\w.]*)")
 
 
@@ -52,6 +53,7 @@ def identify(
         where, here = world(environ), local_rank(environ)
     except UsageError as error:
         raise UsageError(f"pid {pid}: {error}", remedy=error.remedy) from None
+    torch = library.package == "pytorch"
     libmpi = next((m.path for m in mapped if re.search(r"/libmpi(ch)?\.so[^/]*$", m.path)), None)
     return Identity(
         rank=where.rank,
@@ -59,19 +61,21 @@ def identify(
         local_rank=here.rank if here else 0,
         local_size=here.size if here else 1,
         host=socket.gethostname(),
-        controller=_controller(environ, libmpi),
+        # of what PyTorch's wheels are built with, gloo is for CPUs
+        controller="gloo" if torch else _controller(environ, libmpi),
         mpi=_mpi_version(libmpi) if libmpi else None,
-        settings=settings(environ),
+        settings=settings(environ, _TOLD_PYTORCH if torch else _TOLD),
         library=library,
     )
 
 
-def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What Horovod and MPI were told, without what each launcher tells each rank."""
+def settings(environ: Mapping[str, str], told: tuple[str, ...] = _TOLD) -> dict[str, str]:
+    """What Horovod and MPI, or others by the beginnings of their variables, were told, without what
+    each launcher tells each rank."""
     return {
         name: value
         for name, value in sorted(environ.items())
-        if name.startswith(_TOLD) and not _LAUNCHERS.match(name)
+        if name.startswith(told) and not _LAUNCHERS.match(name)
     }
 
 

@@ -1,5 +1,6 @@
 """What a thread is there for, told by its name and its stack.
 
+PyTorch's are known by their names, but for OpenMP's.
 TensorFlow gives each thread a name, but the kernel takes none of more than 15 letters, so that
 those of "tf_data_private_threadpool" and "tf_numa_-1_Eigen" bear the process's own. The whole name
 stays where TensorFlow put it (`ThreadParams`), and the thread's first frame points there.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from dltune.documents.horovod import WRITER, Role
 from dltune.horovod.watch.horovod_library import Library, within
 from dltune.horovod.watch.memory import Memory
+from dltune.horovod.watch.torch_library import BACKWARD, HELPER, LOOP, OPENMP, RUNNER
 from dltune.proc.maps import Mapping
 
 _NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
@@ -47,6 +49,7 @@ class Roles:
         mpi = (range(m.start, m.end) for m in code if _MPI.search(m.path))
         self._helpers = [*library.code, *mpi]
         self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
+        self._openmp = [range(m.start, m.end) for m in code if OPENMP.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> ThreadIdentity | None:
         """A thread's role; None when it must be looked at again, because it runs now."""
@@ -54,6 +57,8 @@ class Roles:
             return ThreadIdentity("python", comm)
         if _NAME.match(comm.encode()):
             return ThreadIdentity(_of_tensorflow(comm), comm)
+        if self._library.package == "pytorch" and (role := _of_pytorch(comm)):
+            return ThreadIdentity(role, comm)
         stack = memory.stack(tid)
         if stack is None:
             return None
@@ -65,11 +70,22 @@ class Roles:
             return ThreadIdentity("helper", WRITER)
         if returns(memory, stack, self._helpers):
             return ThreadIdentity("helper", comm)
+        if returns(memory, stack, self._openmp):
+            return ThreadIdentity("compute", comm)
         return ThreadIdentity("python" if returns(memory, stack, self._python) else "other", comm)
 
 
 def _of_tensorflow(name: str) -> Role:
     return "input" if name.startswith("tf_data") else "compute"
+
+
+def _of_pytorch(name: str) -> Role | None:
+    """None: a thread that PyTorch gives no name."""
+    if LOOP.match(name) or RUNNER.match(name):
+        return "background"
+    if HELPER.match(name):
+        return "helper"
+    return "compute" if BACKWARD.match(name) else None
 
 
 def returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:

@@ -1,8 +1,8 @@
-"""Horovod's ranks among the processes of a job, watched for a time.
+"""Horovod's ranks, and PyTorch's, among the processes of a job, watched for a time.
 
-Processes are looked at for Horovod's library; those that have it, and a background thread or a
-rank's number, are ranks. Of these all threads are counted. Each kind of look keeps its own pace, so
-that all together stay well below a hundredth of one CPU.
+Processes are looked at for Horovod's library, and for PyTorch's; those that have it, and a
+background thread or a rank's number, are ranks. Of these all threads are counted. Each kind of look
+keeps its own pace, so that all together stay well below a hundredth of one CPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.horovod.watch import horovod_library, ranks
+from dltune.horovod.watch import horovod_library, ranks, torch_library
 from dltune.horovod.watch.ending import Ending
 from dltune.horovod.watch.hang import still_hung
 from dltune.horovod.watch.memory import Memory
@@ -157,11 +157,11 @@ class Watch:
         self._sizes[key] = size
         try:
             mapped = mappings(pid)
-            found = horovod_library.find(pid, mapped)
+            environ = process.environment(pid)
+            found = horovod_library.find(pid, mapped) or torch_library.find(pid, mapped, environ)
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return
-            environ = process.environment(pid)
             ending = Ending(pid)
         except PermissionError:
             self.denied[pid] = process.owner(pid)
@@ -259,7 +259,7 @@ class Watch:
                         thread = rank.threads[key]
                         thread.identity = rank.roles.tell(memory, key[0], thread.last.stat.name)
                         if thread.identity and thread.identity.role == "background":
-                            rank.stack = key[0]
+                            rank.note_background(key[0], thread.identity.name)
             except PermissionError as error:
                 rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"
             except OSError:
@@ -270,7 +270,7 @@ class Watch:
     def _look_at_sleeps(self) -> None:
         self._recording = False
         for rank in self.ranks.values():
-            if rank.ended_at is not None or rank.stack is None:
+            if rank.ended_at is not None or rank.stack is None or not rank.cycles:
                 continue
             if rank.sleeps is None:
                 setting = ranks.cycle_time(rank.settings)

@@ -24,6 +24,7 @@ class Rank:
     threads: tuple[int, ...]
     progress: Progress = field(default_factory=Progress)
     ended_at: float | None = None
+    cycles: bool = True
 
     @property
     def background(self) -> int | None:

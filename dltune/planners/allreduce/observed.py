@@ -135,6 +135,12 @@ def observed(report: Horovod) -> Observed:
             "the report has no rank: no process of the job initialised Horovod",
             remedy="make it again: dltune horovod-report -- horovodrun -np 2 ...",
         )
+    if any(rank.pytorch for rank in report.ranks):
+        raise UsageError(
+            "the report is of PyTorch's own ranks, and this plan is for Horovod",
+            remedy="plan which of their gradients travel together from a profile of one rank: "
+            "dltune plan buckets",
+        )
     controllers = {rank.controller for rank in report.ranks} - {None}
     if report.timeline and not controllers:
         controllers = {report.timeline.controller} - {None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -29,19 +29,20 @@ def execute(op=lambda: print("ready", flush=True) or time.sleep(600)):
 
 @dataclass
 class Rank:
-    """Its background thread used `cycles` CPU seconds while it was watched, all else `others`."""
+    """Its background thread used `used` CPU seconds while it was watched, all else `others`."""
 
     pid: int
-    cycles: float
+    used: float
     others: float = 0.0
     background: int | None = 1
     ended_at: float | None = None
+    cycles: bool = True
 
     @property
     def progress(self) -> Progress:
         made = Progress()
         made.note(0.0, 0.0, 0.0)
-        made.note(HUNG_SECONDS, self.cycles, self.others)
+        made.note(HUNG_SECONDS, self.used, self.others)
         return made
 
 
@@ -58,7 +59,7 @@ def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
         script.parent.mkdir(exist_ok=True)
         script.write_text(f"import time\nfrom tensorflow.eager import execute\n{code}")
         run = "import runpy, sys; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1])"
-        return Rank(started(run, script, package.parent).pid, cycles=1.0)
+        return Rank(started(run, script, package.parent).pid, 1.0)
 
     return stand
 
@@ -81,7 +82,7 @@ def test_a_rank_that_still_imports_does_not_hang(started: Started) -> None:
     first = Rank(pids[0], 1.0)
     assert hung([first, Rank(pids[1], 0.0, others=5.0, background=None)]) == {}
     assert hung([first, Rank(pids[1], 0.0, background=None)]) == {
-        pids[1]: "it has done nothing for 10 s, and Horovod has not begun in it"
+        pids[1]: "it has done nothing for 10 s, and it has not joined the others"
     }
 
 
@@ -110,6 +111,10 @@ def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
         sleeps.pid: "its Python has done nothing for 10 s at late.py:4 (<module>), and does not "
         "wait for gradients as the others do"
     }
+    # PyTorch's threads rest where there is nothing to send
+    resting = [replace(one, used=0.0, cycles=False) for one in (waits, sleeps)]
+    assert hung(resting) == hung([waits, sleeps])
+    assert hung([replace(one, cycles=True) for one in resting]) == {}
     assert hung([sleeps, other]) == {}  # who of them the others wait for, nobody can say
 
 

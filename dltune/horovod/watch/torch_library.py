@@ -1,0 +1,32 @@
+"""PyTorch's library in a process that is a rank of its distributed jobs, and its threads' names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dltune.horovod.watch.horovod_library import Library, version
+from dltune.machine.ranks import is_rank
+from dltune.proc.maps import Mapping as Mapped
+
+_NAME = re.compile(r"/torch/lib/libtorch_cpu\.so$")
+# of OpenMP, whose threads have no names of their own
+OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
+# threads by the names that gloo and PyTorch give them: the one that waits at the sockets, which
+# has none in older releases; those that run the collectives that DDP asks for, in turns
+# (ProcessGroupGloo.cpp); what else is there for the ranks; the one that goes backward
+LOOP = re.compile(r"gloo_tcp_loop")
+RUNNER = re.compile(r"pt_gloo_runloop")
+HELPER = re.compile(r"pt_(tcpstore|dist_engine|workerserver)")
+BACKWARD = re.compile(r"pt_autograd")
+
+
+def find(pid: int, mapped: Sequence[Mapped], environ: Mapping[str, str]) -> Library | None:
+    """PyTorch's library among a process's mappings; None when it has not loaded it, or is one of
+    no several ranks."""
+    mapping = next((one for one in mapped if _NAME.search(one.path)), None)
+    if mapping is None or not is_rank(environ):
+        return None
+    packages = Path(f"/proc/{pid}/root{mapping.path}").parents[2]
+    return Library(mapping.path, version(packages, "torch"), (), (), (), "pytorch")
