@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +30,17 @@ def remaining(find: Callable[[str], list[int]], by: object) -> list[int]:
     while find(str(by)) and time.monotonic() < until:
         time.sleep(0.02)
     return find(str(by))
+
+
+def interrupted(running: subprocess.Popen[bytes]) -> int:
+    """How many Ctrl-C it took to end it, one a minute. One that comes while TensorFlow removes a
+    batch's executor, or Python any other object, is printed and ignored by the interpreter."""
+    for pressed in range(1, 5):
+        running.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(timeout=60)
+            return pressed
+    raise AssertionError("it does not end")
 
 
 def _processes(file: str) -> Iterator[tuple[int, bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from profiled_jobs import profile
+from running import interrupted
 from tensorflows import ROOT
 from torches import TORCH_PYTHON, needs_torch
 
@@ -61,7 +61,6 @@ def test_a_program_of_others(name: str, tmp_path: Path) -> None:
                 time.sleep(0.05)
             time.sleep(STEPPING)
         finally:
-            running.send_signal(signal.SIGINT)
-            running.wait(timeout=120)
+            interrupted(running)
     (process,) = json.loads(outcome.read_text())["sections"]["threads"]
     assert process["steps"] > 0, told.read_text()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from running import interrupted
 
 from dltune.documents import opkey
 from dltune.documents import profile as profiles
@@ -403,9 +404,9 @@ def test_ranks_share_the_cores(tape, machine, tmp_path):
 def test_an_interrupt_reaches_the_job(tape, machine, tmp_path):
     plan = write(plan_for(profiles.load(tape), machine, {}), tmp_path / "plan.json")
     with training("run", "--plan", plan, folder=tmp_path) as running:
-        running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=WAIT) in (1, 130)
-    assert "KeyboardInterrupt" in (tmp_path / "err").read_text()
+        pressed = interrupted(running)
+        assert running.returncode in (1, 130)
+    assert (tmp_path / "err").read_text().count("KeyboardInterrupt") >= pressed
 
 
 def test_a_signal_that_is_ignored_ends_neither_dltune_nor_the_job(tape, machine, tmp_path):
