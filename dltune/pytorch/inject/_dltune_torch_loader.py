@@ -19,6 +19,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -83,10 +84,13 @@ def _change_loaders(data: Any, report: Report, fitting: Callable[[Any], dict[str
     def examine(loader: Any) -> None:
         known[loader] = {}
         try:
-            known[loader] = fitting(loader)
-            report.acted()
+            changes = fitting(loader)
         except _Left as why:
             report.left(f"a {type(loader).__name__} of {type(loader.dataset).__name__}", str(why))
+        else:
+            with _changed(loader, changes):
+                known[loader] = changes
+            report.acted()
 
     examine_harmless = report.harmless(examine, "a DataLoader")
 
@@ -94,16 +98,34 @@ def _change_loaders(data: Any, report: Report, fitting: Callable[[Any], dict[str
     def get_iterator(loader: Any) -> Any:
         if loader not in known:
             examine_harmless(loader)
-        before = {name: getattr(loader, name) for name in known[loader]}
-        for name, value in known[loader].items():
-            setattr(loader, name, value)
         try:
-            return plain(loader)
-        finally:
-            for name in reversed(before):  # a context may be told where there are workers
-                setattr(loader, name, before[name])
+            changes = known[loader]
+        except (KeyError, TypeError):  # it cannot be referred to weakly
+            changes = {}
+        if changes:
+            try:
+                with _changed(loader, changes):
+                    return plain(loader)
+            except OSError as error:  # no process more may be had
+                known[loader] = {}
+                report.left("a DataLoader, from now on", str(error))
+        return plain(loader)
 
     data.DataLoader._get_iterator = get_iterator
+
+
+@contextmanager
+def _changed(loader: Any, values: dict[str, Any]) -> Iterator[None]:
+    """Attributes of a loader for a while."""
+    before: dict[str, Any] = {}
+    try:
+        for name, value in values.items():
+            before[name] = getattr(loader, name)
+            setattr(loader, name, value)
+        yield
+    finally:
+        for name in reversed(before):  # a context may be told where there are workers
+            setattr(loader, name, before[name])
 
 
 def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = False) -> None:
