@@ -124,6 +124,13 @@ def factors(key: Key) -> tuple[int, int, int, int] | None:
     return _factors(name, key.inputs) if name in _PRODUCTS else None
 
 
+def kind_of(name: str) -> str:
+    """One word for ops of one kind of work: `linear` calls `addmm`, and `conv2d` `convolution`."""
+    if name in _PRODUCTS:
+        return "product"
+    return "convolution" if name in _CONVOLUTIONS - {"convolution_backward"} else name
+
+
 # where the two factors stand, and whether the second is transposed; what comes before is added
 _PRODUCTS: Mapping[str, tuple[int, bool]] = {
     **dict.fromkeys(("mm", "bmm", "matmul", "mv", "dot"), (0, False)),

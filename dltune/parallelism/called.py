@@ -39,11 +39,7 @@ _FLOPS_OF_A_NORM = 8
 def called(calls: Calls, name: str) -> Operators:
     """Of a profile's recorded step. Raises UsageError where it has no layers that learn, or one
     that gives out more dimensions than operators have."""
-    layers = [
-        one
-        for one in calls.layers
-        if (one.weights or one.kind.startswith(_POOLS)) and all(one.output)
-    ]
+    layers = layers_of(calls)
     if not any(one.weights for one in layers):
         raise UsageError(
             "the profile tells of no layers that learn",
@@ -82,6 +78,15 @@ def called(calls: Calls, name: str) -> Operators:
             )
         )
     return Operators(SCHEMA, name, tuple(operators), tuple(weights))
+
+
+def layers_of(calls: Calls) -> list[Layer]:
+    """Those of which operators are made, one each, in their order."""
+    return [
+        one
+        for one in calls.layers
+        if (one.weights or one.kind.startswith(_POOLS)) and all(one.output)
+    ]
 
 
 def _sources(calls: Calls, layers: Sequence[Layer]) -> list[list[int]]:

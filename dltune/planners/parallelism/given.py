@@ -18,7 +18,7 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.documents.topology import Topology
 from dltune.errors import UsageError
-from dltune.parallelism import local_times
+from dltune.parallelism import called_times, local_times
 from dltune.parallelism.called import called
 from dltune.parallelism.costs import Costs, roofline
 from dltune.parallelism.profiled import Measured, measured
@@ -79,8 +79,10 @@ def profiled(profile: Profile) -> Given:
                 "the profile has no step that was recorded call by call",
                 remedy="profile the job again, as it is: what is compiled is not recorded",
             )
-        return Given(called(profile.calls, step.name or "model"), profile=profile)
-    found = measured(step, profile.ops)
+        graph = called(profile.calls, step.name or "model")
+        found = called_times.measured(profile.calls, graph, profile)
+    else:
+        found = measured(step, profile.ops)
     return Given(found.operators, profile=profile, measured=found)
 
 
