@@ -2,9 +2,11 @@
 
     PYTHONPATH=. python scripts/bench_torch_memory.py [resnet50 transformer densenet121]
                                                       [--python .venv-torch/bin/python]
+                                                      [--beside-mode-of BACKEND]
 
 Each bundled job is profiled once, planned for some budgets between the least and none, and run
 under each plan, in turns with the job as it is. Its own clock counts, without the first steps.
+Beside PyTorch's own budget mode, budgets are the peaks that this reaches, and turns are with it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from dltune.documents import profile as profiles
 from dltune.planners.memory.decide import decide
 
 ROOT = Path(__file__).parent.parent
+MODE = ROOT / "scripts" / "torch_budget_mode.py"
 DLTUNE = (sys.executable, "-m", "dltune")
 JOBS = {"resnet50": 16, "transformer": 32, "densenet121": 16}  # with examples a step
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of what can be saved, left
-WARM = 4  # steps
+WARM = 8  # steps, in which PyTorch's own mode compiles, and a profiler listens
 MIB = 2**20
 
 
@@ -35,40 +39,47 @@ def main() -> None:
     parser.add_argument("--python", default=str(ROOT / ".venv-torch" / "bin" / "python"))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--parts", type=float, nargs="*", default=PARTS, help="as PARTS")
+    parser.add_argument(
+        "--beside-mode-of", metavar="BACKEND", help="inductor, or aot_eager_decomp_partition"
+    )
     options = parser.parse_args()
-    print("| job | budget MiB | planned | measured | apart | given up | added as planned "
-          "| measured | losses |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+    backend = options.beside_mode_of
+    if backend:
+        print("| job | mode's budget | its peak MiB | dltune's | mode over eager "
+              "| dltune over eager | dltune over mode |")  # fmt: skip
+        print("|---|---|---|---|---|---|---|")
+    else:
+        print("| job | budget MiB | planned | measured | apart | given up | added as planned "
+              "| measured | losses |")  # fmt: skip
+        print("|---|---|---|---|---|---|---|---|---|")
     for name in options.jobs:
         script = ROOT / "scripts" / f"train_torch_{name}.py"
         job = [options.python, str(script), "--batch", str(JOBS[name]), "--log-every", "1"]
         with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
-            compare(name, job, Path(folder), options.steps, options.turns)
+            given = (name, job, Path(folder), options.steps, options.turns, options.parts)
+            beside_budget_mode(*given, backend) if backend else compare(*given)
 
 
-def compare(name: str, job: list[str], folder: Path, steps: int, turns: int) -> None:
-    profile = folder / "profile.json"
-    command = [*DLTUNE, "profile", "-o", str(profile), "--", *job, "--steps", "1000000"]
-    subprocess.run(command, check=True, capture_output=True)
+def compare(
+    name: str, job: list[str], folder: Path, steps: int, turns: int, parts: Iterable[float]
+) -> None:
+    profile = profiled(job, folder)
     least = decide(profiles.load(profile)).section
-    for part in PARTS:
+    for part in parts:
         plan = folder / f"plan-{part}.json"
         budget = round(least.live + least.peak + part * (least.before - least.peak))
-        command = [*DLTUNE, "plan", "memory", str(profile), "--budget", f"{budget}B"]
-        subprocess.run([*command, "-o", str(plan)], check=True, capture_output=True)
+        planned_for(budget, profile, plan)
         section = json.loads(plan.read_text())["sections"]["memory"]
         measured = 0
         ratios = []
         same = True
         for _ in range(turns):
             plain, alone = run([], job, folder, steps)
-            outcome = folder / "outcome.json"
-            under = [*DLTUNE, "run", "--plan", str(plan), "--json", str(outcome), "--overwrite"]
-            slower, losses = run([*under, "--"], job, folder, steps)
+            slower, losses, peak = under(plan, job, folder, steps)
             ratios.append(slower / plain)
             same &= losses == alone
-            processes = json.loads(outcome.read_text())["sections"]["memory"]["processes"]
-            measured = max(measured, *(one["peak"] for one in processes))
+            measured = max(measured, peak)
         planned = section["live"] + section["peak"]
         added = section["added"] / section["seconds"]
         spread = f"{min(ratios) - 1:.1%} to {max(ratios) - 1:.1%}"
@@ -76,6 +87,69 @@ def compare(name: str, job: list[str], folder: Path, steps: int, turns: int) -> 
               f"| {measured / planned - 1:+.2%} | {len(section['given_up'])} | {added:.1%} "
               f"| {statistics.median(ratios) - 1:.1%} ({spread}) "
               f"| {'the same' if same else 'OTHERS'} |", flush=True)  # fmt: skip
+
+
+def beside_budget_mode(
+    name: str,
+    job: list[str],
+    folder: Path,
+    steps: int,
+    turns: int,
+    parts: Iterable[float],
+    backend: str,
+) -> None:
+    profile, told = profiled(job, folder), folder / "peak"
+    least = decide(profiles.load(profile)).section
+
+    def mode(budget: float | str) -> float:
+        """Seconds of a step; `told` has the peak."""
+        python, script, *arguments = job
+        wrapped = [python, str(MODE), str(budget), backend, str(told), script, *arguments]
+        return run([], wrapped, folder, steps)[0]
+
+    mode("eager")
+    before = least.live + least.before - int(told.read_text())  # what the mode's peak leaves out
+    for part in parts:
+        mode(part)
+        budget, plan = before + int(told.read_text()), folder / f"plan-{part}.json"
+        its = f"{part} | {budget / MIB:.1f}"
+        if budget < least.live + least.peak:
+            print(f"| {name} | {its} | least {(least.live + least.peak) / MIB:.1f} | | | |")
+            continue
+        planned_for(budget, profile, plan)
+        rounds, peaks = [], []
+        for _ in range(turns):
+            slower, _, peak = under(plan, job, folder, steps)
+            peaks.append(peak)
+            rounds.append((run([], job, folder, steps)[0], mode(part), slower))
+        ratios = (
+            [theirs / eager for eager, theirs, _ in rounds],
+            [ours / eager for eager, _, ours in rounds],
+            [ours / theirs for _, theirs, ours in rounds],
+        )
+        cells = (f"{statistics.median(r):.2f} ({min(r):.2f} to {max(r):.2f})" for r in ratios)
+        print(f"| {name} | {its} | {max(peaks) / MIB:.1f} | {' | '.join(cells)} |", flush=True)
+
+
+def profiled(job: list[str], folder: Path) -> Path:
+    path = folder / "profile.json"
+    command = [*DLTUNE, "profile", "-o", str(path), "--", *job, "--steps", "1000000"]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+def planned_for(budget: int, profile: Path, plan: Path) -> None:
+    command = [*DLTUNE, "plan", "memory", str(profile), "--budget", f"{budget}B"]
+    subprocess.run([*command, "-o", str(plan)], check=True, capture_output=True)
+
+
+def under(plan: Path, job: list[str], folder: Path, steps: int) -> tuple[float, str, int]:
+    """As `run`, and the peak in bytes."""
+    outcome = folder / "outcome.json"
+    with_plan = [*DLTUNE, "run", "--plan", str(plan), "--json", str(outcome), "--overwrite", "--"]
+    seconds, losses = run(with_plan, job, folder, steps)
+    processes = json.loads(outcome.read_text())["sections"]["memory"]["processes"]
+    return seconds, losses, max(one["peak"] for one in processes)
 
 
 def run(under: list[str], job: list[str], folder: Path, steps: int) -> tuple[float, str]:

@@ -140,7 +140,8 @@ def _called(profile: Profile) -> EagerStep | None:
         raise UsageError(
             "the profile does not tell what a step holds in memory: it is of an older dltune, or "
             "the script compiles what it trains, or has hooks on saved tensors around its steps",
-            remedy="profile the job again",
+            remedy="profile the job again; for what torch.compile compiles, PyTorch has a budget "
+            "of its own: torch._functorch.config.activation_memory_budget",
         )
     return eager(profile.calls)
 
