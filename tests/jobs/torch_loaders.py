@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 torch.manual_seed(0)
 table = torch.arange(48.0).reshape(12, 4)
+shared_noise = numpy.random.default_rng(0)
+shared_file = open(__file__, "rb")  # noqa: SIM115 - as datasets do
 
 
 class Rows(Dataset):
@@ -35,6 +37,35 @@ class OwnNoise(Rows):
 
     def changed(self, row):
         return row + self.noise[0].random()
+
+
+class SharedNoise(Rows):
+    """Its source is the module's."""
+
+    def changed(self, row):
+        return row + shared_noise.random()
+
+
+class Counting(Rows):
+    seen = 0
+
+    def changed(self, row):
+        Counting.seen += 1
+        return row + Counting.seen
+
+
+class Reading(Rows):
+    def __init__(self):
+        self.file = open(__file__, "rb")  # noqa: SIM115
+
+    def changed(self, row):
+        return row + len(self.file.read(1))
+
+
+class ReadingShared(Rows):
+    def changed(self, row):
+        shared_file.seek(0)
+        return row + len(shared_file.readline())
 
 
 class Parent(Rows):
@@ -66,6 +97,10 @@ loaders = {
     "noisy": DataLoader(Noisy(), 3),
     "own noise": DataLoader(OwnNoise(), 3),
     "noisy batch": DataLoader(Rows(), 3, collate_fn=noisy_batch),
+    "shared noise": DataLoader(SharedNoise(), 3),
+    "counting": DataLoader(Counting(), 3),
+    "reading": DataLoader(Reading(), 3),
+    "reading shared": DataLoader(ReadingShared(), 3),
     "parent's": DataLoader(Parent(), 3),
     "stream": DataLoader(Stream(), 3),
     "empty": DataLoader(TensorDataset(table[:0]), 3),
@@ -94,6 +129,13 @@ for name, loader in loaders.items():
         "ahead": loader.prefetch_factor,
         "context": str(loader.multiprocessing_context),
     }
+pairs = zip(loaders["shuffled"], DataLoader(Rows(), 3, shuffle=True), strict=True)
+found["two at a time"] = [[one[0].tolist(), other[0].tolist()] for one, other in pairs]
+begun = iter(loaders["shuffled"])
+found["begun"] = [torch.rand(1).item(), *(rows.tolist() for rows, _ in begun)]
+found["never begun"] = [iter(loaders["shuffled"]) is None, torch.rand(1).item()]
+kept = [rows for _ in range(3) for rows, _ in loaders["plain"]]
+found["kept"] = [rows.is_shared() for rows in kept]
 found["drawn"] = [torch.rand(1).item(), random.random()]
 with open("found.json", "w") as file:
     json.dump(found, file)

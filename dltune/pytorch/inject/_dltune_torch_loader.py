@@ -1,26 +1,33 @@
 """Inside the job's Python: who prepares the batches of PyTorch's DataLoaders, and how far ahead.
 
-A worker draws random numbers of its own, so that a dataset that draws some stays in the process
-that trains. This is seen in a child of it, before a loader's first batch: the child prepares that
-batch, as a worker would, and tells what it met.
+A worker has random numbers, counters and places in open files of its own, so that a dataset that
+needs one of them stays in the process that trains. This is seen in a child of it, before a loader's
+first batch: the child prepares that batch twice, as a worker would, and tells what it met.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
+import io
 import json
 import multiprocessing
 import os
+import pickle
 import random
+import resource
 import select
 import signal
+import socket
+import stat
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.reduction import ForkingPickler
+from contextlib import contextmanager, suppress
+from multiprocessing import connection
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +39,14 @@ _PATIENCE = 10.0  # seconds that the first batch may take
 _REACH = 200_000  # objects of a dataset that are looked through
 _AHEAD = 2  # batches that a worker prepares ahead where a script does not tell it
 _SHARED = "/dev/shm"
+# whose open files are not for a process and its children alike
+_FILES = frozenset({"h5py", "lmdb", "netCDF4", "sqlite3", "tables"})
 
 
 def workers(report: Report) -> Hooks:
     """Value: how many prepare the batches of a loader that the script gave none."""
     count = int(report.value)
-    report.did = f"{{count}} DataLoaders have their batches prepared by {count} workers each"
+    did = f"{{count}} DataLoaders have their batches prepared by {count} workers each"
 
     def fitting(loader: Any) -> dict[str, Any]:
         if loader.num_workers:
@@ -49,7 +58,11 @@ def workers(report: Report) -> Hooks:
         context = loader.multiprocessing_context or "fork"
         return {"num_workers": count, "prefetch_factor": _AHEAD, "multiprocessing_context": context}
 
-    yield _MODULE, lambda data: _change_loaders(data, report, fitting)
+    def change(data: Any) -> None:
+        later = _begins_later(data.dataloader._MultiProcessingDataLoaderIter)
+        _change_loaders(data, report, did, fitting, {_ITERATOR: later})
+
+    yield _MODULE, change
 
 
 def prefetch(report: Report) -> Hooks:
@@ -57,32 +70,45 @@ def prefetch(report: Report) -> Hooks:
     if not report.value.isdecimal():
         return
     ahead = int(report.value)
-    report.did = f"workers of {{count}} DataLoaders prepare {ahead} batches ahead"
+    did = f"workers of {{count}} DataLoaders prepare {ahead} batches ahead"
 
     def fitting(loader: Any) -> dict[str, Any]:
         if not loader.num_workers:
             raise _Left("it has no workers that could prepare batches ahead")
         if loader.prefetch_factor != _AHEAD:
             raise _Left(f"the script tells it {loader.prefetch_factor} batches")
+        if isinstance(loader.dataset, sys.modules[_MODULE].IterableDataset):
+            raise _Left("what its workers read of an IterableDataset cannot be tried")
         _try_first_batch(loader, loader.num_workers, ahead, drawing=True)
         return {"prefetch_factor": ahead}
 
-    yield _MODULE, lambda data: _change_loaders(data, report, fitting)
+    yield _MODULE, lambda data: _change_loaders(data, report, did, fitting, {})
 
 
 class _Left(Exception):
     """Why a loader is left as it is."""
 
 
-def _change_loaders(data: Any, report: Report, fitting: Callable[[Any], dict[str, Any]]) -> None:
+_ITERATOR = "_MultiProcessingDataLoaderIter"
+
+
+def _change_loaders(
+    data: Any,
+    report: Report,
+    did: str,
+    fitting: Callable[[Any], dict[str, Any]],
+    within: dict[str, Any],
+) -> None:
     """Has loaders make their iterators with other attributes, and a script find those of its own.
 
-    `fitting`, which is asked once for each loader, has the attributes, or raises."""
+    `fitting`, which is asked once for each loader, has the attributes, or raises. `within`:
+    what the loaders' module has meanwhile."""
     plain = data.DataLoader._get_iterator
     known: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
     def examine(loader: Any) -> None:
         known[loader] = {}
+        report.did = did
         try:
             changes = fitting(loader)
         except _Left as why:
@@ -94,24 +120,81 @@ def _change_loaders(data: Any, report: Report, fitting: Callable[[Any], dict[str
 
     examine_harmless = report.harmless(examine, "a DataLoader")
 
+    def changes_of(loader: Any) -> dict[str, Any]:
+        try:
+            if loader not in known:
+                examine_harmless(loader)
+            return known[loader]
+        except (KeyError, TypeError):  # it cannot be referred to weakly
+            return {}
+
     @functools.wraps(plain)
     def get_iterator(loader: Any) -> Any:
-        if loader not in known:
-            examine_harmless(loader)
-        try:
-            changes = known[loader]
-        except (KeyError, TypeError):  # it cannot be referred to weakly
-            changes = {}
-        if changes:
+        changes = changes_of(loader)
+        if changes and not multiprocessing.current_process().daemon:
+            put_back = _random_state(loader)
             try:
-                with _changed(loader, changes):
+                with _changed(loader, changes), _changed(data.dataloader, within):
                     return plain(loader)
-            except OSError as error:  # no process more may be had
+            except Exception as error:  # no process or thread more may be had
+                put_back()
                 known[loader] = {}
-                report.left("a DataLoader, from now on", str(error))
+                report.left("a DataLoader, from now on", f"{type(error).__name__}: {error}")
         return plain(loader)
 
     data.DataLoader._get_iterator = get_iterator
+
+
+def _random_state(loader: Any) -> Callable[[], None]:
+    """Puts back what the beginning of an iterator draws from."""
+    torch = sys.modules["torch"]
+    state = torch.get_rng_state()
+    own = loader.generator.get_state() if loader.generator is not None else None
+
+    def put_back() -> None:
+        torch.set_rng_state(state)
+        if own is not None:
+            loader.generator.set_state(own)
+
+    return put_back
+
+
+def _begins_later(base: Any) -> Any:
+    """Iterators over workers' batches that ask the sampler for nothing before a batch is wanted, as
+    those without workers do: a sampler draws random numbers then.
+
+    Batches are copied out of shared memory: each tensor in there keeps a file open.
+    """
+
+    class Iter(base):  # type: ignore[misc]
+        _begun = True
+        _index_sampler: Any
+        _prefetch_factor: Any
+
+        def _reset(self, loader: Any, first_iter: bool = False) -> None:
+            if not first_iter:
+                super()._reset(loader, first_iter)
+                return
+            sampler, self._index_sampler = self._index_sampler, self._sampler_iter
+            ahead, self._prefetch_factor = self._prefetch_factor, 0
+            try:
+                super()._reset(loader, first_iter)
+            finally:
+                self._index_sampler, self._prefetch_factor = sampler, ahead
+            self._begun = False
+
+        def _next_data(self) -> Any:
+            if not self._begun:
+                self._begun = True
+                for _ in range(self._prefetch_factor * self._num_workers):
+                    self._try_put_index()
+            batch = super()._next_data()
+            with suppress(Exception):
+                batch = copy.deepcopy(batch)
+            return batch
+
+    Iter.__name__ = Iter.__qualname__ = base.__name__  # in profiles, too
+    return Iter
 
 
 @contextmanager
@@ -135,6 +218,10 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
     """
     if multiprocessing.current_process().daemon:
         raise _Left("it is in a process that may start none")
+    for one in _within(loader.dataset, loader.collate_fn):
+        if _open(one):
+            raise _Left(f"it holds an open {type(one).__name__}, which processes cannot share")
+    places = _places()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -150,15 +237,50 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
         os.close(read)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        now = _places()
+        moved = {one: place for one, place in places.items() if now.get(one, place) != place}
+        for (number, *_), place in moved.items():
+            with suppress(OSError):
+                os.lseek(number, place, os.SEEK_SET)
     if not ready:
         raise _Left(f"a child that prepares its first batch is not done after {_PATIENCE:.0f} s")
     if not answer:
         raise _Left("a child that prepares its first batch dies")
-    why, size = json.loads(answer)
+    why, size, tensors = json.loads(answer)
     if why is not None:
         raise _Left(why)
-    if size * (workers * ahead + 2) > _free() / 2:
+    if moved:
+        raise _Left("it reads from a file that was open before, which processes cannot share")
+    batches = workers * ahead + 2
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if size * batches * ranks > _free() / 2:
         raise _Left(f"{_SHARED}, through which batches come, has no room for them")
+    if tensors * batches > resource.getrlimit(resource.RLIMIT_NOFILE)[0] / 2:
+        raise _Left(f"each of its {tensors} tensors a batch would need an open file")
+
+
+def _open(one: object) -> bool:
+    if isinstance(one, io.FileIO):
+        return not one.closed
+    if isinstance(one, socket.socket | connection._ConnectionBase):
+        return True
+    return type(one).__module__.partition(".")[0] in _FILES
+
+
+def _places() -> dict[tuple[int, int, int], int]:
+    """Where this process and its children are in each open file that is only read, by its number,
+    device and inode."""
+    found = {}
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError, KeyError, ValueError):
+            number = int(path.name)
+            status = os.fstat(number)
+            if stat.S_ISREG(status.st_mode):
+                lines = Path(f"/proc/self/fdinfo/{number}").read_text().splitlines()
+                told = dict(line.split(":", 1) for line in lines if ":" in line)
+                if int(told["flags"], 8) & os.O_ACCMODE == os.O_RDONLY:
+                    found[number, status.st_dev, status.st_ino] = int(told["pos"])
+    return found
 
 
 def _free() -> int:
@@ -170,8 +292,8 @@ def _free() -> int:
     return there.f_bavail * there.f_frsize
 
 
-def _tried(loader: Any, drawing: bool) -> tuple[str | None, int]:
-    """In a child: why a worker cannot, and the bytes of the first batch's tensors."""
+def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
+    """In a child: why a worker cannot, and the first batch's tensors: their bytes, and how many."""
     try:
         import torch
         from torch.utils.data import _DatasetKind
@@ -183,11 +305,14 @@ def _tried(loader: Any, drawing: bool) -> tuple[str | None, int]:
         sampler = iter(loader._index_sampler)
         first = next(sampler, None)
         if first is None:
-            return "it has no batch", 0
+            return "it has no batch", 0, 0
+        before = _drawn()
+        next(sampler, None)
+        if _drawn() != before:
+            return "its sampler draws random numbers as it goes, and would draw them earlier", 0, 0
         if loader.worker_init_fn:
             loader.worker_init_fn(0)
         before = _drawn()
-        next(sampler, None)
         fetcher = _DatasetKind.create_fetcher(
             loader._dataset_kind,
             loader.dataset,
@@ -195,14 +320,55 @@ def _tried(loader: Any, drawing: bool) -> tuple[str | None, int]:
             loader.collate_fn,
             loader.drop_last,
         )
-        batch = fetcher.fetch(first)
-        if not drawing and (_drawn() != before or _draws(loader)):
-            return "it draws random numbers, and a worker would draw others", 0
-        size = sum(_storages(batch).values())
-        ForkingPickler.dumps(batch)
+        batch = _Content(fetcher.fetch(first))
+        if not drawing:
+            if _drawn() != before or _draws(loader):
+                return "it draws random numbers, and a worker would draw others", 0, 0
+            if not batch.same_as(_Content(fetcher.fetch(first))):
+                return "its batches change each time, and each worker's on their own", 0, 0
     except Exception as error:
-        return f"a child cannot prepare its first batch: {type(error).__name__}: {error}"[:500], 0
-    return None, size
+        why = f"a child cannot prepare its first batch: {type(error).__name__}: {error}"
+        return why[:500], 0, 0
+    storages = {one.data_ptr(): one.nbytes() for one in map(_storage, batch.tensors)}
+    return None, sum(storages.values()), len(storages)
+
+
+class _Content(pickle.Pickler):
+    """What a worker sends of a batch: its tensors, and all else by bytes."""
+
+    def __init__(self, batch: object) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, pickle.HIGHEST_PROTOCOL)
+        self.tensors: list[Any] = []
+        self.dump(batch)
+
+    def reducer_override(self, one: object) -> Any:
+        if not isinstance(one, sys.modules["torch"].Tensor):
+            return NotImplemented
+        if one.requires_grad and not one.is_leaf:
+            raise ValueError("a tensor of it has a gradient to be computed")
+        self.tensors.append(one)
+        return int, (len(self.tensors),)
+
+    def same_as(self, other: _Content) -> bool:
+        return (
+            self._bytes.getvalue() == other._bytes.getvalue()
+            and len(self.tensors) == len(other.tensors)
+            and all(map(_equal, self.tensors, other.tensors))
+        )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Bit for bit, so that what is not a number equals itself."""
+    torch = sys.modules["torch"]
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    one, other = (each.detach().reshape(-1).view(torch.uint8) for each in (one, other))
+    return bool(torch.equal(one, other))
+
+
+def _storage(tensor: Any) -> Any:
+    return tensor.untyped_storage()
 
 
 def _drawn() -> tuple[object, ...]:
@@ -223,14 +389,6 @@ def _draws(loader: Any) -> bool:
     if numpy:
         sources += (numpy.random.Generator, numpy.random.RandomState)
     return any(isinstance(one, sources) for one in _within(loader.dataset, loader.collate_fn))
-
-
-def _storages(batch: Any) -> dict[int, int]:
-    """Bytes of each storage of a batch, by where it is."""
-    torch = sys.modules["torch"]
-    tensors = [one for one in _within(batch) if isinstance(one, torch.Tensor)]
-    storages = [tensor.untyped_storage() for tensor in tensors if not tensor.is_sparse]
-    return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
 def _within(*roots: object) -> Iterator[object]:
