@@ -2,7 +2,7 @@
 
 Between two layers, such as in an activation, time counts as the earlier one's. Backward calls come
 to layers in the opposite order: each belongs to the nearest one, from where the one before belonged
-on, of whose storages it reads some, and where there is none to the same as the one before.
+on, that read one of the storages it reads, and where there is none to the same as the one before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _owners(calls: Calls, layers: Sequence[Layer]) -> list[int | None]:
     uses: defaultdict[int, list[int]] = defaultdict(list)  # of a storage, the layers
     for number, layer in enumerate(layers):
         inner = calls.calls[layer.first : layer.last]
-        for storage in {s for one in inner for s in (*one.reads, *one.gives)}:
+        for storage in {s for one in inner for s in one.reads}:
             uses[storage].append(number)
     begin = {layer.first: number for number, layer in enumerate(layers)}
     found: list[int | None] = []
