@@ -57,7 +57,7 @@ def _cores(report: Horovod) -> None:
 
 def watched(watch: Watch) -> str:
     """What was found so far, in a line."""
-    seen = list(watch.ranks.values())
+    seen = watch.of_job()
     found = sum(rank.background is not None for rank in seen)
     stuck = "".join(
         f"; rank {rank.identity.rank} hangs: {watch.stuck[rank.pid]}"
@@ -74,8 +74,8 @@ def watched(watch: Watch) -> str:
 def running(watch: Watch) -> Table:
     """What each rank's threads use so far."""
     heads = ("rank", "pid", "CPU", "background", "CPU", "waits for a core", "compute", "input")
-    ranks = sorted(watch.ranks.values(), key=lambda one: one.identity.rank)
-    return Table("", columns(*(f">{head}" for head in heads)), [_row(rank) for rank in ranks])
+    rows = [_row(rank) for rank in watch.of_job()]
+    return Table("", columns(*(f">{head}" for head in heads)), rows)
 
 
 def _row(rank: RankSeen) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def assemble(
     watch: Watch, command: Sequence[str], timeline: Timeline | None, partial: bool
 ) -> Horovod:
     """The document of a watch, with what follows from it. Raises UsageError when it saw no rank."""
-    seen = of_job(watch)
+    seen = watch.of_job()
     if not seen:
         raise nothing(watch)
     host = seen[0].identity.host
@@ -73,17 +73,7 @@ def report_of(
 
 def cycle_time(watch: Watch) -> float:
     """Seconds of HOROVOD_CYCLE_TIME in the job; Horovod's own where it does not say."""
-    return ranks.cycle_time(next((seen.settings for seen in of_job(watch)), {}))
-
-
-def of_job(watch: Watch) -> list[RankSeen]:
-    """One process for each rank: that with a background thread, else the first. What a rank forks
-    has its library and its number too."""
-    best: dict[int, RankSeen] = {}
-    for seen in sorted(watch.ranks.values(), key=lambda one: one.background is None):
-        if seen.background is not None or seen.numbered:
-            best.setdefault((seen.init or seen.identity).rank, seen)
-    return [best[number] for number in sorted(best)]
+    return ranks.cycle_time(next((seen.settings for seen in watch.of_job()), {}))
 
 
 def nothing(watch: Watch) -> UsageError:
@@ -141,7 +131,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         seconds=seconds,
         controller=place.controller,
         horovod=identity.library.version if seen.cycles else None,
-        pytorch=None if seen.cycles else identity.library.version,
+        pytorch=None if seen.cycles else identity.library.version or "?",
         mpi=identity.mpi if place.controller == "mpi" else None,
         settings=seen.settings,
         evidence=tuple(evidence),

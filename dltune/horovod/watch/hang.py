@@ -93,6 +93,9 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
             for rank in alive
             if rank.pid in stopped and not (rank.progress.cycling or rank.progress.working)
         }
+    # of PyTorch's several threads another one may send while this one rests
+    if any(rank.progress.working for rank in alive if not rank.cycles):
+        return {}
     still = [rank for rank in alive if not _at_it(rank)]
     if still and len(still) < len(alive):
         return {rank.pid: _still(rank) for rank in still}

@@ -13,6 +13,7 @@ from pathlib import Path
 from dltune.documents.sections.allreduce import Controller
 from dltune.errors import UsageError
 from dltune.horovod.timeline.summary import CYCLE_TIME
+from dltune.horovod.watch import torch_library
 from dltune.horovod.watch.horovod_library import Library
 from dltune.machine.ranks import local_rank, world
 from dltune.proc.maps import Mapping as Mapped
@@ -49,11 +50,12 @@ def identify(
     pid: int, environ: Mapping[str, str], mapped: Sequence[Mapped], library: Library
 ) -> Identity:
     """Raises UsageError when the environment names two ranks, or half of one."""
+    torch = library.package == "pytorch"
+    launched = torch_library.own(environ) if torch else environ
     try:
-        where, here = world(environ), local_rank(environ)
+        where, here = world(launched), local_rank(launched)
     except UsageError as error:
         raise UsageError(f"pid {pid}: {error}", remedy=error.remedy) from None
-    torch = library.package == "pytorch"
     libmpi = next((m.path for m in mapped if re.search(r"/libmpi(ch)?\.so[^/]*$", m.path)), None)
     return Identity(
         rank=where.rank,

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dltune.errors import UsageError
 from dltune.horovod.watch.horovod_library import Library, version
-from dltune.machine.ranks import is_rank
+from dltune.machine.ranks import local_rank, world
 from dltune.proc.maps import Mapping as Mapped
 
 _NAME = re.compile(r"/torch/lib/libtorch_cpu\.so$")
@@ -26,7 +27,23 @@ def find(pid: int, mapped: Sequence[Mapped], environ: Mapping[str, str]) -> Libr
     """PyTorch's library among a process's mappings; None when it has not loaded it, or is one of
     no several ranks."""
     mapping = next((one for one in mapped if _NAME.search(one.path)), None)
-    if mapping is None or not is_rank(environ):
+    if mapping is None or not _is_rank(own(environ)):
         return None
     packages = Path(f"/proc/{pid}/root{mapping.path}").parents[2]
     return Library(mapping.path, version(packages, "torch"), (), (), (), "pytorch")
+
+
+def own(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Without what other launchers tell, as srun one of torchrun's: PyTorch reads its own alone."""
+    pairs = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    if not all(map(environ.get, pairs[0])):
+        return environ
+    return {name: environ[name] for pair in pairs if all(map(environ.get, pair)) for name in pair}
+
+
+def _is_rank(environ: Mapping[str, str]) -> bool:
+    try:
+        local_rank(environ)
+        return world(environ).size > 1
+    except UsageError:
+        return False

@@ -127,6 +127,15 @@ class Watch:
             self.ended = time.monotonic()
             self.cpu = time.process_time() - self._cpu
 
+    def of_job(self) -> list[RankSeen]:
+        """One process for each rank: that with a background thread, else the first. What a rank
+        forks has its library and its number too."""
+        best: dict[int, RankSeen] = {}
+        for seen in sorted(self.ranks.values(), key=lambda one: one.background is None):
+            if seen.background is not None or seen.numbered:
+                best.setdefault((seen.init or seen.identity).rank, seen)
+        return [best[number] for number in sorted(best)]
+
     def _members_due(self, paced: float) -> float:
         if not self.ranks:  # what does not train yet is not held up
             return min(paced, time.monotonic() + UNTIL_RANKS)
@@ -137,7 +146,8 @@ class Watch:
         self._alive = bool(members)
         for pid in members:
             key = (pid, self.tree.started(pid))
-            if key not in self.ranks and pid not in self.denied:
+            known = self.ranks.get(key)  # PyTorch may have been loaded before Horovod
+            if pid not in self.denied and (known is None or not known.cycles):
                 self._search(key)
 
     def _all_found(self) -> bool:
@@ -168,6 +178,8 @@ class Watch:
             return
         except OSError:
             return  # it has ended
+        if key in self.ranks and found.package == "pytorch":
+            return
         identity = ranks.identify(pid, environ, mapped, found)
         now = time.monotonic()
         cpu = process.cpu_seconds(pid) or 0.0
@@ -199,7 +211,7 @@ class Watch:
         for rank in self.ranks.values():
             if rank.ended_at is None:
                 self._count_threads(rank)
-        self.stuck = still_hung(self.stuck, list(self.ranks.values()))
+        self.stuck = still_hung(self.stuck, self.of_job())
 
     def _count_threads(self, rank: RankSeen) -> None:
         now = time.monotonic()

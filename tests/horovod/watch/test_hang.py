@@ -115,6 +115,9 @@ def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
     resting = [replace(one, used=0.0, cycles=False) for one in (waits, sleeps)]
     assert hung(resting) == hung([waits, sleeps])
     assert hung([replace(one, cycles=True) for one in resting]) == {}
+    # nor where another of a rank's threads works
+    busy = replace(resting[0], used=0.0, others=HUNG_SECONDS)
+    assert hung([busy, replace(resting[1], used=1.0)]) == {}
     assert hung([sleeps, other]) == {}  # who of them the others wait for, nobody can say
 
 

@@ -40,7 +40,7 @@ def launcher() -> Iterator[subprocess.Popen[bytes]]:
 def test_their_threads_have_roles(launcher):
     def known() -> bool:
         """All threads of both have trained for a while."""
-        seen = document.of_job(watch)
+        seen = watch.of_job()
         return len(seen) == 2 and all(
             rank.stack and rank.until - rank.since > 4.0 and "compute" in roles(rank)
             for rank in seen
