@@ -128,13 +128,25 @@ class Watch:
             self.cpu = time.process_time() - self._cpu
 
     def of_job(self) -> list[RankSeen]:
-        """One process for each rank: that with a background thread, else the first. What a rank
-        forks has its library and its number too."""
+        """One process for each rank: that with a background thread, else the one that began first.
+        What a rank forks has its library and its number too."""
+        told = [one for one in self.ranks.values() if one.numbered or one.background is not None]
+        size = max(((one.init or one.identity).size for one in told), default=0)
         best: dict[int, RankSeen] = {}
-        for seen in sorted(self.ranks.values(), key=lambda one: one.background is None):
-            if seen.background is not None or seen.numbered:
-                best.setdefault((seen.init or seen.identity).rank, seen)
+        for key in sorted(self.ranks, key=self._preference):
+            seen = self.ranks[key]
+            place = seen.init or seen.identity
+            # a launcher that another one started, as mpirun torchrun, is one of fewer
+            if seen.background is not None or (seen.numbered and place.size == size):
+                best.setdefault(place.rank, seen)
         return [best[number] for number in sorted(best)]
+
+    def _preference(self, key: Key) -> tuple[int, int]:
+        """Less for what rather is the rank; of one that was started again what runs now."""
+        seen = self.ranks[key]
+        if seen.background is None:
+            return 2, key[1]
+        return int(seen.ended_at is not None), key[1]
 
     def _members_due(self, paced: float) -> float:
         if not self.ranks:  # what does not train yet is not held up
@@ -172,14 +184,15 @@ class Watch:
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return
-            ending = Ending(pid)
+            known = self.ranks.get(key)
+            if known and found.package == "pytorch":
+                return
+            ending = known.ending if known else Ending(pid)
         except PermissionError:
             self.denied[pid] = process.owner(pid)
             return
         except OSError:
             return  # it has ended
-        if key in self.ranks and found.package == "pytorch":
-            return
         identity = ranks.identify(pid, environ, mapped, found)
         now = time.monotonic()
         cpu = process.cpu_seconds(pid) or 0.0
