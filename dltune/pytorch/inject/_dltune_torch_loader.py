@@ -90,6 +90,7 @@ class _Left(Exception):
 
 
 _ITERATOR = "_MultiProcessingDataLoaderIter"
+_DRAWS = "it draws random numbers, and a worker would draw others"
 
 
 def _change_loaders(
@@ -218,7 +219,10 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
     """
     if multiprocessing.current_process().daemon:
         raise _Left("it is in a process that may start none")
+    sources = () if drawing else _sources()
     for one in _within(loader.dataset, loader.collate_fn):
+        if isinstance(one, sources):
+            raise _Left(_DRAWS)
         if _open(one):
             raise _Left(f"it holds an open {type(one).__name__}, which processes cannot share")
     places = _places()
@@ -322,14 +326,15 @@ def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
         )
         batch = _Content(fetcher.fetch(first))
         if not drawing:
-            if _drawn() != before or _draws(loader):
-                return "it draws random numbers, and a worker would draw others", 0, 0
+            if _drawn() != before:
+                return _DRAWS, 0, 0
             if not batch.same_as(_Content(fetcher.fetch(first))):
                 return "its batches change each time, and each worker's on their own", 0, 0
     except Exception as error:
         why = f"a child cannot prepare its first batch: {type(error).__name__}: {error}"
         return why[:500], 0, 0
-    storages = {one.data_ptr(): one.nbytes() for one in map(_storage, batch.tensors)}
+    stored = (tensor.untyped_storage() for tensor in batch.tensors)
+    storages = {one.data_ptr(): one.nbytes() for one in stored}
     return None, sum(storages.values()), len(storages)
 
 
@@ -367,10 +372,6 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(torch.equal(one, other))
 
 
-def _storage(tensor: Any) -> Any:
-    return tensor.untyped_storage()
-
-
 def _drawn() -> tuple[object, ...]:
     """The state of all sources of random numbers that a process has one of."""
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
@@ -382,13 +383,13 @@ def _drawn() -> tuple[object, ...]:
     )
 
 
-def _draws(loader: Any) -> bool:
-    """Whether a dataset, or what collates it, has a source of random numbers of its own."""
+def _sources() -> tuple[Any, ...]:
+    """What a dataset, or what collates it, may have to draw random numbers from."""
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
     sources: tuple[Any, ...] = (torch.Generator, random.Random)
     if numpy:
         sources += (numpy.random.Generator, numpy.random.RandomState)
-    return any(isinstance(one, sources) for one in _within(loader.dataset, loader.collate_fn))
+    return sources
 
 
 def _within(*roots: object) -> Iterator[object]:
