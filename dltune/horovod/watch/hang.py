@@ -32,8 +32,8 @@ _SLEEPS_ON = 0.2
 
 # ranks that are looked at side by side: a look starts a process, which wants little of a core
 LOOKS_AT_ONCE = 8
-# code that waits for gradients
-_RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod|torch)/")
+# code that waits for gradients; a DataLoader waits for its workers
+_RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod|torch(?!/utils/data/))/")
 
 
 class _Stand(NamedTuple):

@@ -49,17 +49,19 @@ class Rank:
 @pytest.fixture
 def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
     """A rank that cycles in vain, in Python code of this name."""
-    package = tmp_path / "site-packages" / "tensorflow"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "eager.py").write_text(RUNTIME)
+    packages = tmp_path / "site-packages"
+    for module in ("tensorflow/eager.py", "torch/utils/data/dataloader.py"):
+        path = packages / module
+        path.parent.mkdir(parents=True)
+        (packages / module.split("/")[0] / "__init__.py").touch()  # not the installed one
+        path.write_text(RUNTIME)
 
     def stand(name: str, code: str) -> Rank:
         script = tmp_path / "horovod" / name  # whatever the job's own folders are called
         script.parent.mkdir(exist_ok=True)
         script.write_text(f"import time\nfrom tensorflow.eager import execute\n{code}")
         run = "import runpy, sys; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1])"
-        return Rank(started(run, script, package.parent).pid, 1.0)
+        return Rank(started(run, script, packages).pid, 1.0)
 
     return stand
 
@@ -119,6 +121,17 @@ def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
     busy = replace(resting[0], used=0.0, others=HUNG_SECONDS)
     assert hung([busy, replace(resting[1], used=1.0)]) == {}
     assert hung([sleeps, other]) == {}  # who of them the others wait for, nobody can say
+
+
+@needs_py_spy
+def test_the_rank_that_waits_for_its_loader_hangs(standing) -> None:
+    """PyTorch's code is innermost there as it is where gradients are waited for."""
+    waits = standing("train.py", "execute()")
+    loads = standing("load.py", "from torch.utils.data.dataloader import execute\nexecute()")
+    assert hung([waits, loads]) == {
+        loads.pid: "its Python has done nothing for 10 s at load.py:4 (<module>), and does not "
+        "wait for gradients as the others do"
+    }
 
 
 @needs_py_spy
