@@ -50,8 +50,9 @@ class Opened:
 class Known:
     """A data file, open here for as long as it is watched: a deleted one can still be looked at.
 
-    `first` and `last`: what was in the page cache at the first and the last look; `beside`: at the
-    last one that told what processes used of it too.
+    `last`: what was in the page cache at the last look, None where that is not told. `came`: bytes
+    that came into it from one look to the next, summed, as what is dropped may be read again;
+    `beside`: the same up to the last look that told what processes used of it too.
     """
 
     path: str
@@ -59,20 +60,19 @@ class Known:
     format: FileFormat
     size: int
     storage: Storage
-    first: cached.Cached | None
-    last: cached.Cached | None = field(init=False)
-    beside: cached.Cached | None = field(init=False)
+    last: cached.Cached | None
+    came: int | None = field(init=False)
+    beside: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.last = self.beside = self.first
-
-    @property
-    def came(self) -> int | None:
-        """Bytes that came into the page cache between the first look and the last."""
-        return max(0, self.last.seen - self.first.seen) if self.first and self.last else None
+        self.came = self.beside = None if self.last is None else 0
 
     def look(self) -> None:
-        self.last = cached.cached(self.descriptor)
+        before, self.last = self.last, cached.cached(self.descriptor)
+        if self.came is None or before is None or self.last is None:
+            self.came = None
+        else:
+            self.came += max(0, self.last.seen - before.seen)
         self.size = os.fstat(self.descriptor).st_size
 
 
@@ -165,6 +165,6 @@ class DataFiles:
             format=known,
             size=status.st_size,
             storage=storage.storage(Path(f"/proc/self/fd/{descriptor}"), shown=Path(path), pid=pid),
-            first=cached.cached(descriptor),
+            last=cached.cached(descriptor),
         )
         return key

@@ -81,9 +81,9 @@ def _amplification(
 ) -> float | None:
     """Bytes from storage for each one used, both up to the last look that told of both."""
     used = sum(use.touched for _, use in users if use.mapped) + (copied or 0)
-    if known.first is None or known.beside is None or not used:
+    if known.beside is None or not used:
         return None
-    return max(direct or 0, known.beside.seen - known.first.seen, 0) / used
+    return max(direct or 0, known.beside) / used
 
 
 def _unsurveyed(seen: WatchedProcess, key: Key) -> int:

@@ -345,7 +345,7 @@ class Watch:
         for known in self.files.known.values():
             known.look()
             if alive:
-                known.beside = known.last
+                known.beside = known.came
 
     def _take_opened(self, seen: WatchedProcess, found: Sequence[Opened]) -> None:
         seen.descriptors = {opened.descriptor: opened.key for opened in found}
