@@ -15,10 +15,11 @@ _PACKAGE = Path(__file__).resolve().parent.parent.parent
 
 
 def sources(adapter: str) -> list[Path]:
-    """Of the plugin in an adapter's folder, with the core that it stands on."""
+    """Of the plugin in an adapter's folder, with the core that it stands on. What takes longest to
+    compile, as it includes the framework, comes first."""
     return [
-        *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
         *sorted((_PACKAGE / adapter / "plugin").glob("*.cc")),
+        *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
         *sorted((_PACKAGE / "native").glob("*.h")),
     ]
 
