@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 COMMON_FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-DNDEBUG")
@@ -100,6 +99,8 @@ def library(
 
 def _compile(path: Path, sources: Sequence[Path], flags: Sequence[str]) -> None:
     """Under the lock: what is there of another build was left when that was killed."""
+    from concurrent.futures import ThreadPoolExecutor  # most jobs find the library built
+
     for left in path.parent.glob(f"{path.stem}.*.building"):
         shutil.rmtree(left, ignore_errors=True)
     command = [*compiler(), *COMMON_FLAGS]
