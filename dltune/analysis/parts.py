@@ -31,13 +31,18 @@ def wall(profile: Profile) -> float:
     return whole or max((step.wall.median for step in profile.steps), default=0.0)
 
 
-def recording(profile: Profile) -> float:
-    """Seconds of a round of the steps that it took to record its ops, where that was measured: at
-    most the executor's part, between the ops."""
+def unrecorded(profile: Profile) -> float:
+    """Seconds of a round of the steps while its ops are not recorded; as recorded where what that
+    takes was not measured."""
     overhead = profile.counters.overhead if profile.counters else None
-    if overhead is None or overhead.median <= 1:
-        return 0.0
-    return min(wall(profile) * (1 - 1 / overhead.median), part(profile, "executor") * wall(profile))
+    return wall(profile) / max(1.0, overhead.median if overhead else 1.0)
+
+
+def recording(profile: Profile) -> float:
+    """Seconds of a round of the steps, between its ops, that it took to record them: at most the
+    executor's part."""
+    took = wall(profile) - unrecorded(profile)
+    return min(took, part(profile, "executor") * wall(profile))
 
 
 def measured(profile: Profile) -> float:

@@ -15,9 +15,9 @@ SCHEMA = "dltune.diagnosis/1"
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds` of a round of the steps, the median. `limit`: seconds that its ops would need if
-    all cores worked on them all the time, as they were measured one by one (None: they were not);
-    `cores` in the limit."""
+    """`seconds` of a round of the steps, the median, while its ops are not recorded. `limit`:
+    seconds that its ops would need if all cores worked on them all the time, as they were measured
+    one by one (None: they were not); `cores` in the limit."""
 
     seconds: float
     limit: float | None

@@ -8,7 +8,7 @@ import msgspec
 
 from dltune import __version__
 from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import ENOUGH, measured, unmeasured
+from dltune.analysis.parts import ENOUGH, measured, unmeasured, unrecorded
 from dltune.documents import diagnosis as document
 from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
@@ -90,7 +90,7 @@ def step(analysis: Analysis, ranks: int = 1) -> Step | None:
             least = min(case.time.median * case.time.threads for case in figures.cases)
             work += least * figures.op.count
     return Step(
-        seconds=max(one.wall.median for one in profile.steps),
+        seconds=unrecorded(profile),
         limit=work / cores if work > 0 and measured(profile) >= ENOUGH else None,
         cores=cores,
     )

@@ -18,6 +18,7 @@ from dltune.job.launch import Job, Process
 from dltune.job.record import Record
 from dltune.job.unreported import loaded
 from dltune.machine.placement import default_interval
+from dltune.observe.growth import looked_at_again
 from dltune.observe.watch import JobWatch
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
@@ -82,11 +83,16 @@ class Observing:
     def run(self, job: Job) -> DltuneError | None:
         """Why no step was found; None where one was. The job may still run afterwards."""
         self._job = job
+        problem = None
         try:
             self._session.run(job)
         except DltuneError as error:
-            return error
-        return None
+            problem = error
+        seen = self._seen
+        if seen is not None and seen.observation is not None:
+            looked = looked_at_again(seen.observation, job, self._left(), self._tell_of_growth)
+            self._seen = replace(seen, observation=looked)
+        return problem
 
     def seen(self) -> Seen:
         """What was seen so far; the watch ends."""
@@ -101,10 +107,17 @@ class Observing:
         return replace(seen, observation=msgspec.structs.replace(observation, graphs=graphs))
 
     def _over(self) -> bool:
+        return self._left() <= 0
+
+    def _left(self) -> float:
+        """Seconds of the budget."""
         began = self._greeted if self._greeted is not None else self._began + IMPORTS
         if self._watch is not None:
             began = min(began, self._watch.began)
-        return time.monotonic() >= began + self._budget
+        return began + self._budget - time.monotonic()
+
+    def _tell_of_growth(self, left: float) -> None:
+        self._tell(Progress("looking whether memory still grows", left=left))
 
     def _watched(self) -> bool:
         """Whether the job has been watched for long enough."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-import statistics
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dltune.documents.observation import Graphs, Observation, Process
@@ -24,6 +22,7 @@ from dltune.job.unreported import loaded
 from dltune.machine import cpulist
 from dltune.machine.ranks import is_rank, local_rank
 from dltune.observe import activity
+from dltune.observe.growth import growth
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
 from dltune.proc import process, tree
@@ -32,11 +31,6 @@ from dltune.proc import process, tree
 _NUMBERS = re.compile(r"(_\d+)+$")
 # of what the thread that works most does, below which another one sleeps
 WORKS = 0.05
-# looks at memory, of which the first few may still fill what a job needs once
-LEAST_SIZES, FILLING = 3, 0.3
-# what grows steadily: its slopes are at most so many times each other's, and so large a share of
-# looks, a ninth of the watch apart, sees more than the one before
-ALIKE, THROUGHOUT = 3.0, 0.75
 
 
 class JobWatch:
@@ -188,28 +182,3 @@ def _ranks(pid: int) -> int | None:
     except (OSError, UsageError):  # it may not be seen, or launchers disagree
         return None
     return found.size if found else None
-
-
-def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
-    """Bytes a second that memory grows by throughout: the least of the slopes of its thirds;
-    negative where it shrinks in each. 0 where they are not alike, or where it mostly stands: an
-    allocator that still fills grows less and less, and by leaps. None of too few looks. `sizes`:
-    when, and how many bytes."""
-    kept = sizes[round(FILLING * len(sizes)) :]
-    third = len(kept) // 3
-    if third < LEAST_SIZES:
-        return None
-    slopes = [_slope(kept[at * third : (at + 1) * third]) for at in range(3)]
-    least, *_, most = sorted(slopes, key=abs)
-    steady = abs(most) <= ALIKE * abs(least) and least * most >= 0
-    apart = third // 3
-    pairs = zip(kept[:-apart], kept[apart:], strict=True)
-    moved = [(after - before) * least > 0 for (_, before), (_, after) in pairs]
-    return least if steady and sum(moved) >= THROUGHOUT * len(moved) else 0.0
-
-
-def _slope(sizes: Sequence[tuple[float, int]]) -> float:
-    """The median slope between any two of them (Theil, 1950; Sen, 1968)."""
-    return statistics.median(
-        (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(sizes, 2)
-    )

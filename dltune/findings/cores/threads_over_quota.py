@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import wall, working
+from dltune.analysis.parts import unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
@@ -75,7 +75,7 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         f"ops have {intra} threads, more than {limit}",
         evidence,
         f"{right} would keep none waiting for a CPU ({intra_op(profile.framework.name, right)})",
-        seconds=None if share is None else share * wall(profile),
+        seconds=None if share is None else share * unrecorded(profile),
         share=share,
         gain=None if share is None else Gain(0.0, share),
         sure="modelled",

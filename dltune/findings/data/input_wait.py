@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
@@ -28,7 +28,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         "nothing else ran meanwhile",
         "prefetching and parallel calls in the input pipeline: the next batch is prepared while a "
         "step runs, unless the data come late for want of CPUs",
-        seconds=share * wall(profile),
+        seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
         sure="measured",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.io import Process, Thread
 from dltune.findings.seen import Seen
 
@@ -28,7 +28,7 @@ def preparation_share(seen: Seen) -> float | None:
     share = input_share(seen) - (storage_share(seen) or 0.0)
     if share < WAITS or (python and python.generator >= GENERATES):
         return None
-    if seen.profile and 0 < share * wall(seen.profile.profile) < HAND_OVER:
+    if seen.profile and 0 < share * unrecorded(seen.profile.profile) < HAND_OVER:
         return None
     return share
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dltune.analysis.figures import Analysis, Figures
-from dltune.analysis.parts import wall, working
+from dltune.analysis.parts import unrecorded, working
 from dltune.analysis.roofline import Measured
 from dltune.analysis.why import FAULT_SECONDS
 from dltune.documents.finding import Finding, Gain
@@ -89,7 +89,7 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         f"at {each * 1e6:.2g} us each, {known}",
         "memory that is freed goes back to the system and is mapped anew",
         "an allocator that keeps it, or huge pages, cure it",
-        seconds=cost * wall(profile),
+        seconds=cost * unrecorded(profile),
         share=cost,
         gain=Gain(0.0, cost),
         sure="modelled",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dltune.analysis.batch_norm import pieces
 from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import op_seconds, taken, wall, working
+from dltune.analysis.parts import op_seconds, taken, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile, is_clock
 from dltune.documents.sections.settings import Choice
@@ -45,7 +45,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"step, {spent / op_seconds(profile):.0%} of the op time",
         f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
         "a fused kernel in their place: `dltune tune --only batch_norm` tries it on the job",
-        seconds=gain.low * wall(profile),
+        seconds=gain.low * unrecorded(profile),
         share=gain.low,
         gain=gain,
         sure="modelled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile
 from dltune.findings.seen import Seen
@@ -26,7 +26,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         if seen.framework == "pytorch"
         else "fewer and larger messages; dltune plan transfers for parameter servers, dltune plan "
         "allreduce for Horovod",
-        seconds=share * wall(seen.profile.profile),
+        seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
         sure="measured",

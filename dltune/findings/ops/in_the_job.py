@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dltune.analysis.parts import part, recording, wall
+from dltune.analysis.parts import part, recording, unrecorded, wall
 from dltune.documents.profile import Profile
 from dltune.findings.memory.allocator_trim import fault_share
 from dltune.findings.seen import Seen
 
 
 class InTheJob(NamedTuple):
-    """Seconds: of a `step` without what recording its ops took; of its `ops`, without that, and
-    what others on the cores and the kernel for page faults took from it; of these those of the
-    `executor`, between ops."""
+    """Seconds: of a `step` while its ops are not recorded; of its `ops` then, without what others
+    on the cores and the kernel for page faults took from it; of these those of the `executor`,
+    between ops."""
 
     step: float
     ops: float
@@ -28,6 +28,7 @@ def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
     free = max(1 - threads * disturbed, min(0.5, 1 - disturbed))
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
-    executor = (part(profile, "executor") * whole - recording(profile)) * free
-    ops = part(profile, "ops") * whole * free + executor
-    return InTheJob(whole - recording(profile), ops, executor)
+    ops, executor = part(profile, "ops") * whole, part(profile, "executor") * whole
+    step = unrecorded(profile)
+    within = min(ops + executor - recording(profile), step - (whole - ops - executor))
+    return InTheJob(step, max(0.0, within) * free, (executor - recording(profile)) * free)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.keys import Key
-from dltune.analysis.parts import portion, wall, working
+from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.seen import Seen
@@ -41,7 +41,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         "matrix products, for which it has some",
         f"elsewhere such ops were {USUAL}x to {BEST:.0f}x as fast with it, and now and then slower",
         "try the job with TF_ENABLE_ONEDNN_OPTS=1",
-        seconds=cost * wall(profile),
+        seconds=cost * unrecorded(profile),
         share=cost,
         gain=Gain(0.0, share * (1 - 1 / BEST)),
         sure="rule",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import op_seconds, part, recording, taken, wall, working
+from dltune.analysis.parts import op_seconds, part, recording, taken, unrecorded, wall, working
 from dltune.analysis.why import SHORT_SECONDS
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
@@ -26,7 +26,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     ]
     short = [each for each in seconds if each < SHORT_SECONDS]
     whole = op_seconds(profile)
-    plain = wall(profile) - recording(profile)
+    plain = unrecorded(profile)
     lost = (part(profile, "executor") * wall(profile) - recording(profile)) / plain if plain else 0
     within = sum(short) / whole * working(profile) if whole > 0 else 0.0
     if lost + within < SHARE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding
 from dltune.documents.profile import PartName
 from dltune.findings.seen import Seen
@@ -24,7 +24,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "time-in-ops",
             f"a step's time is in its ops: {share:.0%} of the wall time "
-            f"({share * wall(profile) * 1e3:.3g} ms)",
+            f"({share * unrecorded(profile) * 1e3:.3g} ms)",
             "their thread counts and co-runs are what dltune plan decides",
             sure="measured",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
 from dltune.findings.looked import LEAST, own_share
@@ -48,7 +48,7 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
         f"most often seen at {lines}" if lines else "nothing of a step ran meanwhile",
         "where Keras' fit drives them, several steps in one execution leave most of it out; else "
         "do it in the step's tf.function, less often, or in a thread beside the steps",
-        seconds=share * wall(profile),
+        seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
         sure="measured",

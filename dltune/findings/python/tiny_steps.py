@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, wall
+from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Share
 from dltune.documents.sections.settings import Choice
@@ -60,4 +60,4 @@ def _ops(seen: Seen) -> str:
     if seen.profile is None:
         return ""
     profile = seen.profile.profile
-    return f"; ops run for {part(profile, 'ops') * wall(profile) * 1e3:.3g} ms of a step"
+    return f"; ops run for {part(profile, 'ops') * unrecorded(profile) * 1e3:.3g} ms of a step"

@@ -1,0 +1,81 @@
+"""Whether memory grows throughout, or an allocator still fills."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from dltune.documents.observation import Observation, Process
+from dltune.findings.memory.growing_memory import LEAST, WATCHED
+from dltune.job.launch import Job
+from dltune.proc import process
+
+# looks at memory, of which the first few may still fill what a job needs once
+LEAST_SIZES, FILLING = 3, 0.3
+# what grows steadily: its slopes are at most so many times each other's, and so large a share of
+# looks, a ninth of the watch apart, sees more than the one before
+ALIKE, THROUGHOUT = 3.0, 0.75
+# an allocator may fill so small a part of what is held, bit by bit, for a minute
+BY_BITS = 0.1
+# seconds of another look, and from one to the next within it
+AGAIN, PAUSE = 20.0, 0.25
+
+
+def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
+    """Bytes a second that memory grows by throughout: the least of the slopes of its thirds;
+    negative where it shrinks in each. 0 where they are not alike, or where it mostly stands: an
+    allocator that still fills grows less and less, and by leaps. None of too few looks. `sizes`:
+    when, and how many bytes."""
+    kept = sizes[round(FILLING * len(sizes)) :]
+    third = len(kept) // 3
+    if third < LEAST_SIZES:
+        return None
+    slopes = [_slope(kept[at * third : (at + 1) * third]) for at in range(3)]
+    least, *_, most = sorted(slopes, key=abs)
+    steady = abs(most) <= ALIKE * abs(least) and least * most >= 0
+    apart = third // 3
+    pairs = zip(kept[:-apart], kept[apart:], strict=True)
+    moved = [(after - before) * least > 0 for (_, before), (_, after) in pairs]
+    return least if steady and sum(moved) >= THROUGHOUT * len(moved) else 0.0
+
+
+def _slope(sizes: Sequence[tuple[float, int]]) -> float:
+    """The median slope between any two of them (Theil, 1950; Sen, 1968)."""
+    return statistics.median(
+        (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(sizes, 2)
+    )
+
+
+def doubtful(seen: Process) -> bool:
+    """Whether it seems to grow, and that may be an allocator's doing, by how little it came to."""
+    growth = seen.growth or 0.0
+    return growth >= LEAST and growth * seen.seconds < BY_BITS * seen.resident
+
+
+def looked_at_again(
+    observation: Observation, job: Job, left: float, tell: Callable[[float], None]
+) -> Observation:
+    """With the growth of the main process as it is told after another look, where it was doubtful:
+    no more than it is now; None where `left`, in seconds, is too little for one, or the job ended.
+    `tell` is told the seconds that are left of it."""
+    main = observation.main
+    if main is None or not doubtful(main):
+        return observation
+    sizes: list[tuple[float, int]] = []
+    until = time.monotonic() + min(left, AGAIN)
+    if left >= WATCHED:
+        for _ in job.events(PAUSE):
+            if (now := time.monotonic()) >= until:
+                break
+            if not sizes or now >= sizes[-1][0] + PAUSE:
+                sizes.append((now, process.anonymous(main.pid)))
+                tell(until - now)
+    now_grows = growth(sizes) if job.exit_code is None else None
+    least = None if now_grows is None else max(0.0, min(now_grows, main.growth or 0.0))
+    others = (one for one in observation.processes if one is not main)
+    again = msgspec.structs.replace(main, growth=least)
+    return msgspec.structs.replace(observation, processes=(again, *others))
