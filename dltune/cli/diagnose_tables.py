@@ -6,8 +6,7 @@ import click
 
 from dltune.cli.results import LONGEST, show_finding, show_unseen
 from dltune.documents.diagnosis import Diagnosis
-from dltune.findings.diagnosis import LEAST_SHARE
-from dltune.findings.words import limit
+from dltune.findings.words import NOTHING, further, limit
 from dltune.visible import visible
 
 
@@ -17,7 +16,9 @@ def show(diagnosis: Diagnosis) -> None:
     elif diagnosis.no_step:
         click.echo(f"no step was measured: {visible(diagnosis.no_step, LONGEST)}")
     if not diagnosis.findings:
-        click.echo(f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time")
+        click.echo(NOTHING)
+    if words := further(diagnosis):
+        click.echo(words)
     for number, finding in enumerate(diagnosis.findings, 1):
         click.echo()
         show_finding(finding, f"{number}. ", "   ")

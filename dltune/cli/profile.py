@@ -113,7 +113,7 @@ def command(
     from dltune.documents.files import claim
     from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
-    from dltune.job.launch import Job
+    from dltune.job.launch import Job, require_executable
     from dltune.machine import topology
     from dltune.machine.placement import default_interval
     from dltune.planners.settings.applied import applied
@@ -130,6 +130,8 @@ def command(
         raise UsageError(
             "no command to profile", remedy="give it after --: dltune profile -- python train.py"
         )
+    if job:
+        require_executable(job[0])
     if plan_path and ops_of:
         raise UsageError(
             "--plan is for a job, not for the ops of a profile", remedy="leave one of them out"

@@ -1,9 +1,15 @@
-"""What a finding costs and what its cure may bring, and a step's limit, as a reader is told."""
+"""What a finding costs and what its cure may bring, a step's limit, and what is told where nothing
+was found."""
 
 from __future__ import annotations
 
-from dltune.documents.diagnosis import Step
+from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding
+from dltune.findings.diagnosis import LEAST_SHARE
+
+NOTHING = f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time"
+# of what its cores can do; above, little can be won by threads and settings
+NEAR = 0.8
 
 _SURE = {
     "measured": "measured in this job",
@@ -38,4 +44,16 @@ def limit(step: Step) -> str:
     return (
         f"{told}, and runs at {step.limit / step.seconds:.2f} of what {cores} can do: its ops need "
         f"{step.limit * 1e3:.4g} ms of them"
+    )
+
+
+def further(diagnosis: Diagnosis) -> str:
+    """How a healthy job may still be made faster; empty where its step is near its limit, or none
+    was seen."""
+    step = diagnosis.step
+    if not diagnosis.healthy or step is None or (step.limit or 0.0) >= NEAR * step.seconds:
+        return ""
+    return (
+        "to go further: `dltune tune` measures settings on the job itself; `dltune profile` and "
+        "`dltune plan` decide threads op by op"
     )

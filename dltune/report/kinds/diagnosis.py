@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.diagnosis import Diagnosis, load
 from dltune.documents.observation import Observation
-from dltune.findings.diagnosis import LEAST_SHARE
-from dltune.findings.words import limit
+from dltune.findings.words import NOTHING, further, limit
 from dltune.machine import cpulist
 from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
@@ -18,7 +17,6 @@ from dltune.tables import Key, Table, columns
 
 __all__ = ["load", "show"]
 
-_HEALTHY = f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time"
 _ACTIVITIES = {
     "step": "runs a step's graph",
     "tracing": "traces a graph",
@@ -41,7 +39,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
     if seen := diagnosis.observation:
         sections.append(Section(f"{at}-seen", "The job as it ran", joined([*_seen(seen, at)])))
-    first = diagnosis.findings[0].claim if diagnosis.findings else _HEALTHY
+    first = diagnosis.findings[0].claim if diagnosis.findings else NOTHING
     return Shown(
         title=f"Diagnosis {loaded.path.name}",
         head=[
@@ -65,7 +63,9 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Markup]:
     if diagnosis.findings:
         yield findings(diagnosis.findings)
     else:
-        yield tag("p", sentence(_HEALTHY))
+        yield tag("p", sentence(NOTHING))
+    if words := further(diagnosis):
+        yield tag("p", sentence(words))
 
 
 def _seen(seen: Observation, at: str) -> Iterator[Markup]:
