@@ -1,8 +1,8 @@
-"""Orders of a graph's nodes, and paths through it."""
+"""Orders of a graph's nodes, and what comes before them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -39,27 +39,3 @@ def ancestors(graph: StepGraph, nodes: Iterable[int]) -> set[int]:
             found.add(node)
             waiting += predecessors[node]
     return found
-
-
-def critical_path(graph: StepGraph, seconds: Sequence[float]) -> tuple[float, list[int]]:
-    """The longest path, where a node takes `seconds`: what no number of cores makes shorter.
-
-    Its length, and its nodes in order. Of equal ones, that through nodes that come first. Raises
-    ValueError when the graph has a cycle.
-    """
-    order = topological(graph)
-    if len(order) < len(graph):
-        raise ValueError(f"{len(graph) - len(order)} nodes wait for each other in a cycle")
-    predecessors = graph.predecessors.lists
-    end = [0.0] * len(graph)
-    for node in order:
-        start = max((end[before] for before in predecessors[node]), default=0.0)
-        end[node] = start + seconds[node]
-    if not end:
-        return 0.0, []
-    node = max(range(len(end)), key=lambda k: (end[k], -k))
-    path = [node]
-    while predecessors[node]:
-        node = max(predecessors[node], key=lambda k: (end[k], -k))
-        path.append(node)
-    return end[path[0]], path[::-1]

@@ -60,12 +60,6 @@ class HeapPool:
         return BLOCK * max((length for _, length in self.free), default=0)
 
     @property
-    def fragmentation(self) -> float:
-        """The part of what is free that is not in one piece."""
-        free = BLOCK * sum(length for _, length in self.free)
-        return 1 - self.largest / free if free else 0.0
-
-    @property
     def top(self) -> int:
         """Bytes up to the end of what is taken: a pool of that size would do for it."""
         return BLOCK * max((address + length for address, length in self.taken.values()), default=0)

@@ -20,7 +20,7 @@ from dltune.documents.graph import Node, Op, Tensor, Way
 from dltune.errors import UsageError
 from dltune.graph import documented, profiled
 from dltune.graph.step_graph import Kind, StepGraph
-from dltune.graph.traversal import critical_path, cyclic
+from dltune.graph.traversal import cyclic
 
 SAMPLES = Path(__file__).parent.parent / "documents" / "samples"
 WAYS = (Way(1, "spread", 2e-3), Way(2, "shared", 1.1e-3))
@@ -89,9 +89,6 @@ def test_a_graph_made_by_hand(tmp_path):
     assert made.tensors.alias.tolist() == [0, 1, 2, 3, 3]
     assert made.tensors.kind.tolist() == [Kind.VARIABLE, *[Kind.RESULT] * 4]
     assert list(made.predecessors) == [[], [0], [1], [2, 0]]
-    fastest = [min((way.seconds for way in op.ways), default=0.5) for op in found.ops]
-    seconds = [0.0 if node.op is None else fastest[node.op] for node in found.nodes]
-    assert critical_path(made, seconds) == (0.75, [0, 1, 2])
 
 
 def test_a_profiled_step_as_a_document():

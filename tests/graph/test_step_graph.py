@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
-import pytest
 from drawn import graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 from dltune.graph.csr import CSR
 from dltune.graph.liveness import lives, peak
 from dltune.graph.step_graph import StepGraph
-from dltune.graph.traversal import ancestors, critical_path, cyclic, topological
+from dltune.graph.traversal import ancestors, cyclic, topological
 
 rows = st.lists(st.lists(st.integers(0, 6), max_size=6), min_size=7, max_size=7)
 
@@ -75,29 +72,6 @@ def test_ancestors(step, data):
     for _ in range(len(step)):
         reached |= {other for node in reached for other in before[node]}
     assert ancestors(step, nodes) == reached
-
-
-@given(graphs(acyclic=True), st.data())
-def test_the_critical_path_is_the_longest_of_all(step, data):
-    seconds = [data.draw(st.integers(0, 5)) for _ in range(len(step))]
-    before = waits_for(step)
-
-    def paths(node: int) -> list[list[int]]:
-        return [[node]] + [[*path, node] for other in before[node] for path in paths(other)]
-
-    longest = max(
-        sum(seconds[n] for n in path) for node in range(len(step)) for path in paths(node)
-    )
-    length, path = critical_path(step, seconds)
-    assert length == longest == sum(seconds[node] for node in path)
-    assert all(a in before[b] for a, b in itertools.pairwise(path))
-    assert not before[path[0]]
-
-
-def test_a_cycle_has_no_critical_path():
-    with pytest.raises(ValueError, match="2 nodes wait for each other"):
-        critical_path(graph([[1], [0], []], [[], [], []]), [1.0, 1.0, 1.0])
-    assert critical_path(graph([], []), []) == (0.0, [])
 
 
 @settings(max_examples=300)

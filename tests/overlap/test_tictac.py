@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from exact_receive_order import optimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameter_workers import Worker, printed_properties, printed_tac, printed_tic, workers
@@ -13,7 +14,6 @@ from parameter_workers import Worker, printed_properties, printed_tac, printed_t
 from dltune.graph.csr import CSR
 from dltune.overlap.efficiency import Bounds, makespan
 from dltune.overlap.improved import improved
-from dltune.overlap.optimal import optimal
 from dltune.overlap.partition import partition
 from dltune.overlap.properties import NEVER, Outstanding
 from dltune.overlap.tictac import tac, tic

@@ -16,7 +16,7 @@ from dltune.machine.perf.matroid import partition
 from dltune.machine.perf.opening import Opened, open_event
 
 # ioctls of a perf event, and their flag for the whole group
-ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403
+ENABLE, DISABLE = 0x2400, 0x2401
 WHOLE_GROUP = 1
 
 READ_FORMAT = syscall.FORMAT_GROUP | syscall.FORMAT_ENABLED | syscall.FORMAT_RUNNING
@@ -118,10 +118,6 @@ class Group(Opened):
 
     def disable(self) -> None:
         fcntl.ioctl(self._leader, DISABLE, WHOLE_GROUP)
-
-    def reset(self) -> None:
-        """Values become 0; the times go on (take differences with Reading.since)."""
-        fcntl.ioctl(self._leader, RESET, WHOLE_GROUP)
 
     def read(self) -> Reading:
         """What was counted until now. Raises DltuneError when the kernel took the counters.
