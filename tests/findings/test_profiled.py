@@ -262,6 +262,17 @@ def test_ops_that_are_faster_on_one_thread():
     assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence
 
 
+def test_what_made_some_steps_slower_is_no_threads_fault():
+    """Steps of 4.6 ms, of which ops had 3.71 and need 3.36 on one thread: others took 3.9 ms."""
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 3.36e-5, 2: 3.4e-5}, count=100)
+    made = parts(plain(add), ops=3.71e-3, python=0.9e-3)
+    for fastest, told in ((4.6e-3, True), (3.9e-3, False)):
+        wall = Samples(16, fastest, 4.6e-3, 0.1)
+        steps = tuple(msgspec.structs.replace(step, wall=wall) for step in made.steps)
+        causes = [one.cause for one in wrong(msgspec.structs.replace(made, steps=steps))]
+        assert ("too-many-threads" in causes) is told
+
+
 def test_what_recording_ops_takes_is_no_threads_fault():
     """DenseNet-121: steps of 154 ms while ops are recorded, of 122 ms else; most of the difference
     is within ops."""

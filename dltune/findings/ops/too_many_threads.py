@@ -23,8 +23,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: where there are more threads than CPUs, at most the time that they were ready and
     waited for one another; else what the ops took in the job, without what recording them, others
     on the cores and the kernel for page faults took from it, less what they take one after the
-    other on one thread each. The least of it leaves out what the executor needs on one thread,
-    too."""
+    other on one thread each. The least of it is that of the fastest step that was recorded, without
+    what the executor needs on one thread, too: what disturbs a job for seconds is no fault of its
+    threads."""
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
@@ -48,7 +49,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = (took - alone) / whole
     runs = sum(figures.op.count for figures in seen.profile.ops)
-    least = share - min(executor, runs * DISPATCH) / whole
+    walls = [step.wall for step in profile.steps]
+    fastest = sum(one.min for one in walls) / sum(one.median for one in walls)
+    least = (fastest * took - alone - min(executor, runs * DISPATCH)) / whole
     if least < SHARE:
         return
     intra = profile.settings.intra
