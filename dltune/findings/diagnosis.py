@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -79,11 +80,13 @@ def _ranks(seen: Seen) -> int:
 
 
 def step(analysis: Analysis, ranks: int = 1) -> Step | None:
-    """The round of the steps, and its limit where so many ranks share the cores."""
+    """The round of the steps, and its limit where so many ranks share the cores, or what is paid
+    for of them."""
     profile = analysis.profile
     if not profile.steps:
         return None
-    cores = max(1, len(profile.machine.cores) // ranks)
+    most = min(len(profile.machine.cores), profile.machine.quota or math.inf)
+    cores = max(1, int(most // ranks))
     work = 0.0
     for figures in analysis.ops:
         if figures.cases:

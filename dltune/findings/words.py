@@ -48,10 +48,12 @@ def limit(step: Step) -> str:
 
 
 def further(diagnosis: Diagnosis) -> str:
-    """How a healthy job may still be made faster; empty where its step is near its limit, or none
-    was seen."""
+    """How a healthy job may still be made faster; empty where its step is near its limit, or that
+    is not known."""
     step = diagnosis.step
-    if not diagnosis.healthy or step is None or (step.limit or 0.0) >= NEAR * step.seconds:
+    if not diagnosis.healthy or step is None or step.limit is None:
+        return ""
+    if step.limit >= NEAR * step.seconds:
         return ""
     return (
         "to go further: `dltune tune` measures settings on the job itself; `dltune profile` and "

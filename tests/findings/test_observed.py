@@ -368,10 +368,16 @@ def test_the_most_costly_comes_first_and_what_costs_no_time_last():
     assert [one.cause for one in every] == ["validation", "checkpoints", "growing-memory"]
 
 
-def test_more_threads_than_a_set_of_cores_has():
+@pytest.mark.parametrize(
+    ("framework", "variable"),
+    [("tensorflow", "TF_NUM_INTRAOP_THREADS=1"), ("pytorch", "OMP_NUM_THREADS=1")],
+)
+def test_more_threads_than_a_set_of_cores_has(framework, variable):
     inside = host(cpus=(0,), online=2)
-    finding = found(host=inside, processes=(process(cpus=(0,), intra=16, cpu=1.0, queued=9.0),))
+    main = process(cpus=(0,), intra=16, cpu=1.0, queued=9.0, framework=framework)
+    finding = found(host=inside, processes=(main,))
     assert (finding.cause, finding.share) == ("narrow-affinity", 0.9 * (1 - 0.01))
+    assert f"give it 1 intra-op thread ({variable})" in (finding.cure or "")
     assert finding.choices == (Choice("threads", "1x1"),)
 
 

@@ -453,6 +453,14 @@ def test_a_rank_has_its_part_of_the_cores():
     assert cores == {None: 2, 2: 1, 3: 1}
 
 
+def test_a_limit_is_that_of_the_cores_that_are_paid_for():
+    made = plain(owned("Conv2D(float[8,8],float[8])", 0.5))
+    of_many = msgspec.structs.replace(made, machine=msgspec.structs.replace(machine(64), quota=2.5))
+    found = diagnose(Seen(profile=analyse(of_many)), "train.py", 60.0, None, None)
+    assert found.step is not None
+    assert found.step.cores == 2
+
+
 def test_fewer_threads_than_there_are_cores_for():
     times = {1: 4e-3, 2: 2.1e-3, 3: 1.5e-3, 4: 1.2e-3}
     multiply = keyed("aten::mm(float[512,512],float[512,512])", seconds=times, count=10)

@@ -12,7 +12,7 @@ from dltune.findings.words import further
     ("step", "told"),
     [
         (Step(0.1, 0.047, 2), True),
-        (Step(0.1, None, 2), True),
+        (Step(0.1, None, 2), False),
         (Step(0.1, 0.093, 2), False),
         (None, False),
     ],

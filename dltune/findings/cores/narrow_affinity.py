@@ -9,6 +9,7 @@ from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import as_usual
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import intra_op
 from dltune.machine import cpulist
 
 # of the cores that it has, below which the job would not use more
@@ -53,8 +54,8 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
         f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",
         f"the set of CPUs is {cpulist.show(main.cpus)}; threads were ready without a CPU for "
         f"{main.waited:.0%} of what they wanted",
-        f"give it {have} intra-op thread{'s' * (have > 1)} (TF_NUM_INTRAOP_THREADS={have}), or the "
-        "container more CPUs",
+        f"give it {have} intra-op thread{'s' * (have > 1)} ({intra_op(main.framework, have)}), or "
+        "the container more CPUs",
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.below_roof import below_roof
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import Key, parse
-from dltune.analysis.parts import portion, working
+from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
 
@@ -38,6 +38,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"{keeps} keeps that{next(below, '')}",
         "where float32 is enough, cast data where they enter (astype('float32')), and keep "
         f"{default} at float32; dltune changes no precision by itself",
+        seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
         sure="rule",

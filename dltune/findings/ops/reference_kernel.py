@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import portion, working
+from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.seen import Seen
 
@@ -31,6 +31,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         "convolutions took up to ten times as long as in float32",
         "train in float32, or in bfloat16 where the CPU has avx512_bf16 or amx_bf16 (Keras: "
         "set_dtype_policy('float32'))",
+        seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
         sure="rule",
