@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from dltune.documents.diagnosis import SCHEMA, Diagnosis, Step
+from dltune.documents.diagnosis import Step
+from dltune.findings.diagnosis import diagnose
+from dltune.findings.seen import Seen
 from dltune.findings.words import further
 
 
@@ -18,18 +21,5 @@ from dltune.findings.words import further
     ],
 )
 def test_a_healthy_job_far_from_its_limit_is_told_how_to_go_further(step, told):
-    diagnosis = Diagnosis(
-        schema=SCHEMA,
-        created="2026-11-26T20:00:00+00:00",
-        dltune="0.1.0",
-        subject="python train.py",
-        seconds=60.0,
-        step=step,
-        no_step=None,
-        healthy=True,
-        findings=(),
-        observation=None,
-        unseen=(),
-        partial=None,
-    )
-    assert bool(further(diagnosis)) is told
+    healthy = diagnose(Seen(), "python train.py", 60.0, None, None)
+    assert bool(further(msgspec.structs.replace(healthy, step=step))) is told

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from observations import observation, process
 
 from dltune.documents.observation import Process
 from dltune.findings.memory.growing_memory import WATCHED
 from dltune.job.launch import Job
 from dltune.observe.growth import growth, looked_at_again
-from tests.observations import observation, process
 
 HOLDS = """
 import sys, time

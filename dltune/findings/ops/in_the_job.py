@@ -30,5 +30,5 @@ def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
         free = max(0.0, free - fault_share(seen.observation.main))
     ops, executor = part(profile, "ops") * whole, part(profile, "executor") * whole
     step = unrecorded(profile)
-    within = min(ops + executor - recording(profile), step - (whole - ops - executor))
-    return InTheJob(step, max(0.0, within) * free, (executor - recording(profile)) * free)
+    within = max(0.0, ops + executor - (whole - step))
+    return InTheJob(step, within * free, (executor - recording(profile)) * free)
