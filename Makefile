@@ -36,16 +36,22 @@ help:
 
 venv: $(VENV)/.installed
 
-# a stamp, not the folder: an installation cut short is done again
+# a stamp, not the folder: an installation cut short is done again, and from the beginning, for pip
+# takes half a package for a whole one
+INSTALLING = $(@D)/.installing
+BEGIN = @if test -e $(INSTALLING); then rm -rf $(@D); fi; \
+    $(PYTHON) -m venv $(@D) && touch $(INSTALLING)
+END = @rm -f $(INSTALLING) && touch $@
+
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "dltune needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + \
 	    "; call make PYTHON=...")'
 	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
-	@$(PYTHON) -m venv $(VENV)
+	$(BEGIN)
 	@$(VENV)/bin/python $(PIP) install --editable '.[dev]'
 	@$(TF_KERAS)
-	@touch $@
+	$(END)
 
 horovod: $(VENV)/.horovod
 
@@ -56,22 +62,22 @@ $(VENV)/.horovod: scripts/build_horovod.py $(VENV)/.installed
 # another environment than dltune's own, with another TensorFlow, for the tests
 $(TF216)/.installed:
 	@echo "installing TensorFlow 2.16.2 into $(TF216) for the tests"
-	@$(PYTHON) -m venv $(TF216)
+	$(BEGIN)
 	@$(TF216)/bin/python $(PIP) install 'tensorflow-cpu==2.16.2' 'numpy<2'
-	@touch $@
+	$(END)
 
 $(TF216): $(TF216)/.installed
 
 # PyTorch's build for CPUs; its usual one, for GPUs, is twenty times as large
 $(TORCH)/.installed:
 	@echo "installing PyTorch into $(TORCH) for the tests"
-	@$(PYTHON) -m venv $(TORCH)
+	$(BEGIN)
 	@$(TORCH)/bin/python $(PIP) install 'torch==2.13.0+cpu' numpy || (rm -rf $(TORCH) && mkdir $(TORCH) && \
 	    echo "no build of PyTorch 2.13 for CPUs at the package index (PIP_EXTRA_INDEX_URL may name" \
 	    "another): the tests that use it are skipped")
 	@$(TORCH)/bin/python $(PIP) install pykeen skorch scikit-learn || \
 	    echo "no PyKEEN or skorch: the tests of other people's programs are skipped"
-	@touch $@
+	$(END)
 
 $(TORCH): $(TORCH)/.installed
 
