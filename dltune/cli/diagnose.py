@@ -80,7 +80,7 @@ def command(
             remedy="leave them out, or give the command after --",
         )
     with (
-        interrupts.raised(),
+        interrupts.reported(),
         results.claimed(output, overwrite=overwrite) as kept,
         results.claimed(plan_path, overwrite=overwrite) as plan,
     ):
@@ -181,10 +181,11 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
                 for _ in running.events(1.0):
                     pass
             code = running.exit_code or 0
+    nothing = seen.observation is None and seen.profile is None
+    if reason := (ended or error) if nothing else None:
+        raise reason
     if ended:
         code = ended.exit_code
-    elif error and seen.observation is None and seen.profile is None:
-        raise error
     no_step = str(error) if error else None
     looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, ended)
     return replace(looked, command=job, code=code)

@@ -26,8 +26,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`subject`: the command, "pid N", or the files that were read. `step`: None where none was
-    seen, and `no_step` says why. `healthy`: its steps were seen, and nothing costs a twentieth of
-    the time or more. `findings`: the most costly first."""
+    seen, and `no_step` says why. `healthy`: its steps were seen, to the end of the look,
+    and nothing costs a twentieth of the time or more. `findings`: the most costly first."""
 
     schema: str
     created: str

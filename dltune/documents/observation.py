@@ -6,7 +6,7 @@ not stands in `Observation.unseen`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -59,7 +59,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `framework`: what it has loaded, as documents call it; `intra`, `inter`: its threads, None where
     it has not told. `faults`: minor page faults a second. `resident`: bytes in memory at the
     end, without those of files; `growth`: of them, bytes a second, None where it was not seen for
-    long enough.
+    long enough. `parent`: the pid of the process that started it.
     """
 
     pid: int
@@ -77,6 +77,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resident: int
     growth: float | None
     framework: str | None = None
+    parent: int | None = None
 
     @property
     def waited(self) -> float:
@@ -104,7 +105,8 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     still for it. `others`: cores that processes which are not the job's had of those that the job
     may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor gave to
     other machines. `available`: bytes of memory that may still be had; `memory_limit`: bytes that
-    the job's control group may have, and `reclaims`: how often a second it came to that limit."""
+    the job's control group may have, and `reclaims`: how often a second it came to that limit.
+    `hyperthreads`: the CPUs of each core that has several of `cpus`."""
 
     cpus: tuple[int, ...]
     online: int
@@ -116,6 +118,12 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_limit: int | None
     reclaims: float
     available: int
+    hyperthreads: tuple[tuple[int, ...], ...] = ()
+
+    def cores(self, cpus: Iterable[int]) -> int:
+        """How many cores so many CPUs are of."""
+        core = {cpu: group[0] for group in self.hyperthreads for cpu in group}
+        return len({core.get(cpu, cpu) for cpu in cpus})
 
 
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,6 +175,11 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The process that trains, or works most."""
         trains = [one for one in self.processes if one.intra is not None]
         return max(trains or self.processes, key=lambda one: one.cpu, default=None)
+
+    def descendants(self, process: Process) -> list[Process]:
+        """What it has started, and what these have."""
+        started = [one for one in self.processes if one.parent == process.pid]
+        return started + [below for one in started for below in self.descendants(one)]
 
 
 def faults(observation: Observation) -> Iterator[str]:

@@ -45,7 +45,7 @@ def diagnose(
         seconds=seconds,
         step=step(seen.profile, _ranks(seen)) if seen.profile else None,
         no_step=no_step,
-        healthy=not costly and no_step is None,
+        healthy=not costly and no_step is None and partial is None,
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(

@@ -17,8 +17,8 @@ from dltune.proc import process
 # looks at memory, of which the first few may still fill what a job needs once
 LEAST_SIZES, FILLING = 3, 0.3
 # what grows steadily: its slopes are at most so many times each other's, and so large a share of
-# looks, a ninth of the watch apart, sees more than the one before
-ALIKE, THROUGHOUT = 3.0, 0.75
+# looks, a ninth of the watch or so many seconds apart, sees more than the one before
+ALIKE, THROUGHOUT, APART = 3.0, 0.75, 2.0
 # an allocator may fill so small a part of what is held, bit by bit, for a minute
 BY_BITS = 0.1
 # seconds of another look, and from one to the next within it
@@ -37,7 +37,8 @@ def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
     slopes = [_slope(kept[at * third : (at + 1) * third]) for at in range(3)]
     least, *_, most = sorted(slopes, key=abs)
     steady = abs(most) <= ALIKE * abs(least) and least * most >= 0
-    apart = third // 3
+    pause = (kept[-1][0] - kept[0][0]) / (len(kept) - 1)
+    apart = max(third // 3, min(third, round(APART / pause)))
     pairs = zip(kept[:-apart], kept[apart:], strict=True)
     moved = [(after - before) * least > 0 for (_, before), (_, after) in pairs]
     return least if steady and sum(moved) >= THROUGHOUT * len(moved) else 0.0
@@ -56,26 +57,48 @@ def doubtful(seen: Process) -> bool:
     return growth >= LEAST and growth * seen.seconds < BY_BITS * seen.resident
 
 
+def unsettled(observation: Observation) -> Observation:
+    """Without a growth of the main process that is doubtful, and says so."""
+    main = observation.main
+    if main is None or not doubtful(main):
+        return observation
+    return _with_growth(
+        observation,
+        None,
+        f"whether memory grows: it did by {(main.growth or 0.0) * 60 / 2**20:.0f} MiB a minute, "
+        f"which may be an allocator that fills; to tell takes another {AGAIN:.0f} s",
+    )
+
+
 def looked_at_again(
     observation: Observation, job: Job, left: float, tell: Callable[[float], None]
 ) -> Observation:
     """With the growth of the main process as it is told after another look, where it was doubtful:
-    no more than it is now; None where `left`, in seconds, is too little for one, or the job ended.
-    `tell` is told the seconds that are left of it."""
+    no more than it is now; `unsettled` where `left`, in seconds, is too little for one, or the job
+    ended. `tell` is told the seconds that are left of it."""
     main = observation.main
-    if main is None or not doubtful(main):
-        return observation
+    if main is None or not doubtful(main) or left < WATCHED:
+        return unsettled(observation)
     sizes: list[tuple[float, int]] = []
     until = time.monotonic() + min(left, AGAIN)
-    if left >= WATCHED:
-        for _ in job.events(PAUSE):
-            if (now := time.monotonic()) >= until:
-                break
-            if not sizes or now >= sizes[-1][0] + PAUSE:
-                sizes.append((now, process.anonymous(main.pid)))
-                tell(until - now)
-    now_grows = growth(sizes) if job.exit_code is None else None
-    least = None if now_grows is None else max(0.0, min(now_grows, main.growth or 0.0))
-    others = (one for one in observation.processes if one is not main)
-    again = msgspec.structs.replace(main, growth=least)
-    return msgspec.structs.replace(observation, processes=(again, *others))
+    for _ in job.events(PAUSE):
+        if (now := time.monotonic()) >= until:
+            break
+        if not sizes or now >= sizes[-1][0] + PAUSE:
+            sizes.append((now, process.anonymous(main.pid)))
+            tell(until - now)
+    now_grows = growth(sizes)
+    if now_grows is None or job.exit_code is not None:
+        return unsettled(observation)
+    return _with_growth(observation, max(0.0, min(now_grows, main.growth or 0.0)))
+
+
+def _with_growth(observation: Observation, growth: float | None, *unseen: str) -> Observation:
+    """Of its main process."""
+    main = observation.main
+    processes = tuple(
+        msgspec.structs.replace(one, growth=growth) if one is main else one
+        for one in observation.processes
+    )
+    told = (*observation.unseen, *unseen)
+    return msgspec.structs.replace(observation, processes=processes, unseen=told)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dltune.documents.observation import Host, Neighbour
-from dltune.machine import cgroups
+from dltune.machine import cgroups, topology
 from dltune.proc import process
 from dltune.proc.entry import text
 from dltune.proc.stat import TICK, Stat, busy, stolen
@@ -81,6 +81,7 @@ class HostWatch:
             memory_limit=self._limits.memory,
             reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
+            hyperthreads=tuple(core.cpus for core in topology.local().cores if len(core.cpus) > 1),
         )
 
 

@@ -18,7 +18,7 @@ from dltune.job.launch import Job, Process
 from dltune.job.record import Record
 from dltune.job.unreported import loaded
 from dltune.machine.placement import default_interval
-from dltune.observe.growth import looked_at_again
+from dltune.observe.growth import looked_at_again, unsettled
 from dltune.observe.watch import JobWatch
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
@@ -27,8 +27,9 @@ from dltune.profile.session import Progress, Session
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
 # a job is watched from its third step on; one that has trained for fewer, so long after its
-# framework is there; one that has not begun to, later (large graphs are traced for long); one
-# without any, so long after its start; but TensorFlow's import may take so long, and what comes
+# first; one that has not begun to, so long after its framework is there (large graphs are traced
+# for long), and again once it has, for it may have prepared its data until then; one without a
+# framework, so long after its start; but TensorFlow's import may take so long, and what comes
 # before the first step of an optimizer of PyTorch's, of which some jobs have none
 FEW, UNTRAINED, WITHOUT, IMPORTS, PREPARES = 10.0, 30.0, 30.0, 300.0, 60.0
 
@@ -59,6 +60,9 @@ class Observing:
         self._job: Job | None = None
         self._watch: JobWatch | None = None
         self._seen: Seen | None = None
+        self._trained: float | None = None  # when it first had
+        self._prepared = False  # whether the watch began before that
+        self._settled = False  # whether memory grows
         self._session = Session(
             machine,
             command,
@@ -91,7 +95,7 @@ class Observing:
         seen = self._seen
         if seen is not None and seen.observation is not None:
             looked = looked_at_again(seen.observation, job, self._left(), self._tell_of_growth)
-            self._seen = replace(seen, observation=looked)
+            self._seen, self._settled = replace(seen, observation=looked), True
         return problem
 
     def seen(self) -> Seen:
@@ -101,10 +105,14 @@ class Observing:
         profile = self._session.profile
         seen = replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
         observation, flushed = seen.observation, self._session.flushed
-        if flushed is None or observation is None or observation.graphs is None:
+        if observation is None:
             return seen
-        graphs = msgspec.structs.replace(observation.graphs, flushed=flushed)
-        return replace(seen, observation=msgspec.structs.replace(observation, graphs=graphs))
+        if not self._settled:
+            observation = unsettled(observation)
+        if flushed is not None and observation.graphs is not None:
+            graphs = msgspec.structs.replace(observation.graphs, flushed=flushed)
+            observation = msgspec.structs.replace(observation, graphs=graphs)
+        return replace(seen, observation=observation)
 
     def _over(self) -> bool:
         return self._left() <= 0
@@ -121,14 +129,20 @@ class Observing:
 
     def _watched(self) -> bool:
         """Whether the job has been watched for long enough."""
-        return self._seen is not None
+        return self._seen is not None and not self._has_prepared()
+
+    def _has_prepared(self) -> bool:
+        """Whether it was watched, and trains only now."""
+        return self._prepared and self._trained is not None
 
     def _look_on(self, progress: Progress) -> None:
-        if self._seen is not None:
-            self._tell(progress)
-        elif self._watch is None:
+        if self._trained is None and self._trains():
+            self._trained = time.monotonic()
+        if self._watch is None or self._has_prepared():
             self._tell(progress)
             self._begin(progress.step)
+        elif self._seen is not None:
+            self._tell(progress)
         else:
             left = max(0.0, self._wanted - self._watch.seconds)
             # steps are not counted meanwhile
@@ -140,19 +154,27 @@ class Observing:
         self._seen = watch.end(" ".join(self._command))
 
     def _begin(self, steps: int) -> None:
-        now = time.monotonic()
-        if steps < WARM_UP:
-            patience = min(FEW if self._trains() else UNTRAINED, self._budget / 3)
-            if self._greeted is not None and now - self._greeted < patience:
-                return
-            limit = self._patience()
-            if self._greeted is None and now - self._began < limit:
-                return
+        if steps < WARM_UP and self._is_early():
+            return
         if self._job is None or self._job.exit_code is not None:
             return
         records = self._session.sightings.records
         subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
+        if self._watch is not None:
+            self._end(self._watch)
+            self._seen = None
+            self._wanted = max(LEAST, min(SHARE * self._left(), MOST))
+        self._prepared = self._trained is None
         self._watch = JobWatch(self._job.pid, subject, records)
+
+    def _is_early(self) -> bool:
+        """For a job without its third step to be watched all the same."""
+        now = time.monotonic()
+        if self._trained is not None:
+            return now - self._trained < min(FEW, self._budget / 3)
+        if self._greeted is not None:
+            return now - self._greeted < min(UNTRAINED, self._budget / 3)
+        return now - self._began < self._patience()
 
     def _trains(self) -> bool:
         return any(map(_trained, self._session.sightings.records.values()))

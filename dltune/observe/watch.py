@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from dltune.documents.observation import Graphs, Observation, Process
@@ -51,6 +52,8 @@ class JobWatch:
         self._looks = Looks(pid)
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
         self._over = threading.Event()
+        self._ending = ThreadPoolExecutor(1)
+        self._seen: Future[Seen] | None = None
         self._thread = threading.Thread(
             target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
         )
@@ -79,7 +82,13 @@ class JobWatch:
                 self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
 
     def end(self, subject: str) -> Seen:
-        """What was seen. `subject`: the job, in words."""
+        """What was seen. `subject`: the job, in words. It may be asked again, as after ^C."""
+        if self._seen is None:
+            self._seen = self._ending.submit(self._end, subject)
+            self._ending.shutdown(wait=False)
+        return self._seen.result()
+
+    def _end(self, subject: str) -> Seen:
         seconds = self.seconds
         own = {os.getpid(), *tree.descendants(os.getpid())}
         self._over.set()
@@ -141,6 +150,7 @@ class JobWatch:
             resident=max((size for _, size in self._sizes[seen.pid][-3:]), default=0),
             growth=growth(self._sizes[seen.pid]),
             framework=record.process.framework if record else loaded(seen.pid),
+            parent=seen.parent,
         )
 
     def _traced(self) -> Graphs | None:

@@ -47,6 +47,10 @@ import numpy as np
 model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 x = np.zeros((512, 8), "f")
+until = time.monotonic() + 16
+rows = []
+while time.monotonic() < until:  # it prepares, for longer than a job without a step is waited for
+    rows = sorted(range(1000))
 until = time.monotonic() + 240
 while time.monotonic() < until:
     model.fit(x, x[:, :1], batch_size=2, epochs=50, verbose=0)
@@ -86,6 +90,11 @@ def test_a_plan_is_the_next_step(tmp_path):
     found = diagnosed(FITS, tmp_path, "--budget", "40s", "--plan", plan)
     causes = [one.cause for one in found.findings]
     assert "tiny-steps" in causes
+    assert "between-steps" not in causes
+    assert found.observation is not None
+    assert found.observation.python is not None
+    shares = {one.activity: one.share for one in found.observation.python.shares}
+    assert shares["fit"] > shares.get("python", 0.0)
     assert found.step is not None
     section = plans.load(plan).of(SettingsPlan)
     assert section is not None

@@ -14,7 +14,7 @@ from observations import observation, process
 from dltune.documents.observation import Process
 from dltune.findings.memory.growing_memory import WATCHED
 from dltune.job.launch import Job
-from dltune.observe.growth import growth, looked_at_again
+from dltune.observe.growth import growth, looked_at_again, unsettled
 
 HOLDS = """
 import sys, time
@@ -57,6 +57,13 @@ def test_leaps_with_long_rests_are_no_growth(leap, start, seconds):
     assert growth([(seconds * n, size) for n, size in enumerate(rising)]) == 0
 
 
+@given(st.floats(0.3, 1.2), st.integers(10, 20))
+def test_a_leak_at_each_step_is_growth_at_short_looks_too(step, seconds):
+    """Looked at four times a second."""
+    sizes = [(n / 4, MIB * int(n / 4 / step)) for n in range(4 * seconds)]
+    assert growth(sizes) == pytest.approx(MIB / step, rel=0.35)
+
+
 def test_too_few_looks_tell_no_growth():
     assert growth([(n, n) for n in range(11)]) is None
 
@@ -81,5 +88,7 @@ def test_without_the_time_for_it_only_what_grew_much_is_told(grew, told):
     """Of 900 MiB in 30 s, in MiB a second."""
     seen = observation(processes=(process(growth=grew * MIB, resident=900 * MIB, seconds=30.0),))
     with Job(["true"], plain=True) as job:
-        main = looked_at_again(seen, job, WATCHED - 1, lambda _: None).main
-    assert main == msgspec.structs.replace(main, growth=told and told * MIB)
+        again = looked_at_again(seen, job, WATCHED - 1, lambda _: None)
+    assert again.main == msgspec.structs.replace(seen.main, growth=told and told * MIB)
+    assert again == unsettled(seen)
+    assert (told is None) is any("it did by 120 MiB a minute" in one for one in again.unseen)
