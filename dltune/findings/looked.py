@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from dltune.documents.observation import Activity, Share
-from dltune.findings.data.waits import main_thread_waits
 from dltune.findings.seen import Seen
 
 # of the time; less comes and goes
@@ -53,15 +52,6 @@ def runs_graphs(seen: Seen) -> bool:
 def where(share: Share) -> str:
     """The line of the job's own at which it was seen most."""
     return f" at {share.lines[0].where}" if share.lines else ""
-
-
-def own_share(seen: Seen) -> tuple[Share, float] | None:
-    """The looks that found the main thread at the job's own Python, and what of the time that
-    takes, without its waits for storage or for the lock of a generator's Python; None where that is
-    little."""
-    python = at(seen, "python")
-    share = python.share - main_thread_waits(seen) - lock_share(seen) if python else 0.0
-    return (python, share) if python and costs(seen, share) else None
 
 
 def lock_share(seen: Seen) -> float:

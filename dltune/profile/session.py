@@ -520,8 +520,6 @@ class Session:
         return self._flushing.ratio() if self._flushing else None
 
     def _whole(self) -> Profile:
-        if self._cost is not None and self._counting is not None:
-            self._counting.overhead = self._cost.ratio()
         if self._climbing:
             self._lacks = self._asked_lacks(self._climbing.steps.pid)
         self._save()
@@ -535,6 +533,8 @@ class Session:
         steps = climbing.steps if climbing else self._discovery.salvage()
         if steps is None:
             return
+        if self._cost is not None and self._counting is not None:
+            self._counting.overhead = self._cost.ratio()
         record = self.sightings.records[steps.pid]
         self.profile = assemble(
             record,

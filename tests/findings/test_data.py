@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from looked import looked
+from observations import host, observation, process
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
@@ -176,3 +177,17 @@ def test_threads_without_a_cpu():
 def test_memory_that_is_short(share, findings):
     found = told(FILE, pressure=(io.Pressure("memory", "job", share, 0.0),))
     assert sum("memory is short" in one.claim for one in found) == findings
+
+
+@pytest.mark.parametrize(
+    ("of", "waited", "share"),
+    [("job", 0.2, 0.2), ("job", 0.0, None), ("machine", 0.2, 0.6), ("machine", 0.01, None)],
+)
+def test_pages_of_files_are_let_go_at_the_limit_without_a_wait(of, waited, share):
+    at_limit = observation(
+        host=host(memory_limit=1000 * MIB, reclaims=5000.0),
+        processes=(process(cpu=1.0, kernel=0.6),),
+    )
+    pressed = document(watched(FILE, pressure=(io.Pressure("memory", of, waited, 0.0),)))
+    found = looked(Seen(observation=at_limit, io=pressed))
+    assert [one.share for one in found if one.cause == "memory-pressure"] == [share][: bool(share)]

@@ -31,6 +31,18 @@ def test_an_affinity_that_leaves_half_of_the_cores():
     assert "kept to CPU 1, of 0-1" in finding.evidence
 
 
+def test_one_hyperthread_of_each_core_is_all_of_the_cores():
+    four = host(cpus=(0, 1, 2, 3), online=4, hyperthreads=((0, 2), (1, 3)))
+    one_each = observation(host=four, processes=(process(cpus=(0, 1)),))
+    assert looked(Seen(observation=one_each)) == ()
+    one_core = found(host=four, processes=(process(cpus=(0, 2)),))
+    assert (one_core.cause, one_core.share) == ("narrow-affinity", 0.5)
+    rank = process(cpus=(0, 1), ranks=1)
+    assert looked(Seen(observation=observation(host=four, processes=(rank,)))) == ()
+    rank = process(cpus=(0, 2), ranks=1)
+    assert found(host=four, processes=(rank,)).share == 0.5
+
+
 def test_one_that_has_nothing_to_do_needs_no_more_cores():
     idle = observation(processes=(process(cpu=0.2, cpus=(1,)),))
     assert looked(Seen(observation=idle)) == ()
@@ -64,14 +76,18 @@ def test_the_data_loader_of_pytorch():
     assert (alone.choices, alone.tries[0]) == ((Choice("input_workers", "1"),), "input_workers")
     most = found(processes=(torch,), python=python(input=0.7))
     assert most.choices == (Choice("input_workers", "2"),)
-    worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch")
+    worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch", parent=1)
     fed = found(processes=(torch, worker), python=looks)
     assert fed.claim == "steps wait 40% of the time for the DataLoader's workers"
     assert "1 of them used 0.90 CPUs" in fed.evidence
     # all CPUs are at work: more workers would take them from the steps
     assert fed.gain == Gain(0.0, 0.4)
     assert (fed.choices, fed.tries[0]) == ((), "input_prefetch")
-    hung = found(processes=(torch, process(3, cpu=0.0, framework="pytorch")), python=looks)
+    launcher = process(9, intra=None, cpu=0.1, framework="pytorch", parent=8)
+    rank = process(4, cpu=1.0, framework="pytorch", parent=9)
+    assert found(processes=(torch, launcher, rank), python=looks).claim == alone.claim
+    still = process(3, cpu=0.0, intra=None, framework="pytorch", parent=1)
+    hung = found(processes=(torch, still), python=looks)
     assert hung.claim == "steps wait 40% of the time for workers of the DataLoader that stand still"
     assert hung.cure is not None
     assert "py-spy dump --pid 3" in hung.cure
@@ -93,7 +109,7 @@ def test_processes_that_are_in_each_others_way():
     four = tuple(process(pid, cpu=0.5, queued=0.7) for pid in range(1, 5))
     finding = found(processes=four)
     assert finding.cause == "crowded-processes"
-    assert finding.share == pytest.approx(0.7 / 1.2)
+    assert finding.share == pytest.approx(0.7 / 1.2 * (1 - 0.005))
     assert finding.choices == (Choice("threads", "1x1"),)
 
 
@@ -207,6 +223,17 @@ def test_what_python_does_besides_steps(activity, cause):
     assert (finding.cause, finding.share) == (cause, 0.4)
 
 
+@pytest.mark.parametrize("activity", ["saving", "validation"])
+def test_what_may_have_been_the_only_time_is_told_of_the_watch(activity):
+    looks = python(**{activity: 0.4})
+    finding = found(python=looks)
+    assert finding.claim == f"{activity} took 40% of the 20 s that were watched"
+    assert finding.gain == Gain(0.0, 0.4)
+    torch = found(python=looks, processes=(process(framework="pytorch"),)).cure or ""
+    assert "fit" not in torch
+    assert "tf." not in torch
+
+
 def test_figures_read_from_tensors():
     finding = found(python=python(reading=0.1, eager=0.2))
     assert finding.cause == "host-reads"
@@ -236,6 +263,11 @@ def test_a_generator_whose_lock_the_main_thread_waits_for():
 def test_an_input_pipeline_in_which_one_thread_works():
     finding = found(python=python(input=0.5), processes=(process(cpu=1.0),))
     assert (finding.cause, finding.share) == ("sequential-map", 0.5)
+
+
+def test_a_few_looks_more_than_nothing_are_chance():
+    few = observation(python=python(input=0.07), processes=(process(cpu=1.0),))
+    assert looked(Seen(observation=few)) == ()
 
 
 def test_an_input_pipeline_that_takes_the_cpus_from_the_steps():
@@ -354,6 +386,8 @@ def test_page_faults_of_an_allocator_that_gives_back():
     assert finding.cause == "allocator-trim"
     assert finding.choices == (Choice("allocator", "glibc-keep"),)
     assert 0 < (finding.share or 0) <= 0.8 / 1.9
+    idle = observation(processes=(process(faults=1e4, cpu=0.04, kernel=0.03),))
+    assert looked(Seen(observation=idle)) == ()
 
 
 def test_the_most_costly_comes_first_and_what_costs_no_time_last():
@@ -399,3 +433,4 @@ def test_a_control_group_at_its_limit():
     )
     assert (finding.cause, finding.share) == ("memory-pressure", 0.9)
     assert "limit of 1,000 MiB 200,000 times a second" in finding.evidence
+    assert finding.sure == "modelled"

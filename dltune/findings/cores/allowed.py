@@ -29,6 +29,11 @@ def as_usual(threads: int, inter: int | None) -> str:
     return f"{threads}x{min(threads, inter or threads)}"
 
 
-def confined(observation: Observation) -> bool:
-    """Whether that is less than the machine has."""
-    return allowed(observation) < observation.host.online
+def crowd(observation: Observation) -> float:
+    """Of what the threads of the process that trains wanted of its CPUs, the share that they had
+    not because they are more than these, and not because others had them; 0 where there are no more
+    of them."""
+    main = observation.main
+    if main is None or (main.intra or 0) <= len(main.cpus):
+        return 0.0
+    return main.waited * (1 - observation.disturbed)

@@ -15,8 +15,8 @@ CROWDED, WORKS = 1.25, 0.1
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost, at most: the time that threads of the process that trains were ready and had no
-    core, of all that they wanted."""
+    """Its cost, at most: the time that threads of the processes that train were ready and had no
+    core, of all that they wanted, but where others had it."""
     observation = seen.observation
     if observation is None:
         return
@@ -31,7 +31,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if len(trains) < 2 or threads <= cores or wanted < CROWDED * cores:
         return
     queued = sum(one.queued or 0.0 for one in trains)
-    share = queued / wanted
+    share = queued / wanted * (1 - observation.disturbed)
     each = max(1, cores // len(trains))
     # OpenMP's serves libraries beside TensorFlow, too
     variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
-from dltune.findings.cores.allowed import as_usual
+from dltune.findings.cores.allowed import as_usual, crowd
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import intra_op
 from dltune.machine import cpulist
@@ -27,9 +27,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     if have >= there:
         yield from _too_many(observation, main)
         return
-    if main.cpu < WORKS * have or main.ranks is not None:
+    # a second hyperthread of a core adds little
+    share = 1 - observation.host.cores(main.cpus) / observation.host.cores(observation.host.cpus)
+    if share <= 0 or main.cpu < WORKS * have or main.ranks is not None:
         return
-    share = 1 - have / there
     yield Finding(
         "narrow-affinity",
         f"the job may run on {have} of {there} CPUs",
@@ -46,9 +47,9 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
     have, online = len(main.cpus), observation.host.online
-    if main.intra is None or not have < min(main.intra, online):
+    share = crowd(observation)
+    if have >= online or share <= 0:
         return
-    share = (1 - observation.disturbed) * main.waited
     yield Finding(
         "narrow-affinity",
         f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",

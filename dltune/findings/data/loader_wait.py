@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
-from dltune.findings.data.waits import IDLE, input_share, storage_share
+from dltune.findings.data.waits import IDLE, WAITS, input_share, storage_share
 from dltune.findings.looked import shares, where
 from dltune.findings.seen import Seen
 
-WAITS = 0.05  # of the time
 WORKS = 0.02  # CPUs that a worker has which prepares something
 
 
@@ -23,11 +22,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = input_share(seen) - (storage_share(seen) or 0.0)
     if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
         return
-    others = [
-        one
-        for one in seen.observation.processes
-        if one.pid != main.pid and one.framework == "pytorch"
-    ]
+    # not a launcher, nor another rank
+    others = [one for one in seen.observation.descendants(main) if one.framework == "pytorch"]
     workers = [one for one in others if one.cpu >= WORKS]
     more = max(1, min(len(main.cpus), math.ceil(share / max(1.0 - share, WAITS))))
     choices: tuple[Choice, ...] = ()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.data.waits import input_share
+from dltune.findings.data.waits import GENERATES, WAITS, input_share
 from dltune.findings.looked import lock_share
 from dltune.findings.seen import Seen
-
-GENERATES, WAITS = 0.3, 0.05  # of the time
 
 
 def find(seen: Seen) -> Iterator[Finding]:

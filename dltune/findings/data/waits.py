@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.io import Process, Thread
+from dltune.findings.looked import costs
 from dltune.findings.seen import Seen
 
-WAITS, GENERATES = 0.05, 0.3  # of the time
+# of the time: what is worth a word, and from where on a generator has the pipeline's Python
+WAITS, GENERATES = 0.05, 0.3
 # of the CPUs: where less is idle, nothing can be prepared beside the steps
 IDLE = 0.05
 # seconds of a step, within which an element that is ready goes from its thread to the step's
-HAND_OVER = 4e-4
+HAND_OVER = 6e-4
 
 
 def input_share(seen: Seen) -> float:
     """Of the wall time: by the parts of the steps or by the looks at Python, since data are asked
-    for in a step or before it; 0 if neither is known."""
+    for in a step or before it; 0 if neither is known, or the looks may have found it by chance."""
     python = seen.observation.python if seen.observation else None
     looks = sum(one.share for one in python.shares if one.activity == "input") if python else 0.0
+    looks = looks if costs(seen, looks) else 0.0
     return max(looks, part(seen.profile.profile, "input") if seen.profile else 0.0)
 
 

@@ -34,19 +34,20 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _observed(main: Process) -> Iterator[Finding]:
-    share = fault_share(main)
+    of_cpu = fault_share(main)
+    share = of_cpu * min(1.0, main.cpu)  # what of it sleeps costs nothing
     if share < SHARE:
         return
     yield Finding(
         "allocator-trim",
         f"the job has {main.faults:,.0f} page faults a second",
-        f"at {_each() * 1e6:.2g} us each they take {share:.0%} of its CPU time, of which "
+        f"at {_each() * 1e6:.2g} us each they take {of_cpu:.0%} of its CPU time, of which "
         f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
         "the system and is mapped anew",
         "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold="
         "4294967296:glibc.malloc.mmap_threshold=1073741824, tcmalloc or jemalloc",
         share=share,
-        gain=Gain(0.5 * share, min(1.0, main.kernel / main.cpu)),
+        gain=Gain(0.5 * share, min(1.0, main.kernel / max(1.0, main.cpu))),
         sure="modelled",
         choices=(Choice("allocator", "glibc-keep"),),
         tries=("allocator",),

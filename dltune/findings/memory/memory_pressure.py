@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
+from dltune.documents.finding import Finding, Gain, Sure
 from dltune.documents.io import Pressure
+from dltune.documents.observation import Observation
 from dltune.findings.seen import Seen
 
 PRESSED = 0.05  # of the time
@@ -14,22 +15,21 @@ MIB = 2**20
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the time in which some of the job's threads waited for memory, or what the kernel
-    took of the job's CPU time while its group was at its limit."""
+    """Its cost: the time in which some of the job's threads waited for memory. Where that is not
+    known of the job alone, what the kernel took of its CPU time while its group was at its limit;
+    but where nothing on the machine waited, clean pages of files were let go, which costs little.
+    """
     pressure = _pressure(seen)
     share = pressure.some if pressure else 0.0
-    host = seen.observation.host if seen.observation else None
-    main = seen.observation.main if seen.observation else None
+    sure: Sure = "measured"
     evidence = "pages are taken back and read again"
     if pressure and share >= PRESSED:
         evidence += f"; the {pressure.of} waited for memory {share:.0%} of the time"
-    if host and main and main.cpu > 0 and host.memory_limit and host.reclaims >= RECLAIMS:
-        share = max(share, main.kernel / main.cpu)
-        evidence += (
-            f"; its control group came to its limit of {host.memory_limit / MIB:,.0f} MiB "
-            f"{host.reclaims:,.0f} times a second, and {main.kernel / main.cpu:.0%} of its CPU "
-            "time was spent in the kernel"
-        )
+    told = pressure is not None and (pressure.of == "job" or share < PRESSED)
+    if not told and seen.observation and (limited := _at_limit(seen.observation)):
+        kernel, where = limited
+        share, sure = max(share, kernel), "modelled"
+        evidence += f"; {where}, and {kernel:.0%} of its CPU time was spent in the kernel"
     if share < PRESSED:
         return
     yield Finding(
@@ -40,7 +40,19 @@ def find(seen: Seen) -> Iterator[Finding]:
         "and caches, fewer processes; `dltune plan memory` lowers what a step needs",
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
+        sure=sure,
+    )
+
+
+def _at_limit(observation: Observation) -> tuple[float, str] | None:
+    """What the kernel took of the CPU time of a job whose control group was at its limit, and how
+    often it was; None where it was not."""
+    host, main = observation.host, observation.main
+    if main is None or main.cpu <= 0 or not host.memory_limit or host.reclaims < RECLAIMS:
+        return None
+    return main.kernel / main.cpu, (
+        f"its control group came to its limit of {host.memory_limit / MIB:,.0f} MiB "
+        f"{host.reclaims:,.0f} times a second"
     )
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
-from dltune.analysis.parts import ENOUGH, measured, wall
+from dltune.analysis.parts import ENOUGH, may_be_recording, measured, wall
 from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation, Process
+from dltune.documents.observation import Process
 from dltune.documents.sections.settings import Choice
-from dltune.findings.cores import crowded_processes
-from dltune.findings.cores.allowed import confined
+from dltune.findings.cores import crowded_processes, narrow_affinity, threads_over_quota
+from dltune.findings.cores.allowed import crowd
 from dltune.findings.ops.in_the_job import in_the_job
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import one_op_at_a_time
 
 SHARE = 0.05  # of the step
 DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
+# where one of these tells, the threads are its own
+ON_CORES = (crowded_processes, narrow_affinity, threads_over_quota)
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -29,8 +31,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
-    if (seen.observation and confined(seen.observation)) or any(crowded_processes.find(seen)):
-        return  # a rule on cores tells
+    if any(any(rule.find(seen)) for rule in ON_CORES):
+        return
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return
     if measured(profile) < ENOUGH:
@@ -39,8 +41,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     # whether several threads bring a step something
     brings = alone - sum(map(_on_several, seen.profile.ops)) > SHARE * whole
     main = seen.observation.main if seen.observation else None
-    if main and (crowd := _crowd(seen.observation)) >= SHARE:
-        yield _over_cpus(main, crowd, several=brings)
+    if main and seen.observation and (share := crowd(seen.observation)) >= SHARE:
+        yield _over_cpus(main, share, several=brings)
         return
     if brings:
         return
@@ -51,7 +53,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     runs = sum(figures.op.count for figures in seen.profile.ops)
     walls = [step.wall for step in profile.steps]
     fastest = sum(one.min for one in walls) / sum(one.median for one in walls)
-    least = (fastest * took - alone - min(executor, runs * DISPATCH)) / whole
+    took_at_least = took - may_be_recording(profile)
+    least = (fastest * took_at_least - alone - min(executor, runs * DISPATCH)) / whole
     if least < SHARE:
         return
     intra = profile.settings.intra
@@ -70,28 +73,17 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def _crowd(observation: Observation | None) -> float:
-    """Of what the process' threads wanted of the CPUs, the share that they had not because they are
-    more than these; 0 where there are no more of them, or a rule on a quota tells."""
-    main = observation.main if observation else None
-    if observation is None or main is None or (main.intra or 0) <= len(main.cpus):
-        return 0.0
-    if (observation.host.throttled or 0.0) >= SHARE:
-        return 0.0
-    return main.waited * (1 - observation.disturbed)
-
-
-def _over_cpus(main: Process, crowd: float, *, several: bool) -> Finding:
+def _over_cpus(main: Process, share: float, *, several: bool) -> Finding:
     right = len(main.cpus) if several else 1
     small = "" if several else ", and its ops are too small for more than one"
     return Finding(
         "too-many-threads",
         f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
-        f"its threads were ready without a CPU for {crowd:.0%} of the time that they wanted, and "
+        f"its threads were ready without a CPU for {share:.0%} of the time that they wanted, and "
         "nobody else was there: they wait for one another",
         f"give it {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
-        share=crowd,
-        gain=Gain(0.0, crowd),
+        share=share,
+        gain=Gain(0.0, share),
         sure="modelled",
         choices=(Choice("threads", f"{right}x1"),),
         tries=("threads",),

@@ -8,13 +8,14 @@ from dltune.analysis.parts import wall
 from dltune.analysis.pauses import LONG, pauses
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import LEAST, at
+from dltune.findings.python.beside_steps import at_steps
 from dltune.findings.seen import Seen
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the long pauses before ops; where the job was looked at, no more than the looks
-    that found the main thread in Python of the job's own. A look does not tell an operator of
-    PyTorch's from the line that it is on."""
+    that found the main thread in Python of the job's own, of all at steps. A look does not tell an
+    operator of PyTorch's from the line that it is on."""
     profile = seen.profile.profile if seen.profile else None
     if profile is None or not (whole := wall(profile)):
         return
@@ -23,7 +24,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     lines = [line for step in profile.steps for line in step.lines]
     if seen.observation and seen.observation.python:
         looks = at(seen, "python")
-        share = min(share, looks.share if looks else 0.0)
+        share = min(share, looks.share / (at_steps(seen) or 1.0) if looks else 0.0)
         lines = list(looks.lines) if looks else []
     if share < LEAST:
         return

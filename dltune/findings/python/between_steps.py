@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
-from dltune.findings.looked import LEAST, own_share
+from dltune.findings.looked import LEAST
 from dltune.findings.python import denormals
+from dltune.findings.python.own_lines import own_share
 from dltune.findings.seen import Seen
 
 # of the looks at Python, to be worth naming

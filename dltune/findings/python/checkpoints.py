@@ -8,19 +8,26 @@ from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, where
 from dltune.findings.seen import Seen
 
+_BESIDE = {
+    "pytorch": "torch.distributed.checkpoint.async_save",
+    "tensorflow": "tf.train.CheckpointOptions: experimental_enable_async_checkpoint",
+}
+
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it."""
+    """Its cost: the looks that found the main thread at it. The least gain is none, for it may have
+    been the only one for long."""
     saving = at(seen, "saving")
-    if saving:
-        yield Finding(
-            "checkpoints",
-            f"{saving.share:.0%} of the time goes into saving",
-            f"Python was at saving{where(saving)} in {saving.share:.0%} of looks, and no step ran",
-            "save less often: every few minutes, or once an epoch (save_freq, a condition on the "
-            "step), or in a thread of its own (tf.train.CheckpointOptions: experimental_enable_"
-            "async_checkpoint)",
-            share=saving.share,
-            gain=Gain(0.8 * saving.share, saving.share),
-            sure="measured",
-        )
+    if saving is None or seen.observation is None:
+        return
+    beside = _BESIDE.get(seen.framework or "")
+    yield Finding(
+        "checkpoints",
+        f"saving took {saving.share:.0%} of the {seen.observation.seconds:.0f} s that were watched",
+        f"Python was at saving{where(saving)} in {saving.share:.0%} of looks, and no step ran",
+        "if that is not the only time for long, save less often: every few minutes, or once an "
+        "epoch; or in a thread of its own" + (f" ({beside})" if beside else ""),
+        share=saving.share,
+        gain=Gain(0.0, saving.share),
+        sure="modelled",
+    )

@@ -8,7 +8,8 @@ from dltune.documents.finding import Finding, Gain, Sure
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import at_any, costs, own_share, where
+from dltune.findings.looked import at_any, costs, where
+from dltune.findings.python.own_lines import own_share
 from dltune.findings.seen import Seen
 
 # looks, and the share of them that found such numbers: a few underflow in many programs

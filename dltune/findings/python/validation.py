@@ -12,16 +12,20 @@ SHARE = 0.2  # of the time; less is what validation is worth
 
 
 def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it."""
+    """Its cost: the looks that found the main thread at it. The least gain is none, for it may have
+    been the only one for long."""
     validating = at(seen, "validation")
-    if validating and validating.share >= SHARE:
-        yield Finding(
-            "validation",
-            f"{validating.share:.0%} of the time goes into validation",
-            f"Python was at validation{where(validating)} in {validating.share:.0%} of looks",
-            "validate less often or on a part: validation_freq, validation_steps, and a larger "
-            "validation_batch_size",
-            share=validating.share,
-            gain=Gain(0.5 * validating.share, validating.share),
-            sure="measured",
-        )
+    if validating is None or seen.observation is None or validating.share < SHARE:
+        return
+    keras = " (fit's validation_freq, validation_steps, validation_batch_size)"
+    seconds = seen.observation.seconds
+    yield Finding(
+        "validation",
+        f"validation took {validating.share:.0%} of the {seconds:.0f} s that were watched",
+        f"Python was at validation{where(validating)} in {validating.share:.0%} of looks",
+        "if that is not the only time for long, validate less often, on a part, or in larger "
+        f"batches{'' if seen.framework == 'pytorch' else keras}",
+        share=validating.share,
+        gain=Gain(0.0, validating.share),
+        sure="modelled",
+    )

@@ -48,10 +48,10 @@ def _one_of_few(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None or not main.ranks or not main.cpus:
         return
     have, there = len(main.cpus), len(observation.host.cpus)
-    fair = there / main.ranks
-    if have >= fair or main.cpu < WORKS * have:
+    host, fair = observation.host, there / main.ranks
+    share = 1 - host.cores(main.cpus) * main.ranks / host.cores(host.cpus)
+    if share <= 0 or main.cpu < WORKS * have:
         return
-    share = 1 - have / fair
     yield Finding(
         "ranks-on-one-core",
         f"the launcher has bound the rank to {have} of {there} CPUs",
