@@ -129,7 +129,8 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
     them that ran at most once; `again`: those of the function of which it made the most. `eager`:
-    seconds of ops that ran one by one. XLA compiled clusters for so many new sets of input shapes
+    seconds of ops that ran one by one, `waited` of those of them that waited for input (None where
+    nobody counts these). XLA compiled clusters for so many new sets of input shapes
     (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers ended. In `denormal`
     of `denormal_looks` its main thread had computed with denormal numbers since the look before.
     `flushed`: time of a step in which these were taken for zero over one before, where it was
@@ -145,6 +146,7 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     denormal_looks: int = 0
     denormal: int = 0
     flushed: Ratio | None = None
+    waited: float | None = None
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

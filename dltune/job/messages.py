@@ -315,10 +315,11 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, tag="report", frozen=True):
-    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops. Clusters ran
-    so often first with inputs of some shapes (`compilations`), for `compiling` seconds. `steps` of
-    PyTorch's optimizers have ended. The main thread was looked at `denormal_looks` times; in
-    `denormal` of them it had computed with denormal numbers since the look before."""
+    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops, `waited` in
+    those of the latter that wait for input. Clusters ran so often first with inputs of some shapes
+    (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers have ended. The main
+    thread was looked at `denormal_looks` times; in `denormal` of them it had computed with denormal
+    numbers since the look before."""
 
     why: str
     xla: float
@@ -329,6 +330,7 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     steps: int = 0
     denormal_looks: int = 0
     denormal: int = 0
+    waited: float = 0.0
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):

@@ -99,8 +99,6 @@ def are_unheard(told: Mapping[str, str], own: Mapping[str, str]) -> bool:
 
 
 def _has_ranks_elsewhere(environ: Mapping[str, str]) -> bool:
-    if {"WORLD_SIZE", "LOCAL_WORLD_SIZE"} <= environ.keys():  # torchrun, whoever started that
-        return environ["WORLD_SIZE"] != environ["LOCAL_WORLD_SIZE"]
     try:
         local, where = local_rank(environ), world(environ)
     except UsageError:  # launchers disagree
@@ -167,9 +165,11 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
 
 
 def _agreed(ranks: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
-    """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one.
-    Raises UsageError when two launchers disagree."""
+    """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one,
+    and Slurm, which starts others on each node and is started by none, to any (`srun -N 2 torchrun
+    --nnodes 2`). Raises UsageError when two launchers disagree."""
     larger = [one for one in ranks if one.size > 1] or ranks
+    larger = [one for one in larger if not one.variables[0].startswith("SLURM")] or larger
     for other in larger[1:]:
         if other != larger[0]:
             raise UsageError(

@@ -169,6 +169,7 @@ class JobWatch:
             once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
             again=max(functions.values(), default=0),
             eager=float(added("unmarked")),
+            waited=float(added("waited")) if record.process.framework == "tensorflow" else None,
             compilations=added("compilations"),
             compiling=float(added("compiling")),
             steps=added("steps"),

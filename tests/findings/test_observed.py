@@ -265,6 +265,14 @@ def test_an_input_pipeline_in_which_one_thread_works():
     assert (finding.cause, finding.share) == ("sequential-map", 0.5)
 
 
+def test_the_call_of_an_op_that_asks_for_data_is_no_wait():
+    """TensorFlow's of 0.6 ms, of which its kernel takes a tenth."""
+    looks, main = python(input=0.2), (process(cpu=1.0),)
+    for waited, told in ((0.4, []), (3.0, [0.15]), (None, [0.2])):
+        seen = observation(python=looks, processes=main, graphs=graphs(waited=waited))
+        assert [one.share for one in looked(Seen(observation=seen))] == told
+
+
 def test_a_few_looks_more_than_nothing_are_chance():
     few = observation(python=python(input=0.07), processes=(process(cpu=1.0),))
     assert looked(Seen(observation=few)) == ()

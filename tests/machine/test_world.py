@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.errors import UsageError
-from dltune.machine.ranks import WORLD_VARIABLES, Rank, world
+from dltune.machine.ranks import WORLD_VARIABLES, Rank, is_rank, world
 
 
 def test_without_a_launcher_there_is_one_rank() -> None:
@@ -27,6 +27,16 @@ def test_a_launcher_within_another_gives_way_to_the_larger() -> None:
     # Open MPI under Horovod tells the same twice
     environ |= {"HOROVOD_RANK": "2", "HOROVOD_SIZE": "4"}
     assert world(environ) == Rank(2, 4)
+
+
+def test_slurm_gives_way_to_what_it_starts_on_each_node() -> None:
+    environ = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert world(environ | torchrun) == Rank(5, 8)
+    assert is_rank(environ | torchrun)
+    mpirun = {"OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_SIZE": "8"}
+    assert world(environ | mpirun) == Rank(6, 8)
+    assert world(environ) == Rank(1, 2)
 
 
 @pytest.mark.parametrize(

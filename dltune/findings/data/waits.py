@@ -12,15 +12,19 @@ WAITS, GENERATES = 0.05, 0.3
 # of the CPUs: where less is idle, nothing can be prepared beside the steps
 IDLE = 0.05
 # seconds of a step, within which an element that is ready goes from its thread to the step's
-HAND_OVER = 6e-4
+HAND_OVER = 4e-4
 
 
 def input_share(seen: Seen) -> float:
     """Of the wall time: by the parts of the steps or by the looks at Python, since data are asked
-    for in a step or before it; 0 if neither is known, or the looks may have found it by chance."""
-    python = seen.observation.python if seen.observation else None
+    for in a step or before it; 0 if neither is known, or the looks may have found it by chance. The
+    looks also see the call of an op that asks: it waited no longer than the op ran."""
+    observation = seen.observation
+    python = observation.python if observation else None
     looks = sum(one.share for one in python.shares if one.activity == "input") if python else 0.0
     looks = looks if costs(seen, looks) else 0.0
+    if observation and observation.graphs and observation.graphs.waited is not None:
+        looks = min(looks, observation.graphs.waited / observation.seconds)
     return max(looks, part(seen.profile.profile, "input") if seen.profile else 0.0)
 
 

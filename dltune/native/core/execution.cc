@@ -283,6 +283,7 @@ void Report(const char* why) {
                    {"compilations", g_clusters.size()},
                    {"compiling", g_compiling_ns * 1e-9},
                    {"unmarked", g_unmarked_ns * 1e-9},
+                   {"waited", g_waited_ns * 1e-9},
                    {"steps", g_steps.load()},
                    {"denormal_looks", g_denormal_looks.load()},
                    {"denormal", g_denormal.load()},
