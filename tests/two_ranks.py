@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -32,7 +31,7 @@ ONE_THREAD = (TRAIN, "--steps", STEPS, "--blocks", BLOCKS, "--intra", 1, "--inte
 
 def missing(controller: Controller) -> str | None:
     """Why no job of this kind can run here; None when it can."""
-    if importlib.util.find_spec("horovod") is None:
+    if not (Path(PYTHON).parent / "horovodrun").exists():
         return "Horovod is not installed: make horovod"
     if controller == "mpi" and not (Path(PYTHON).parent / "mpirun").exists():
         return "there is no Open MPI beside this Python"
