@@ -273,6 +273,11 @@ def test_the_call_of_an_op_that_asks_for_data_is_no_wait():
         assert [one.share for one in looked(Seen(observation=seen))] == told
 
 
+def test_a_generators_lock_is_waited_for_by_the_caller_and_not_by_the_op():
+    finding = found(python=python(generator=0.9, input=0.5), graphs=graphs(waited=0.1))
+    assert (finding.cause, finding.share) == ("python-input", 0.5)
+
+
 def test_a_few_looks_more_than_nothing_are_chance():
     few = observation(python=python(input=0.07), processes=(process(cpu=1.0),))
     assert looked(Seen(observation=few)) == ()

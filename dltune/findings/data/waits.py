@@ -17,22 +17,26 @@ HAND_OVER = 4e-4
 
 def input_share(seen: Seen) -> float:
     """Of the wall time: by the parts of the steps or by the looks at Python, since data are asked
-    for in a step or before it; 0 if neither is known, or the looks may have found it by chance. The
-    looks also see the call of an op that asks: it waited no longer than the op ran."""
-    observation = seen.observation
-    python = observation.python if observation else None
+    for in a step or before it; 0 if neither is known, or the looks may have found it by chance."""
+    python = seen.observation.python if seen.observation else None
     looks = sum(one.share for one in python.shares if one.activity == "input") if python else 0.0
-    looks = looks if costs(seen, looks) else 0.0
-    if observation and observation.graphs and observation.graphs.waited is not None:
-        looks = min(looks, observation.graphs.waited / observation.seconds)
-    return max(looks, part(seen.profile.profile, "input") if seen.profile else 0.0)
+    return max(looks if costs(seen, looks) else 0.0, _in_steps(seen))
+
+
+def _in_steps(seen: Seen) -> float:
+    return part(seen.profile.profile, "input") if seen.profile else 0.0
 
 
 def preparation_share(seen: Seen) -> float | None:
     """Of the wall time, what steps wait for data that are still being prepared, and not for storage
-    nor for a generator's Python; None where that is too little to be told."""
-    python = seen.observation.python if seen.observation else None
-    share = input_share(seen) - (storage_share(seen) or 0.0)
+    nor for a generator's Python; None where that is too little to be told. No more than ops waited
+    that asked for data: looks also find what calling these takes."""
+    observation, share = seen.observation, input_share(seen)
+    if observation and observation.graphs and observation.graphs.waited is not None:
+        waited = observation.graphs.waited / observation.seconds
+        share = min(share, max(waited, _in_steps(seen)))
+    share -= storage_share(seen) or 0.0
+    python = observation.python if observation else None
     if share < WAITS or (python and python.generator >= GENERATES):
         return None
     if seen.profile and 0 < share * unrecorded(seen.profile.profile) < HAND_OVER:
