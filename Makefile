@@ -40,7 +40,9 @@ venv: $(VENV)/.installed
 # takes half a package for a whole one
 INSTALLING = $(@D)/.installing
 BEGIN = @if test -e $(INSTALLING); then rm -rf $(@D); fi; \
-    $(PYTHON) -m venv $(@D) && touch $(INSTALLING)
+    mkdir -p $(@D) && touch $(INSTALLING) && $(PYTHON) -m venv $(@D)
+# pip that fails leaves what was there
+FAILED = || { test $$? -gt 128 || rm -f $(INSTALLING); false; }
 END = @rm -f $(INSTALLING) && touch $@
 
 $(VENV)/.installed: pyproject.toml
@@ -49,7 +51,7 @@ $(VENV)/.installed: pyproject.toml
 	    "; call make PYTHON=...")'
 	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
 	$(BEGIN)
-	@$(VENV)/bin/python $(PIP) install --editable '.[dev]'
+	@$(VENV)/bin/python $(PIP) install --editable '.[dev]' $(FAILED)
 	@$(TF_KERAS)
 	$(END)
 
@@ -63,7 +65,7 @@ $(VENV)/.horovod: scripts/build_horovod.py $(VENV)/.installed
 $(TF216)/.installed:
 	@echo "installing TensorFlow 2.16.2 into $(TF216) for the tests"
 	$(BEGIN)
-	@$(TF216)/bin/python $(PIP) install 'tensorflow-cpu==2.16.2' 'numpy<2'
+	@$(TF216)/bin/python $(PIP) install 'tensorflow-cpu==2.16.2' 'numpy<2' $(FAILED)
 	$(END)
 
 $(TF216): $(TF216)/.installed

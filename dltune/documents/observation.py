@@ -179,7 +179,9 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(trains or self.processes, key=lambda one: one.cpu, default=None)
 
     def descendants(self, process: Process) -> list[Process]:
-        """What it has started, and what these have."""
+        """What it has started, and what these have; all others where no parents were noted."""
+        if all(one.parent is None for one in self.processes):
+            return [one for one in self.processes if one is not process]
         started = [one for one in self.processes if one.parent == process.pid]
         return started + [below for one in started for below in self.descendants(one)]
 

@@ -15,6 +15,7 @@ from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding, Gain
 from dltune.findings import registry
+from dltune.findings.looked import few
 from dltune.findings.python.beside_steps import at_steps
 from dltune.findings.seen import Seen
 
@@ -45,13 +46,14 @@ def diagnose(
         seconds=seconds,
         step=step(seen.profile, _ranks(seen)) if seen.profile else None,
         no_step=no_step,
-        healthy=not costly and no_step is None and partial is None,
+        healthy=not costly and no_step is None and partial is None and not few(seen),
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(
             *(f"{one.claim}: {one.cure}" for one in found if one.cause in UNSEEN and one.cure),
             *(_unmeasured(seen.profile) if seen.profile else ()),
             *(seen.observation.unseen if seen.observation else ()),
+            *(["what Python does: there was time for a few looks alone"] if few(seen) else ()),
             *(seen.io.unseen if seen.io else ()),
         ),
         partial=partial,

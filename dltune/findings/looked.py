@@ -18,9 +18,15 @@ LEAST_LOOKS = 40
 def shares(seen: Seen) -> dict[Activity, Share]:
     """By activity; nothing of too few looks."""
     python = seen.observation.python if seen.observation else None
-    if python is None or python.looks < LEAST_LOOKS:
+    if python is None or few(seen):
         return {}
     return {share.activity: share for share in python.shares}
+
+
+def few(seen: Seen) -> bool:
+    """Whether there were looks, and too few."""
+    python = seen.observation.python if seen.observation else None
+    return python is not None and python.looks < LEAST_LOOKS
 
 
 def at(seen: Seen, activity: Activity) -> Share | None:

@@ -47,7 +47,7 @@ import numpy as np
 model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 x = np.zeros((512, 8), "f")
-until = time.monotonic() + 18
+until = time.monotonic() + 26
 rows = []
 while time.monotonic() < until:  # it prepares, for longer than a job without a step is waited for
     rows = sorted(range(1000))
@@ -87,14 +87,14 @@ def test_a_job_without_a_step_is_told_what_it_does(tmp_path):
 
 def test_a_plan_is_the_next_step(tmp_path):
     plan = tmp_path / "plan.json"
-    found = diagnosed(FITS, tmp_path, "--budget", "50s", "--plan", plan)
+    found = diagnosed(FITS, tmp_path, "--budget", "75s", "--plan", plan)
     causes = [one.cause for one in found.findings]
     assert "tiny-steps" in causes
     assert "between-steps" not in causes
     assert found.observation is not None
     assert found.observation.python is not None
     shares = {one.activity: one.share for one in found.observation.python.shares}
-    assert shares["fit"] > shares.get("python", 0.0)
+    assert shares.get("fit", 0.0) > shares.get("python", 0.0)
     assert found.step is not None
     section = plans.load(plan).of(SettingsPlan)
     assert section is not None

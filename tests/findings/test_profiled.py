@@ -268,6 +268,16 @@ def test_ops_that_are_faster_on_one_thread():
     assert "on one thread they take 1 ms of a step, as the job runs them 4 ms" in found[0].evidence
 
 
+def test_threads_of_which_nothing_is_known_hide_none_that_were_measured():
+    """Four threads, as TensorFlow has them on two cores of two hyperthreads each."""
+    add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1e-4, 2: 2e-4}, count=10)
+    made = parts(plain(add), ops=2e-3, executor=2e-3, python=1e-3)
+    more = msgspec.structs.replace(made.settings, intra=4)
+    found = {one.cause: one.share for one in wrong(msgspec.structs.replace(made, settings=more))}
+    assert found["threads-over-quota"] is None
+    assert "too-many-threads" in found
+
+
 def test_what_made_some_steps_slower_is_no_threads_fault():
     """Steps of 4.6 ms, of which ops had 3.71 and need 3.36 on one thread: others took 3.9 ms."""
     add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 3.36e-5, 2: 3.4e-5}, count=100)
@@ -421,6 +431,15 @@ def test_python_between_two_ops_is_where_the_looks_found_it():
     assert shares["between-ops"] == pytest.approx(11 / 20)
     calm = observation(processes=(process(framework="pytorch"),), python=python(eager=0.9))
     assert looked(Seen(profile=made, observation=calm)) == ()
+
+
+@pytest.mark.parametrize(("looks", "healthy"), [(30, False), (200, True)])
+def test_a_job_is_not_healthy_by_a_few_looks(looks, healthy):
+    made = analyse(parts(plain(owned("Relu(float[8,8])", 1e-3)), ops=1e-3))
+    seen = observation(python=msgspec.structs.replace(python(), looks=looks))
+    found = diagnose(Seen(seen, made), "train.py", 60.0, None, None)
+    assert found.healthy is healthy
+    assert any("a few looks" in one for one in found.unseen) is not healthy
 
 
 def test_what_a_step_loses_is_a_part_of_the_time_that_is_steps():

@@ -57,7 +57,7 @@ def test_leaps_with_long_rests_are_no_growth(leap, start, seconds):
     assert growth([(seconds * n, size) for n, size in enumerate(rising)]) == 0
 
 
-@given(st.floats(0.3, 1.2), st.integers(10, 20))
+@given(st.floats(0.3, 1.2), st.integers(12, 20))
 def test_a_leak_at_each_step_is_growth_at_short_looks_too(step, seconds):
     """Looked at four times a second."""
     sizes = [(n / 4, MIB * int(n / 4 / step)) for n in range(4 * seconds)]

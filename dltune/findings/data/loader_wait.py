@@ -22,7 +22,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = input_share(seen) - (storage_share(seen) or 0.0)
     if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
         return
-    # not a launcher, nor another rank
     others = [one for one in seen.observation.descendants(main) if one.framework == "pytorch"]
     workers = [one for one in others if one.cpu >= WORKS]
     more = max(1, min(len(main.cpus), math.ceil(share / max(1.0 - share, WAITS))))

@@ -13,6 +13,8 @@ WAITS, GENERATES = 0.05, 0.3
 IDLE = 0.05
 # seconds of a step, within which an element that is ready goes from its thread to the step's
 HAND_OVER = 4e-4
+# seconds of a watch that a job's last report may not know of
+UNREPORTED = 3.0
 
 
 def input_share(seen: Seen) -> float:
@@ -31,11 +33,12 @@ def preparation_share(seen: Seen) -> float | None:
     """Of the wall time, what steps wait for data that are still being prepared, and not for storage
     nor for a generator's Python; None where that is too little to be told. No more than ops waited
     that asked for data: looks also find what calling these takes."""
-    observation, share = seen.observation, input_share(seen)
-    if observation and observation.graphs and observation.graphs.waited is not None:
-        waited = observation.graphs.waited / observation.seconds
+    observation = seen.observation
+    share = input_share(seen) - (storage_share(seen) or 0.0)
+    # of one that has not ended nothing is known
+    if observation and observation.graphs and observation.graphs.waited:
+        waited = observation.graphs.waited / max(observation.seconds - UNREPORTED, UNREPORTED)
         share = min(share, max(waited, _in_steps(seen)))
-    share -= storage_share(seen) or 0.0
     python = observation.python if observation else None
     if share < WAITS or (python and python.generator >= GENERATES):
         return None

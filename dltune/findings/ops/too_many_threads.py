@@ -31,7 +31,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.profile is None or seen.profile.profile.settings.intra < 2:
         return
     profile = seen.profile.profile
-    if any(any(rule.find(seen)) for rule in ON_CORES):
+    if any((one.share or 0.0) >= SHARE for rule in ON_CORES for one in rule.find(seen)):
         return
     if any(figures.cases and figures.one is None for figures in seen.profile.ops):
         return

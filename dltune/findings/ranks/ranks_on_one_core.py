@@ -50,7 +50,7 @@ def _one_of_few(seen: Seen) -> Iterator[Finding]:
     have, there = len(main.cpus), len(observation.host.cpus)
     host, fair = observation.host, there / main.ranks
     share = 1 - host.cores(main.cpus) * main.ranks / host.cores(host.cpus)
-    if share <= 0 or main.cpu < WORKS * have:
+    if have >= fair or share <= 0 or main.cpu < WORKS * have:
         return
     yield Finding(
         "ranks-on-one-core",
