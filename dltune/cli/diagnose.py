@@ -181,9 +181,9 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
                 for _ in running.events(1.0):
                     pass
             code = running.exit_code or 0
-    nothing = seen.observation is None and seen.profile is None
-    if reason := (ended or error) if nothing else None:
-        raise reason
+    why = ended or error
+    if why and seen.observation is None and seen.profile is None:
+        raise why
     if ended:
         code = ended.exit_code
     no_step = str(error) if error else None
@@ -196,6 +196,7 @@ def _running(pid: int, seconds: float) -> Looked:
     import time
 
     from dltune.cli import interrupts, progress
+    from dltune.observe.growth import unsettled
     from dltune.observe.watch import JobWatch
     from dltune.proc import process, tree
 
@@ -211,6 +212,8 @@ def _running(pid: int, seconds: float) -> Looked:
         except interrupts.Ended as signal:
             ended = signal
         seen = watch.end(f"pid {pid}")
+    if seen.observation:
+        seen = replace(seen, observation=unsettled(seen.observation))
     why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
     looked = _looked(seen, f"pid {pid}", watch.seconds, why, ended)
     return replace(looked, code=ended.exit_code) if ended else looked
