@@ -182,8 +182,10 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What it has started, and what these have; all others where no parents were noted."""
         if all(one.parent is None for one in self.processes):
             return [one for one in self.processes if one is not process]
-        started = [one for one in self.processes if one.parent == process.pid]
-        return started + [below for one in started for below in self.descendants(one)]
+        below: set[int | None] = {process.pid}
+        while new := {one.pid for one in self.processes if one.parent in below} - below:
+            below |= new
+        return [one for one in self.processes if one.pid in below and one is not process]
 
 
 def faults(observation: Observation) -> Iterator[str]:

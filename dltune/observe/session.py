@@ -60,8 +60,7 @@ class Observing:
         self._job: Job | None = None
         self._watch: JobWatch | None = None
         self._seen: Seen | None = None
-        self._trained: float | None = None  # when it first had
-        self._prepared = False  # whether the watch began before that
+        self._prepared = False  # whether the watch began before the job trained
         self._settled = False  # whether memory grows
         self._session = Session(
             machine,
@@ -133,11 +132,9 @@ class Observing:
 
     def _has_prepared(self) -> bool:
         """Whether it was watched, and trains only now."""
-        return self._prepared and self._trained is not None
+        return self._prepared and self._session.trained is not None
 
     def _look_on(self, progress: Progress) -> None:
-        if self._trained is None and self._trains():
-            self._trained = time.monotonic()
         if self._watch is None or self._has_prepared():
             self._tell(progress)
             self._begin(progress.step)
@@ -164,20 +161,17 @@ class Observing:
             self._end(self._watch)
             self._seen = None
             self._wanted = max(LEAST, min(SHARE * self._left(), MOST))
-        self._prepared = self._trained is None
+        self._prepared = self._session.trained is None
         self._watch = JobWatch(self._job.pid, subject, records)
 
     def _is_early(self) -> bool:
         """For a job without its third step to be watched all the same."""
         now = time.monotonic()
-        if self._trained is not None:
-            return now - self._trained < min(FEW, self._budget / 3)
+        if (trained := self._session.trained) is not None:
+            return now - trained < min(FEW, self._budget / 3)
         if self._greeted is not None:
             return now - self._greeted < min(UNTRAINED, self._budget / 3)
         return now - self._began < self._patience()
-
-    def _trains(self) -> bool:
-        return any(map(_trained, self._session.sightings.records.values()))
 
     def _patience(self) -> float:
         """Seconds for which a job may come to its first step, by the frameworks of its Pythons."""

@@ -130,7 +130,7 @@ class Session:
         self._flushing: Flushing | None = None
         self._look = look
         self._ready, self._over = ready, over
-        self._trained: float | None = None  # when a graph that trains was first seen
+        self.trained: float | None = None  # when a graph that trains was first seen
         self._roofs = roofs
         self._asked_lacks = lacks
         self._lacks: tuple[str, ...] | None = None
@@ -222,8 +222,8 @@ class Session:
         elif climbing is None:
             self._ran = time.monotonic()
             record.add(message)
-            if self._trained is None and record.trains(message.graph):
-                self._trained = time.monotonic()
+            if self.trained is None and record.trains(message.graph):
+                self.trained = time.monotonic()
             self._look_for_steps()
         elif pid == climbing.steps.pid and record.understands(message):
             if self._measured:
@@ -287,7 +287,7 @@ class Session:
         require_all_reported(job.pid, *self.sightings.reported())
         for process in self._processes.values():
             process.order([REPORT])
-        searched = 0.0 if self._trained is None else time.monotonic() - self._trained
+        searched = 0.0 if self.trained is None else time.monotonic() - self.trained
         if self._ready() and (error := none_found(self.sightings, long=searched >= SEARCH_SECONDS)):
             raise error
 

@@ -25,8 +25,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     evidence = "pages are taken back and read again"
     if pressure and share >= PRESSED:
         evidence += f"; the {pressure.of} waited for memory {share:.0%} of the time"
-    told = pressure is not None and (pressure.of == "job" or share < PRESSED)
-    if not told and seen.observation and (limited := _at_limit(seen.observation)):
+    answered = pressure is not None and (pressure.of == "job" or share < PRESSED)
+    if not answered and seen.observation and (limited := _at_limit(seen.observation)):
         kernel, where = limited
         share, sure = max(share, kernel), "modelled"
         evidence += f"; {where}, and {kernel:.0%} of its CPU time was spent in the kernel"
