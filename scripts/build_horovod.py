@@ -27,6 +27,8 @@ SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 UNBUILDABLE = "horovod/tensorflow/xla_mpi_ops.cc"
 # the first CMake with the Python modules asked for, and the first that refuses so old a project
 CMAKE = ((3, 13), (4, 0))
+# lib/, from lib/pythonX.Y/site-packages/horovod/tensorflow/
+LIBRARIES = "$ORIGIN/../../../.."
 OPTIONS = {
     "HOROVOD_WITH_TENSORFLOW": "1",
     "HOROVOD_WITH_GLOO": "1",
@@ -150,6 +152,8 @@ def environment(folder: Path | None = None) -> dict[str, str]:
         made["HOROVOD_WITH_MPI" if mpi() else "HOROVOD_WITHOUT_MPI"] = "1"
         made["HOROVOD_CMAKE"] = system_cmake() or str(folder / "bin" / "cmake")
         made["MAKEFLAGS"] = f"-j{len(os.sched_getaffinity(0))}"
+        # the wheel finds MPI in the environment that it lies in, not in the one it was built with
+        made["LDFLAGS"] = f"-Wl,-rpath,{LIBRARIES}"
     return made
 
 

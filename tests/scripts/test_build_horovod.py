@@ -1,11 +1,15 @@
-"""Horovod's build, as far as it goes without one."""
+"""Horovod's build: what it takes, what it tells, and where what it made may lie."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
+import two_ranks
 
 from dltune.native.build import BuildError
 
@@ -50,3 +54,16 @@ def test_a_command_that_fails_tells_its_words_and_leaves_its_log(
     with pytest.raises(BuildError, match=r"(?s)ended with 4.*error: bad.*the whole log"):
         build_horovod.run([sys.executable, "-c", code])
     assert "error: bad" in (tmp_path / "horovod-0.28.1.log").read_text()
+
+
+def test_a_wheel_installed_elsewhere_finds_the_mpi_that_lies_beside_it(tmp_path: Path) -> None:
+    if reason := two_ranks.missing("mpi"):
+        pytest.skip(reason)
+    here = Path(sysconfig.get_path("platlib"))
+    [library] = (here / "horovod/tensorflow").glob("mpi_lib*.so")
+    folder = tmp_path / library.parent.relative_to(sys.prefix)
+    folder.mkdir(parents=True)
+    shutil.copy(library, folder)
+    shutil.copy(Path(sys.prefix, "lib/libmpi.so.40"), tmp_path / "lib")
+    needed = subprocess.run(["ldd", folder / library.name], capture_output=True, text=True)
+    assert f"libmpi.so.40 => {folder}/../../../../libmpi.so.40" in needed.stdout
