@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def between_commas(text: str) -> list[str]:
+    """The parts of a list, without the blanks around them, and without those that are empty."""
+    return [part for part in map(str.strip, text.split(",")) if part]
+
+
 def size(value: float | None) -> str:
     """Bytes: "812 B", "64 KiB", "1.5 GiB"; "?" for what is not known."""
     if value is None:

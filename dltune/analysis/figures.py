@@ -31,7 +31,12 @@ class Figures:
     @property
     def one(self) -> float | None:
         """Seconds of a run on one thread; None when it was not measured there."""
-        return _one(self.op)
+        return self.on(1)
+
+    def on(self, threads: int) -> float | None:
+        """Seconds of a run on so many threads, where they are best placed; None when it was not
+        measured there."""
+        return _on(self.op, threads)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ def analyse(profile: Profile) -> Analysis:
     ]
     every = (case for found in cases for case in found)
     roof = roofline(profile.machine, every, profile.roofs)
-    serial = [(_one(op) or 0.0) * op.count for op in profile.ops]
+    serial = [(_on(op, 1) or 0.0) * op.count for op in profile.ops]
     whole = sum(serial) or 1.0
     found = []
     for (op, count, bytes_), of, seconds in zip(work, cases, serial, strict=True):
@@ -69,5 +74,5 @@ def analyse(profile: Profile) -> Analysis:
     return Analysis(profile, roof, tuple(found))
 
 
-def _one(op: Op) -> float | None:
-    return next((time.median for time in op.times if time.threads == 1), None)
+def _on(op: Op, threads: int) -> float | None:
+    return min((time.median for time in op.times if time.threads == threads), default=None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
+from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
@@ -107,7 +107,7 @@ def command(
     plan = load(plan_path)
     machine = topology.local()
     asked = against or ",".join(usual(plan))
-    names = parts(asked)
+    names = between_commas(asked)
     if one_core and ONE_CORE not in names:
         names.append(ONE_CORE)
     around = applied(plan.of(SettingsPlan), machine, job, os.environ, placed=places_threads(plan))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.comma_list import parts
 from dltune.errors import JobFailed, UsageError
+from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from dltune.documents.io import Io
@@ -128,7 +128,7 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
     from dltune.cli import progress
     from dltune.io.report.experiments.session import experiment
 
-    counts = parts(readers)
+    counts = between_commas(readers)
     if not counts or any(not part.isdecimal() or not 1 <= int(part) <= 256 for part in counts):
         raise UsageError(
             f"--readers {readers!r} is not a list of counts from 1 to 256",

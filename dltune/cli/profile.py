@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.comma_list import parts
 from dltune.cli.results import print_json
 from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,7 +286,7 @@ def _standalone(
         return contextlib.nullcontext()
     from dltune.profile.standalone.job import standalone_job
 
-    sizes = parts(batch or "")
+    sizes = between_commas(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
         raise UsageError(f"--batch {batch}: {wrong[0]} is not a number of examples")
     return standalone_job(ops_of, [int(size) for size in sizes])

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.comma_list import parts
 from dltune.errors import UsageError
 from dltune.planners.duration import Duration, written
+from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
@@ -112,8 +112,8 @@ def command(
     offered = offer(
         here,
         allow=allow,  # type: ignore[arg-type]
-        only=parts(only),
-        without=parts(without),
+        only=between_commas(only),
+        without=between_commas(without),
         first=_advised(profile_path) if profile_path else (),
         same_graph=existing is not None and names_ops(existing),
     )

@@ -19,7 +19,6 @@ class Metric:
     name: str
     unit: Unit
     kinds: tuple[Kind, ...]
-    meaning: str
     floor: float = 0.0
 
 
@@ -28,19 +27,19 @@ TIMED: dict[Kind, str] = {"steps": "by its steps", "whole": "whole"}
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("step_time", "s", ("steps",), "the lower quartile of a launch's steps"),
-        Metric("step_mean", "s", ("steps",), "the mean of all steps, disturbed ones too"),
-        Metric("step_cpu", "s", ("steps",), "CPU time of the job's processes, a step"),
-        Metric("time", "s", ("whole",), "of the whole command"),
-        Metric("startup", "s", ("steps",), "from the command's start to its first step"),
-        Metric("cpu_time", "s", ("whole",), "of the whole command, user and system"),
-        Metric("peak_bytes", "bytes", BOTH, "of TensorFlow's allocator; whole: resident memory"),
-        Metric("context_switches", "count", BOTH, "a step, or the whole command", floor=10.0),
-        Metric("page_faults", "count", BOTH, "a step, or the whole command", floor=10.0),
-        Metric("instructions", "count", ("whole",), "in user space, by counter or callgrind"),
-        Metric("plan_step_time", "s", (), "a step as the plan predicts it"),
-        Metric("io_amplification", "", (), "bytes read over bytes used, from an I/O report"),
-        Metric("background_share", "", (), "Horovod's background thread, from its report"),
+        Metric("step_time", "s", ("steps",)),
+        Metric("step_mean", "s", ("steps",)),
+        Metric("step_cpu", "s", ("steps",)),
+        Metric("time", "s", ("whole",)),
+        Metric("startup", "s", ("steps",)),
+        Metric("cpu_time", "s", ("whole",)),
+        Metric("peak_bytes", "bytes", BOTH),
+        Metric("context_switches", "count", BOTH, floor=10.0),
+        Metric("page_faults", "count", BOTH, floor=10.0),
+        Metric("instructions", "count", ("whole",)),
+        Metric("plan_step_time", "s", ()),
+        Metric("io_amplification", "", ()),
+        Metric("background_share", "", ()),
     )
 }
 # the rest of such a name is a pattern, as of a shell
@@ -55,9 +54,9 @@ DEFAULT_RATIO = 1.02
 def metric(name: str) -> Metric | None:
     """The metric of that name, patterns included; None when there is none."""
     if name.startswith(OPS) and name != OPS:
-        return Metric(name, "s", ("steps",), f"the ops that {name[len(OPS) :]} matches, a step")
+        return Metric(name, "s", ("steps",))
     if name.startswith(BENCHMARK) and name != BENCHMARK:
-        return Metric(name, "s", (), "a benchmark of a pyperf file")
+        return Metric(name, "s", ())
     return METRICS.get(name)
 
 

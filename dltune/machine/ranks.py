@@ -12,8 +12,6 @@ import msgspec
 
 from dltune.documents.machine import Machine
 from dltune.errors import UsageError
-from dltune.machine import cpulist
-from dltune.machine.topology import Survey
 
 # what launchers tell each rank: its number among all ranks, and how many these are
 WORLD_VARIABLES = (
@@ -123,22 +121,6 @@ def share(machine: Machine, rank: Rank) -> Machine:
         machine.of_cores(mine),
         quota=None if machine.quota is None else machine.quota / rank.size,
         memory=None if machine.memory is None else machine.memory // rank.size,
-    )
-
-
-def binding(survey: Survey, rank: Rank) -> str | None:
-    """What to tell when a launcher seems to have bound this rank already; None when it has not.
-
-    Open MPI binds two ranks to a core each, more to sockets, unless told otherwise; what `share`
-    then divides is no longer the node.
-    """
-    node = survey.cpuset or frozenset().union(*survey.host_cores)
-    if rank.size == 1 or survey.mask >= node:
-        return None
-    return (
-        f"rank {rank.rank} of {rank.size} may only use CPU {cpulist.show(survey.mask)} of the "
-        f"node's {cpulist.show(node)}, and takes its part of these: if the launcher bound it, "
-        "start the job with binding off (mpirun --bind-to none, srun --cpu-bind=none)"
     )
 
 

@@ -79,9 +79,3 @@ class Bounds:
         changes anything."""
         room = self.upper - self.lower
         return (self.upper - makespan) / room if room else 1.0
-
-    @property
-    def speedup(self) -> float:
-        """S: what the best order may bring over the worst, as a part of the best's time (equation
-        4); 0 where nothing is to be gained."""
-        return (self.upper - self.lower) / self.lower if self.lower else 0.0

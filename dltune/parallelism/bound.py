@@ -1,8 +1,7 @@
 """What no strategy of a problem is faster than, proven; the gap to it says how good one is.
 
 For the planner, in this order: `dynamic.strategy` gives a strategy to start the search from; then
-the search; `bound` of the best that it found; and where `exact.fits`, `exact.optimum` of it, whose
-own bound is the optimum where it ends in time.
+the search; and `bound` of the best that it found.
 
 Three proofs, the best of which is told. The longest way there and back through the operators, or
 all work on all devices alike (`linear.quick`): always there. An integer programme of both together
@@ -34,10 +33,6 @@ class Bound:
     value_ns: int
     proven_by: Proof
     failure: str | None = None
-
-    def gap(self, nanoseconds: int) -> float:
-        """The part of a strategy's time that may be too much."""
-        return 1.0 - self.value_ns / nanoseconds
 
 
 def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:

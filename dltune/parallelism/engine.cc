@@ -31,7 +31,6 @@ struct Engine {
   Chain chain;
   std::vector<Event> events;
   std::vector<Shown> shown;
-  std::vector<Improvement> course;
 };
 
 namespace {
@@ -74,7 +73,6 @@ DLTUNE_MIRRORED(OperatorAbout, dltune::parallelism::Operator)
 DLTUNE_MIRRORED(ProblemAbout, dltune::parallelism::Problem)
 DLTUNE_MIRRORED(SearchAbout, dltune::parallelism::Search)
 DLTUNE_MIRRORED(Outcome, dltune::parallelism::Outcome)
-DLTUNE_MIRRORED(Improvement, dltune::parallelism::Improvement)
 DLTUNE_MIRRORED(Limits, dltune::parallelism::Limits)
 DLTUNE_MIRRORED(Proof, dltune::parallelism::Proof)
 DLTUNE_MIRRORED(Shown, dltune::parallelism::Shown)
@@ -151,17 +149,11 @@ DLTUNE_DOOR void dltune_parallelism_totals(void* engine, dltune::parallelism::To
   totals->load = graph.load();
 }
 
-// `best`: takes the best strategy; `course`: when it was bettered, which hold until the next call.
+// `best`: takes the best strategy.
 DLTUNE_DOOR void dltune_parallelism_search(void* engine, const dltune::parallelism::Search* search,
                                            dltune::parallelism::Outcome* outcome,
-                                           std::int32_t* best,
-                                           const dltune::parallelism::Improvement** course,
-                                           std::int64_t* improvements) {
-  Engine& own = *static_cast<Engine*>(engine);
-  own.course.clear();
-  *outcome = own.chain.run(*search, best, &own.course);
-  *course = own.course.data();
-  *improvements = static_cast<std::int64_t>(own.course.size());
+                                           std::int32_t* best) {
+  *outcome = static_cast<Engine*>(engine)->chain.run(*search, best);
 }
 
 // `best`: the strategy to beat, then the best found. `combined`: as Relaxation's.

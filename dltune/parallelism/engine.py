@@ -79,10 +79,9 @@ class Chain:
 
 @dataclass(frozen=True)
 class Walk:
-    """What came of a chain. `best` and `current` are strategies, their times nanoseconds. `course`:
-    after how many proposals and seconds which time was the best. `simulated`: proposals that were
-    not refused by their load alone. `settled`: no other configuration of any one operator makes the
-    best shorter."""
+    """What came of a chain. `best` and `current` are strategies, their times nanoseconds.
+    `simulated`: proposals that were not refused by their load alone. `settled`: no other
+    configuration of any one operator makes the best shorter."""
 
     best: Strategy
     best_time: int
@@ -93,7 +92,6 @@ class Walk:
     accepted: int
     settled: bool
     seconds: float
-    course: tuple[tuple[int, float, int], ...]
 
 
 @dataclass(frozen=True)
@@ -175,17 +173,13 @@ class Engine:
             *(MOVES.index(chain.moves), METHODS.index(chain.method)),
         )
         outcome, best = native.Outcome(), (c_int32 * len(start))()
-        course, count = ctypes.POINTER(native.Improvement)(), c_int64()
-        self._native.dltune_parallelism_search(
-            self._engine, byref(about), byref(outcome), best, byref(course), byref(count)
-        )
+        self._native.dltune_parallelism_search(self._engine, byref(about), byref(outcome), best)
         current = (c_int32 * len(start))()
         self._native.dltune_parallelism_get(self._engine, current)
         return Walk(
             *(tuple(best), outcome.best, tuple(current), outcome.current),
             *(outcome.proposals, outcome.simulated, outcome.accepted, bool(outcome.settled)),
             outcome.seconds,
-            tuple((one.proposals, one.seconds, one.best) for one in course[: count.value]),
         )
 
     def prove(

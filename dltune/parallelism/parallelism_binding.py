@@ -82,10 +82,6 @@ class Outcome(ctypes.Structure):
     )
 
 
-class Improvement(ctypes.Structure):
-    _fields_ = (*of(c_int64, "proposals", "best"), ("seconds", c_double))
-
-
 class Limits(ctypes.Structure):
     """As in branching.h, like Proof."""
 
@@ -115,7 +111,7 @@ class Totals(ctypes.Structure):
 @functools.cache
 def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
-    search = (POINTER(SearchAbout), POINTER(Outcome), INTEGERS, POINTER(POINTER(Improvement)))
+    search = (POINTER(SearchAbout), POINTER(Outcome), INTEGERS)
     proof = (c_int32, POINTER(Limits), POINTER(Proof), INTEGERS)
     pairs = (c_int32, INTEGERS, c_int32, INTEGERS)
     return bound(
@@ -132,13 +128,13 @@ def load() -> ctypes.CDLL:
             "dltune_parallelism_delta": (c_int64, c_void_p, c_int32, c_int32),
             "dltune_parallelism_timeline": (POINTER(Shown), c_void_p, c_int32, LONGS),
             "dltune_parallelism_totals": (None, c_void_p, POINTER(Totals)),
-            "dltune_parallelism_search": (None, c_void_p, *search, LONGS),
+            "dltune_parallelism_search": (None, c_void_p, *search),
             "dltune_parallelism_prove": (None, c_void_p, *proof),
             "dltune_parallelism_alone": (None, c_void_p, c_int32, c_int32, LONGS),
             "dltune_parallelism_added": (None, c_void_p, c_int32, LONGS),
             "dltune_parallelism_moved": (None, c_void_p, c_int32, *pairs, LONGS),
         },
         *(Region, Edge, Division, OperatorAbout, ProblemAbout),
-        *(SearchAbout, Outcome, Improvement, Limits, Proof, Shown, Totals),
+        *(SearchAbout, Outcome, Limits, Proof, Shown, Totals),
         flags=("-ffp-contract=off",),
     )

@@ -54,12 +54,6 @@ struct Outcome {
   double seconds;
 };
 
-// After so many proposals and seconds this was the best.
-struct Improvement {
-  std::int64_t proposals, best;
-  double seconds;
-};
-
 // Of a strategy that there is no room for.
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
@@ -87,7 +81,7 @@ class Chain {
   }
 
   // From the graph's strategy on, which becomes the chain's last; `best`: takes the best strategy.
-  Outcome run(const Search& search, std::int32_t* best, std::vector<Improvement>* course) {
+  Outcome run(const Search& search, std::int32_t* best) {
     const auto start = std::chrono::steady_clock::now();
     const auto elapsed = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -134,7 +128,6 @@ class Chain {
         out.best = current;
         out.best_at = out.proposals;
         std::copy(graph_.choice.begin(), graph_.choice.end(), best);
-        course->push_back({out.proposals, out.best, elapsed()});
       }
     }
     out.current = current;

@@ -31,15 +31,14 @@ LAST = 5  # of the room, this part is kept to try every neighbour of the best
 @dataclass(frozen=True)
 class Found:
     """`time`: nanoseconds of a step. `starts`: by name the strategies that the search began with,
-    and theirs. `course`: after how many seconds which time was the best. `settled`: no other
-    configuration of any one operator makes it shorter, which the search had room to try."""
+    and theirs. `settled`: no other configuration of any one operator makes it shorter, which the
+    search had room to try."""
 
     strategy: Strategy
     time: int
     starts: Mapping[str, tuple[Strategy, int]]
     proposals: int
     seconds: float
-    course: tuple[tuple[float, int], ...]
     settled: bool
 
 
@@ -60,7 +59,7 @@ def search(
     times = [walk.best_time for walk in looks]
     compared = dict(zip(starts, zip(starts.values(), times, strict=True), strict=True))
     best, least = min(compared.values(), key=lambda one: one[1])
-    course = [(time.monotonic() - began, least)]
+    gained = time.monotonic() - began
     if proposals is None:
         room = seconds * workers.count / statistics.fmean(walk.seconds for walk in looks)
     else:
@@ -77,9 +76,7 @@ def search(
     whole = None if proposals is None else proposals - proposals // LAST
     for number in range(rounds):
         now = time.monotonic() - began
-        if whole is None and (
-            now > seconds * (1 - 1 / LAST) or now > max(seconds / 2, 2 * course[-1][0])
-        ):
+        if whole is None and (now > seconds * (1 - 1 / LAST) or now > max(seconds / 2, 2 * gained)):
             break
         share = FOREVER if whole is None else (whole - done) // (rounds - number) // count
         legs: list[Leg] = []
@@ -90,7 +87,7 @@ def search(
         shortest = min(walks, key=lambda walk: walk.best_time)
         if shortest.best_time < least:
             best, least = shortest.best, shortest.best_time
-            course.append((time.monotonic() - began, least))
+            gained = time.monotonic() - began
         order = _exchanged(walks, chance)
         current = [walk.current if walk.current_time < NEVER else best for walk in order]
         if number % LAG == LAG - 1:
@@ -102,10 +99,9 @@ def search(
     (last,) = workers.walk([(best, Chain(0, 0.0, share, rest, moves="every"))])
     if last.best_time < least:
         best, least = last.best, last.best_time
-        course.append((time.monotonic() - began, least))
     return Found(
         *(best, least, compared, done + last.proposals),
-        *(time.monotonic() - began, tuple(course), last.settled),
+        *(time.monotonic() - began, last.settled),
     )
 
 

@@ -43,6 +43,11 @@ class Run:
     pools: Callable[[Machine, int | None], Uniform | None] | None = None
     changes: list[Callable[[int], str]] = field(default_factory=list)
 
+    def needs_plugin(self) -> None:
+        """Whatever becomes of the framework's pools."""
+        if self.pools is None:
+            self.pools = lambda *_: None
+
     def changed(self, pid: int) -> str:
         """By what of itself the plan has changed the graphs of this process; empty: by nothing."""
         return next(filter(None, (change(pid) for change in reversed(self.changes))), "")

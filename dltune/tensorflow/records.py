@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from dltune.errors import UsageError
 from dltune.io.reader.order import Order, Sequential, Share, Shuffled
 from dltune.io.reader.reader import Reader
 from dltune.io.reader.records import Records
@@ -88,15 +87,10 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """`rank` of `size`: instead of the launcher's. Raises UsageError as `Reader`."""
-        from dltune.machine.ranks import Rank, world
-
         super().__init__(**options)
-        if (rank is None) != (size is None):
-            raise UsageError("rank and size belong together", remedy="give both or neither")
-        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         self._records = records
         self._decode = decode
-        self._share = Share(here.rank, here.size, batch, batch if run is None else run)
+        self._share = Share.of(rank, size, batch, run)
         self._order: Order = Sequential(len(records))
         if shuffle is not None:
             self._order = Shuffled(len(records), shuffle)

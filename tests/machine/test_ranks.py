@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from dltune.documents.machine import SCHEMA, Core, Machine, check
 from dltune.errors import UsageError
 from dltune.machine.known import find
-from dltune.machine.ranks import Rank, binding, local_rank, share
-from dltune.machine.topology import survey
+from dltune.machine.ranks import Rank, local_rank, share
 
 KNL = find("knl-7250")
 
@@ -160,18 +159,3 @@ def test_knl_between_four_ranks():
 def test_the_quota_is_divided():
     on = Machine(SCHEMA, "a machine", tuple(Core((n,), 0, 0, 0) for n in range(4)), quota=3.0)
     assert share(on, Rank(0, 2, ())).quota == 1.5
-
-
-def test_a_launcher_that_bound_its_ranks_is_noticed(epyc):
-    rank = Rank(1, 4, ())
-    assert binding(survey(epyc.root), rank) is None
-    epyc.cgroup2("/")
-    epyc.write("sys/fs/cgroup/cpuset.cpus.effective", "0-7")
-    epyc.write("proc/self/status", "Cpus_allowed_list:\t0-7")
-    assert binding(survey(epyc.root), rank) is None, "a container is not a binding"
-    epyc.write("proc/self/status", "Cpus_allowed_list:\t4-5")
-    told = binding(survey(epyc.root), rank)
-    assert told is not None
-    assert "CPU 4-5 of the node's 0-7" in told
-    assert "--bind-to none" in told
-    assert binding(survey(epyc.root), Rank(0, 1, ())) is None

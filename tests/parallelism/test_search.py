@@ -48,7 +48,6 @@ def test_what_it_says_is_what_the_simulation_says(lenet: Problem, alone: Found) 
         for choice in range(len(catalog)):
             other = (*alone.strategy[:operator], choice, *alone.strategy[operator + 1 :])
             assert engine.simulate(other) >= alone.time
-    assert [time for _, time in alone.course][-1] == alone.time
 
 
 def test_the_same_on_several_processes(lenet: Problem, alone: Found) -> None:

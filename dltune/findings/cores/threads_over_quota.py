@@ -89,8 +89,8 @@ def _serial(analysis: Analysis, count: int) -> float | None:
     total = 0.0
     for figures in analysis.ops:
         if figures.cases:
-            found = [c.time.median for c in figures.cases if c.time.threads == count]
-            if not found:
+            seconds = figures.on(count)
+            if seconds is None:
                 return None
-            total += min(found) * figures.op.count
+            total += seconds * figures.op.count
     return total

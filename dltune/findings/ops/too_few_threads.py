@@ -59,8 +59,8 @@ def _seconds(figures: Figures, threads: int) -> float:
     does not control takes what it took."""
     if not figures.cases:
         return (figures.op.own or 0.0) * figures.op.count
-    medians = (case.time.median for case in figures.cases if case.time.threads == threads)
-    return min(medians, default=math.inf) * figures.op.count
+    seconds = figures.on(threads)
+    return math.inf if seconds is None else seconds * figures.op.count
 
 
 def _room(profile: Profile, observation: Observation | None) -> int:

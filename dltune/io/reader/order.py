@@ -8,6 +8,7 @@ is always full (the thesis, chapter 5.2.2).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -84,6 +85,16 @@ class Share:
     size: int
     batch: int
     run: int
+
+    @classmethod
+    def of(cls, rank: int | None, size: int | None, batch: int, run: int | None) -> Share:
+        """`rank` of `size`: None takes the launcher's; `run`: None is the whole batch."""
+        from dltune.machine.ranks import Rank, world
+
+        if (rank is None) != (size is None):
+            raise UsageError("rank and size belong together", remedy="give both or neither")
+        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
+        return cls(here.rank, here.size, batch, batch if run is None else run)
 
     def __post_init__(self) -> None:
         if self.batch < 1:

@@ -79,16 +79,11 @@ class Reader:
         Raises UsageError for arguments and variables that cannot be. That the file cannot be read
         is told with the first batch.
         """
-        from dltune.machine.ranks import Rank, world
-
-        if (rank is None) != (size is None):
-            raise UsageError("rank and size belong together", remedy="give both or neither")
-        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         if first < 0 or (iterations is not None and iterations < 0):
             raise UsageError("an iteration below 0")
         self.path = data_path(Path(path))
         self.options = planned(self.path) if options is None else options
-        self.share = Share(here.rank, here.size, batch, batch if run is None else run)
+        self.share = Share.of(rank, size, batch, run)
         self._shuffle = shuffle
         self._database = database
         self._first = first

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from dltune.documents.io import Pressure
 from dltune.io.report import calls
 from dltune.io.report.data_files import DataFiles, Key, Mapping, Opened
-from dltune.io.report.faults import FaultWatch
+from dltune.io.report.faults import KEPT, FaultWatch
 from dltune.io.report.lines import WaitingLines
 from dltune.io.report.pressure import PressureWatch
 from dltune.proc import descriptors, process, stat, threads
@@ -36,8 +36,6 @@ LINES_SECONDS = 5.0
 REST = 0.2  # most seconds without a look
 # threads that are looked at for waiting: those that slept most since the last look at all
 LOOKED_AT = 48
-# accesses kept of a thread and file
-KEPT = 20_000
 
 
 @dataclass

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from dltune.analysis.broadcast import broadcast
 from dltune.analysis.flops import ELEMENTWISE, REDUCTIONS
 from dltune.analysis.keys import Key
 from dltune.errors import UsageError
 from dltune.graph.views import VIEWS
 from dltune.parallelism.reading.drafts import Length
 from dltune.parallelism.reading.mixing import Beginning, beginning, opaque
-from dltune.parallelism.reading.pieces import View, broadcast, permuted, reduced, reshaped, sizes
+from dltune.parallelism.reading.pieces import View, permuted, reduced, reshaped, sizes
 from dltune.parallelism.reading.roles import Roles
 from dltune.parallelism.reading.step_view import Shape, StepView
 from dltune.parallelism.reading.whereabouts import Place, Whereabouts, follow
@@ -93,7 +94,7 @@ class Layers:
         """Position by position: with the last operator that it reads, if that reads the others
         already."""
         read = self.found.read(node)[: 1 if family in _NORMS else None]
-        shape = self.view.shapes.get((node, 0)) or broadcast([one.shape for one in key.inputs])
+        shape = self.view.shapes.get((node, 0)) or broadcast(*(one.shape for one in key.inputs))
         if shape is None or family in _NORMS:
             shape = read[0].shape
         full = self.found.whole(read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -118,20 +117,3 @@ def everything(size: int) -> Region:
 
 def sizes(axis: Axis) -> tuple[int, ...]:
     return tuple(piece.size for piece in axis)
-
-
-def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
-    """NumPy's rule; None for shapes that do not go together."""
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    found = []
-    for column in zip(*padded, strict=True):
-        wide = {size for size in column if size != 1}
-        if len(wide) > 1:
-            return None
-        found.append(wide.pop() if wide else 1)
-    return tuple(found)
-
-
-def elements(shape: Sequence[int]) -> int:
-    return math.prod(shape)

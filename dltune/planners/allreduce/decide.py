@@ -68,7 +68,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Planner:
+class Search:
     """Plans with one model. `threads`: those of the main plan, if it has any. `order`: of ORDERS,
     what the method topo is to put bins in."""
 

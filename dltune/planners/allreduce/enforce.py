@@ -53,7 +53,7 @@ class _Rank:
     input: InputThreads | None = None
 
 
-class Ranks(Enforcement):
+class EnforcedAllreduce(Enforcement):
     """The section on Horovod in the ranks of one job.
 
     With `partial`, what still applies of a plan for other ranks; `dropped` tells what does not.

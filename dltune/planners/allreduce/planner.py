@@ -18,6 +18,7 @@ from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Part, Shown
+from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from dltune.documents.horovod import Horovod
@@ -77,9 +78,9 @@ class AllreducePlanner(Planner[AllreducePlan]):
         return True
 
     def enforce(self, section: AllreducePlan, run: Run) -> Enforcement:
-        from dltune.planners.allreduce.enforce import Ranks
+        from dltune.planners.allreduce.enforce import EnforcedAllreduce
 
-        return Ranks(section, run)
+        return EnforcedAllreduce(section, run)
 
     def show(self, section: AllreducePlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         from dltune.planners.allreduce.show import shown
@@ -107,8 +108,7 @@ def _decide(
     from dltune.documents import profile as profile_document
     from dltune.planners.allreduce import measured as measurements
     from dltune.planners.allreduce.calls import calls
-    from dltune.planners.allreduce.decide import Planner as Search
-    from dltune.planners.allreduce.decide import applicable
+    from dltune.planners.allreduce.decide import Search, applicable
     from dltune.planners.allreduce.exports import export
     from dltune.planners.allreduce.model import Model
     from dltune.planners.allreduce.observed import basis
@@ -152,7 +152,7 @@ def _decide(
 def _asked(methods: str | None) -> tuple[str, ...] | None:
     if methods is None:
         return None
-    asked = tuple(part.strip() for part in methods.split(",") if part.strip())
+    asked = tuple(between_commas(methods))
     if unknown := [part for part in asked if part not in METHODS]:
         raise UsageError(f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}")
     if not asked:

@@ -52,8 +52,7 @@ class EnforcedMemory(Enforcement):
         self._records = "threads" not in run.plan.sections
         self._attachment = Attachment()
         self._processes: dict[int, _Process] = {}
-        if run.pools is None:
-            run.pools = lambda *_: None
+        run.needs_plugin()
 
     def intent(self) -> Iterator[str]:
         return intent(self.section)

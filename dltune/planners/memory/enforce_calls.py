@@ -25,8 +25,7 @@ class EnforcedCalls(Enforcement):
         self._run = run
         self._seen = Sightings()
         self._heard: dict[int, messages.GivenUp] = {}
-        if run.pools is None:
-            run.pools = lambda *_: None
+        run.needs_plugin()
 
     def intent(self) -> Iterator[str]:
         return intent(self.section)

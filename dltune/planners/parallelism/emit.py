@@ -36,9 +36,9 @@ _KERAS = (
     + """
 Then, before any model is built:
 
-    import keras, {name}
+    import keras, dltune_plan
     keras.utils.set_random_seed(0)  # all processes must draw alike
-    {name}.distribute()
+    dltune_plan.distribute()
 
 Every process gives `fit` the whole batches, in the same order: each keeps its part. A weight that
 no operator of the plan has is an error. What is saved is whole, and written by one process:
@@ -50,7 +50,7 @@ _JAX = (
     + """
 Weights are a tree of dictionaries, by layer and then by name ("kernel", "bias", ...):
 
-    import {name} as plan
+    import dltune_plan as plan
     params = plan.shard(params)                  # the same whole weights in every process
     x = plan.batch(x[plan.rows(n)], n)           # of a batch of n samples those of this process
     h = plan.constrain("conv1", conv1(params, x))  # in the model, under jax.jit
@@ -68,10 +68,10 @@ _TORCH = """\
 Start one process for each device, as `torchrun --nproc-per-node` does; then, before any model is
 called (`dltune run --plan PLAN -- python train.py` needs neither these lines nor this file):
 
-    import torch, {name}
+    import torch, dltune_plan
     torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)  # all processes must draw alike
-    {name}.distribute()
+    dltune_plan.distribute()
 
 A model is given whole batches, the same in every process, and gives out whole results; what is
 saved of it (`state_dict`, `torch.save`) is whole, and written by one process. A weight that no
@@ -220,35 +220,33 @@ def _refuse(fault: str, remedy: str) -> NoReturn:
 """
 
 
-def keras_file(section: Parallelism, name: str = "dltune_plan") -> str:
-    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
+def keras_file(section: Parallelism) -> str:
+    """To be saved as dltune_plan.py. Raises UsageError where no mesh can express the section."""
     sources = (_LAYOUTS, jax_adapters.INJECTED / "_dltune_distribution.py")
-    return _file(section, name, "Keras on JAX", _KERAS, sources, _JAX_REFUSING + _KERAS_CODE)
+    return _file(section, "Keras on JAX", _KERAS, sources, _JAX_REFUSING + _KERAS_CODE)
 
 
-def jax_file(section: Parallelism, name: str = "dltune_plan") -> str:
-    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
-    return _file(section, name, "JAX", _JAX, (_LAYOUTS,), _JAX_REFUSING + _JAX_CODE)
+def jax_file(section: Parallelism) -> str:
+    """To be saved as dltune_plan.py. Raises UsageError where no mesh can express the section."""
+    return _file(section, "JAX", _JAX, (_LAYOUTS,), _JAX_REFUSING + _JAX_CODE)
 
 
-def torch_file(section: Parallelism, name: str = "dltune_plan") -> str:
-    """A file to be saved as `name`.py. Raises UsageError where no mesh can express the section."""
+def torch_file(section: Parallelism) -> str:
+    """To be saved as dltune_plan.py. Raises UsageError where no mesh can express the section."""
     parts = ("kinds", "layers", "random", "distribution")
     own = (torch_adapters.INJECTED / f"_dltune_torch_{part}.py" for part in parts)
     sources = (_LAYOUTS, *own)
-    return _file(section, name, "PyTorch", _TORCH, sources, _TORCH_CODE)
+    return _file(section, "PyTorch", _TORCH, sources, _TORCH_CODE)
 
 
-def _file(
-    section: Parallelism, name: str, what: str, text: str, sources: Sequence[Path], code: str
-) -> str:
+def _file(section: Parallelism, what: str, text: str, sources: Sequence[Path], code: str) -> str:
     plan = expressed(section)
     head = _HEAD.format(
         network=section.network,
         devices=len(section.devices),
         shape=" x ".join(map(str, plan["mesh"])),
         what=what,
-        text=text.format(name=name),
+        text=text,
     )
     imports = {"import math", "import os", "import sys"}
     names = {"typing": {"Any", "NoReturn"}}

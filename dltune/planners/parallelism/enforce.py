@@ -37,7 +37,7 @@ class Taken(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
-class Ranks(Enforcement):
+class EnforcedParallelism(Enforcement):
     """The section on parallelism in one job. Raises UsageError when no job can take it."""
 
     inside = True

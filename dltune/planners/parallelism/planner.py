@@ -139,9 +139,9 @@ class ParallelismPlanner(Planner[Parallelism]):
         return _decide(**parameters)
 
     def enforce(self, section: Parallelism, run: Run) -> Enforcement:
-        from dltune.planners.parallelism.enforce import Ranks
+        from dltune.planners.parallelism.enforce import EnforcedParallelism
 
-        return Ranks(section, run)
+        return EnforcedParallelism(section, run)
 
     def show(self, section: Parallelism, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         from dltune.planners.parallelism.show import shown

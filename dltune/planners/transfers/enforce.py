@@ -60,8 +60,7 @@ class EnforcedTransfers(Enforcement):
         self._sent: dict[tuple[str, str], set[str]] = defaultdict(set)
         # by task, of graphs that are not the plan's: a signature, and planned tensors there
         self._strange: dict[str, tuple[str, set[str]]] = {}
-        if run.pools is None:
-            run.pools = lambda *_: None
+        run.needs_plugin()
 
     def intent(self) -> Iterator[str]:
         return intent(self.section)

@@ -24,7 +24,7 @@ from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.shares import Shares
 from dltune.planners import plan as plans
-from dltune.planners.allreduce.enforce import Ranks
+from dltune.planners.allreduce.enforce import EnforcedAllreduce
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome
 from dltune.planners.allreduce.show import intent
 from dltune.planners.enforcement import Run
@@ -49,10 +49,10 @@ SECTION = AllreducePlan(
 )
 
 
-def ranks(section: AllreducePlan = SECTION, *, partial: bool = False) -> Ranks:
+def ranks(section: AllreducePlan = SECTION, *, partial: bool = False) -> EnforcedAllreduce:
     plan = plans.bare(MACHINE, sections={"allreduce": section})
     run = Run(plan, MACHINE, (), os.environ, partial, lambda _: None, Shares(MACHINE))
-    return Ranks(section, run)
+    return EnforcedAllreduce(section, run)
 
 
 def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> messages.Python:
@@ -93,7 +93,7 @@ class NoJob:
         pass
 
 
-def hear(under: Ranks, *told: messages.Message) -> None:
+def hear(under: EnforcedAllreduce, *told: messages.Message) -> None:
     for message in told:
         under.hear(NoJob(), Event(None, message))
 

@@ -14,7 +14,7 @@ from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
 from dltune.planners.allreduce import knobs
 from dltune.planners.allreduce.calls import calls
-from dltune.planners.allreduce.decide import METHODS, Planner, applicable
+from dltune.planners.allreduce.decide import METHODS, Search, applicable
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.observed import (
     DEFAULTS,
@@ -78,7 +78,7 @@ def test_tac_and_pieces_where_an_update_is_worth_it(updates: dict[int, float], c
     )
     slow = dataclasses.replace(unobserved(2, 2, "gloo"), network=Network(50e-6, 4e8))
     made = Model(profile, calls(profile), slow)
-    section, name = Planner(made, profile.machine, None, "tac").plan(
+    section, name = Search(made, profile.machine, None, "tac").plan(
         ("topo",), forced=True, report="x"
     )
     predicted = {p.method: p.seconds for p in section.predictions}
@@ -144,11 +144,11 @@ def test_a_profile_without_thread_samples_is_refused() -> None:
 def test_only_what_helps_is_planned_unless_it_was_asked_for() -> None:
     profile = synthetic_ranks.profile(MACHINE, seconds=4e-3)
     made = model()
-    section, name = Planner(made, profile.machine, None).plan(METHODS, forced=False, report="x")
+    section, name = Search(made, profile.machine, None).plan(METHODS, forced=False, report="x")
     predicted = {p.method: p.seconds for p in section.predictions}
     assert predicted[name] <= predicted["original"]
     assert predicted[name] <= min(predicted.values()) * 1.01
-    forced, whole = Planner(made, profile.machine, None).plan(
+    forced, whole = Search(made, profile.machine, None).plan(
         ("scp", "topo", "yield", "knobs"), forced=True, report="x"
     )
     assert whole == "scp-topo-yield-knobs"
@@ -167,7 +167,7 @@ def test_bins_that_are_to_travel_meanwhile_need_a_thread_that_hands_them_in(
     settings = {"HOROVOD_FUSION_THRESHOLD": str(threshold)}
     ranks = [synthetic_ranks.rank(k, settings=settings) for k in range(2)]
     made = Model(profile, calls(profile), observed(synthetic_ranks.report(MACHINE, ranks)))
-    section, _ = Planner(made, profile.machine, Uniform(1, 1)).plan(
+    section, _ = Search(made, profile.machine, Uniform(1, 1)).plan(
         ("scp", "topo"), forced=True, report="x"
     )
     assert section.orders

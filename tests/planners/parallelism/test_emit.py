@@ -31,15 +31,20 @@ def test_it_is_imported_without_anything(tmp_path: Path, emit) -> None:
 
 @pytest.mark.parametrize("emit", [keras_file, jax_file, torch_file])
 def test_every_name_that_it_uses_is_there(tmp_path: Path, emit) -> None:
-    (tmp_path / "emitted.py").write_text(emit(parallel_plans.conv(), "emitted"))
+    (tmp_path / "emitted.py").write_text(emit(parallel_plans.conv()))
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F"]
     done = subprocess.run([*command, tmp_path / "emitted.py"], capture_output=True, check=False)
     assert done.returncode == 0, done.stdout.decode()
 
 
 def test_its_docstring_tells_how_to_use_it() -> None:
-    told = ast.get_docstring(ast.parse(jax_file(parallel_plans.conv(), "split"))) or ""
-    for line in ("import split as plan", "plan.shard(params)", "plan.batch", "process_allgather"):
+    told = ast.get_docstring(ast.parse(jax_file(parallel_plans.conv()))) or ""
+    for line in (
+        "import dltune_plan as plan",
+        "plan.shard(params)",
+        "plan.batch",
+        "process_allgather",
+    ):
         assert line in told
     for emit in (keras_file, torch_file):
-        assert "split.distribute()" in emit(parallel_plans.conv(), "split")
+        assert "dltune_plan.distribute()" in emit(parallel_plans.conv())
