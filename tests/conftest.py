@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 sys.path.append(str(Path(__file__).parent))
 
 import two_ranks
+from profiled_jobs import JOBS, JOBS_THAT_WORK, PYTHON, Done, profile
+from tensorflows import MISSING, OTHER_PYTHON
 
 # jobs import TensorFlow faster, and with the same kernels on every machine: some CPUs have oneDNN's
 # by default, others Eigen's
@@ -60,6 +64,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 # a suite started in the background ignores these and hands that on; the jobs here must hear them
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Done]:
+    """The profile of each kind of job, made once, by whichever worker asks first."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def get(name: str) -> Done:
+        if name == "other_environment" and not OTHER_PYTHON.exists():
+            pytest.skip(MISSING)
+        folder = shared / f"profiled-{name}"
+        folder.mkdir(exist_ok=True)
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kept = folder / "done"
+            if not kept.exists():
+                done = profile(folder, JOBS_THAT_WORK[name], cwd=JOBS, PYTHON=PYTHON)
+                kept.write_bytes(pickle.dumps(done))
+            return pickle.loads(kept.read_bytes())
+
+    return get
 
 
 @pytest.fixture(scope="session")

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pickle
 import subprocess
 from collections.abc import Callable
 
 import pytest
-from profiled_jobs import JOBS, JOBS_THAT_WORK, PYTHON, Done, profile
-from tensorflows import MISSING, OTHER_PYTHON
+from profiled_jobs import JOBS, PYTHON
 
 # more than a job trains until a plan is enforced, or a test has seen enough
 STEPS = 300
-
-
-@pytest.fixture(scope="session")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Done]:
-    """The profile of each kind of job, made once, by whichever worker asks first."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-
-    def get(name: str) -> Done:
-        if name == "other_environment" and not OTHER_PYTHON.exists():
-            pytest.skip(MISSING)
-        folder = shared / f"profiled-{name}"
-        folder.mkdir(exist_ok=True)
-        with open(folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            kept = folder / "done"
-            if not kept.exists():
-                done = profile(folder, JOBS_THAT_WORK[name], cwd=JOBS, PYTHON=PYTHON)
-                kept.write_bytes(pickle.dumps(done))
-            return pickle.loads(kept.read_bytes())
-
-    return get
 
 
 @pytest.fixture(scope="session")

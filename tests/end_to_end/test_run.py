@@ -306,10 +306,11 @@ def test_a_plan_at_the_jobs_own_threads_keeps_every_bit(tape, machine, plain, tm
     entries = {key: (own, tuple(range(len(machine.cores)))) for key in controlled(profile)}
     plan = write(plan_for(profile, machine, entries), tmp_path / "plan.json")
     planned = enforced(tmp_path, "gradient_tape.py", 30, "--plan", plan).losses
-    first, second = plain(), plain(again=1)
-    if first != second:
+    first = plain()
+    same = planned[: len(first)] == first[: len(planned)]
+    if not same and first != plain(again=1):
         pytest.skip("two plain runs of the job differ here")
-    assert planned[: len(first)] == first[: len(planned)]
+    assert same
 
 
 def test_other_thread_counts_change_results_by_rounding_only(tape, machine, plain, tmp_path):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_steps import Network, Shape, Value, perceptron
-from profiled_jobs import JOBS_THAT_WORK
-from profiled_jobs import profile as profile_job
+from profiled_jobs import Done
 
 from dltune.analysis.convolution import filters
 from dltune.analysis.flops import operations
@@ -382,8 +381,8 @@ def test_samples_that_are_lost_among_other_axes_are_refused() -> None:
 
 
 @pytest.mark.tensorflow
-def test_a_job_with_keras_fit(tmp_path: Path) -> None:
-    profile = profile_job(tmp_path, JOBS_THAT_WORK["keras_fit"]).profile
+def test_a_job_with_keras_fit(profiled: Callable[[str], Done]) -> None:
+    profile = profiled("keras_fit").profile
     step = max(profile.steps, key=lambda step: step.share)
     found = measured(step, profile.ops)
     assert documents.check(found.operators) == []

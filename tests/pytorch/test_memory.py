@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hooked import JOBS
 from memory_steps import profile
-from torches import TORCH_PYTHON, needs_torch
+from torches import TORCH_PYTHON, computes, needs_torch
 
 from dltune.documents import calls as documents
 from dltune.documents.calls import Calls
@@ -29,13 +29,13 @@ SCRIPT = JOBS / "torch_memory.py"
 
 
 def ran(
-    folder: Path, adapter: Mapping[str, Any] | None, *arguments: object
+    folder: Path, adapter: Mapping[str, Any], *arguments: object
 ) -> tuple[dict[str, Any], list[messages.Message]]:
     """What the job has computed, and what its adapter told."""
     heard: list[messages.Message] = []
     job = Job(
         [str(TORCH_PYTHON), str(SCRIPT), *map(str, arguments)],
-        answer=lambda _: {"adapters": [adapter] if adapter else []},
+        answer=lambda _: {"adapters": [adapter]},
         folder=folder,
     )
     with job:
@@ -79,7 +79,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
 
     @functools.cache
     def computed(*arguments: object) -> dict[str, Any]:
-        return ran(tmp_path_factory.mktemp("alone"), None, *arguments)[0]
+        folder = tmp_path_factory.mktemp("alone")
+        computes(folder, SCRIPT, *arguments)
+        return dict(json.loads((folder / "found.json").read_text()))
 
     return computed
 

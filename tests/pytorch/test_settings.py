@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hooked import JOBS, told
-from torches import TORCH_PYTHON, needs_torch
+from torches import TORCH_PYTHON, computes, needs_torch
 
 from dltune.job import messages
 
@@ -25,12 +25,16 @@ def ran(
     return json.loads((folder / "found.json").read_text()), heard
 
 
-@pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found, heard = ran(tmp_path, {})
-    assert heard == {}
-    return found
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("plain")
+    computes(folder, SCRIPT)
+    return dict(json.loads((folder / "found.json").read_text()))
 
 
 def test_convolutions_have_their_channels_last_from_the_second_step(plain, tmp_path):
@@ -46,8 +50,9 @@ def test_convolutions_have_their_channels_last_from_the_second_step(plain, tmp_p
     assert said.left == ["ParametrizedConv2d: its weight is computed from others"]
 
 
-def test_a_view_that_channels_last_does_not_allow(plain, tmp_path):
-    folded, _ = ran(tmp_path, {}, "--view", "folded")
+def test_a_view_that_channels_last_does_not_allow(tmp_path):
+    folded, nothing = ran(tmp_path, {}, "--view", "folded")
+    assert nothing == {}
     found, heard = ran(tmp_path, {"channels_last": "on"}, "--view", "folded")
     # the second step meets it, and the third one is as ever
     assert found["layouts"] == [False, True, False, False, False, False]
@@ -68,14 +73,15 @@ def test_numbers_of_less_precision(plain, tmp_path):
     assert {name: said.count for name, said in heard.items()} == {"precision": 1, "denormals": 1}
 
 
-def test_products_in_bfloat16_leave_types_alone(plain, tmp_path):
+def test_products_in_bfloat16_leave_types_alone(tmp_path):
     found, heard = ran(tmp_path, {"float32_precision": "bf16"})
     assert found["output"] == "torch.float32"
     assert heard["float32_precision"].count == 1
 
 
-def test_a_module_is_compiled_and_computes_the_same(plain, tmp_path):
-    plain, _ = ran(tmp_path, {}, "--dropout", "0.5")
+def test_a_module_is_compiled_and_computes_the_same(tmp_path):
+    computes(tmp_path, SCRIPT, "--dropout", 0.5)
+    plain = json.loads((tmp_path / "found.json").read_text())
     found, heard = ran(tmp_path, {"jit_compile": "on", "channels_last": "on"}, "--dropout", "0.5")
     said = heard["jit_compile"]
     assert (said.count, said.did) == (1, "1 modules are compiled by torch.compile")
@@ -83,7 +89,7 @@ def test_a_module_is_compiled_and_computes_the_same(plain, tmp_path):
     assert (plain["compiled"], found["compiled"] > 0) == (0, True)
 
 
-def test_what_is_differentiated_twice_is_left_as_it_is(plain, tmp_path):
+def test_what_is_differentiated_twice_is_left_as_it_is(tmp_path):
     found, heard = ran(tmp_path, {"jit_compile": "on"}, "--twice")
     assert found["compiled"] == 0
     assert heard["jit_compile"].left == [
@@ -91,19 +97,17 @@ def test_what_is_differentiated_twice_is_left_as_it_is(plain, tmp_path):
     ]
 
 
-def test_what_the_script_compiles_is_left_to_it(plain, tmp_path):
+def test_what_the_script_compiles_is_left_to_it(tmp_path):
     _, heard = ran(tmp_path, {"jit_compile": "on"}, "--compiled")
     assert heard["jit_compile"].count == 0
     assert heard["jit_compile"].left == ["the model: the script compiles by itself"]
 
 
-def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = []
-    for settings in ({}, {"fused_optimizer": "on"}):
-        heard = told(OPTIMIZERS, settings, python=TORCH_PYTHON)
-        found.append(json.loads((tmp_path / "found.json").read_text()))
-    plain, changed = found
+def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
+    computes(tmp_path, OPTIMIZERS)
+    plain = json.loads((tmp_path / "found.json").read_text())
+    heard = told(OPTIMIZERS, {"fused_optimizer": "on"}, python=TORCH_PYTHON)
+    changed = json.loads((tmp_path / "found.json").read_text())
     assert {name for name, one in changed.items() if any(one["fused"])} == {
         *("Adam", "AdamW", "SGD", "Adagrad", "Adam given a closure", "Adam in float64")
     }
