@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 from looked import looked
+from synthetic import machine, node, profile
 
+from dltune.analysis.figures import analyse
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import (
     SCHEMA,
@@ -23,6 +25,7 @@ from dltune.documents.horovod import (
     Timeline,
     check,
 )
+from dltune.documents.profile import Part
 from dltune.findings.seen import Seen
 
 
@@ -173,6 +176,22 @@ def test_what_a_spinning_thread_denies_is_not_counted_twice():
     shares = {one.cause: one.share for one in found(*crowd)}
     assert shares["spinning-thread"] == pytest.approx(0.4 / 2.0)
     assert shares["crowded-ranks"] == pytest.approx((1.0 - 0.4) / 2.0)
+
+
+@pytest.mark.parametrize(("starved", "waits"), [(0.4, False), (0.05, True)])
+def test_waiting_for_ranks_that_keep_their_own_ops_from_the_cores_is_told_once(starved, waits):
+    spinners = [
+        rank(n, thread(100, "background", 0.4), thread(101, "compute", 0.6, starved))
+        for n in (0, 1)
+    ]
+    report = Horovod(SCHEMA, "", "", (), "", "", {"node": 2}, False, tuple(spinners), None, ())
+    made = profile(machine(2), [], {"train": [node("HorovodAllreduce", None)]}, span=0.1)
+    times = Part("ops", 0.07), Part("communication", 0.03)
+    step = msgspec.structs.replace(made.steps[0], parts=times)
+    made = msgspec.structs.replace(made, steps=(step,))
+    causes = {one.cause for one in looked(Seen(profile=analyse(made), horovod=report))}
+    assert "spinning-thread" in causes
+    assert ("communication-wait" in causes) == waits
 
 
 def test_pytorchs_ranks_get_no_advice_on_horovod():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile
+from dltune.findings.ranks.spinning_thread import denied
 from dltune.findings.seen import Seen
 from dltune.words import size
 
@@ -15,8 +16,12 @@ SHARE = 0.1
 
 
 def find(seen: Seen) -> Iterator[Finding]:
+    """Not where ranks are late because their own background threads keep their ops from the cores:
+    that is told by itself."""
     share = part(seen.profile.profile, "communication") if seen.profile else 0.0
     if seen.profile is None or share < SHARE:
+        return
+    if seen.horovod and any(denied(one) > SHARE * one.wanting for one in seen.horovod.ranks):
         return
     yield Finding(
         "communication-wait",
