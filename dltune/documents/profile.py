@@ -13,10 +13,12 @@ from typing import Any, Literal
 import msgspec
 
 from dltune.documents import calls as calls_document
+from dltune.documents import compiled as compiled_document
 from dltune.documents import files
 from dltune.documents import machine as machine_document
 from dltune.documents import roofs as roofs_document
 from dltune.documents.calls import Calls
+from dltune.documents.compiled import Compiled
 from dltune.documents.faults import (
     AMOUNT,
     POSITIVE,
@@ -351,7 +353,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     not measured on their own. `links`: by which the measured task's tensors came.
 
     `roofs`: what the machine itself reaches at most; None: not measured. `calls`: a step of
-    PyTorch's as its memory is planned; None: not told.
+    PyTorch's as its memory is planned, `compiled`: that of a script that compiles it; None: not
+    told.
     """
 
     schema: str
@@ -373,6 +376,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     links: tuple[Link, ...] = ()
     roofs: Roofs | None = None
     calls: Calls | None = None
+    compiled: Compiled | None = None
 
 
 def task(device: str) -> str:
@@ -436,6 +440,8 @@ def check(profile: Profile) -> list[str]:
         faults += [f"roofs.{fault}" for fault in roofs_document.check(profile.roofs)]
     if profile.calls is not None:
         faults += [f"calls.{fault}" for fault in calls_document.faults(profile.calls)]
+    if profile.compiled is not None:
+        faults += [f"compiled.{fault}" for fault in compiled_document.faults(profile.compiled)]
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dltune.documents.calls import Calls
+from dltune.documents.compiled import Compiled
 from dltune.documents.profile import TITLES
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
@@ -29,7 +30,9 @@ class Sightings:
     oom_kills: int = field(default_factory=cgroups.oom_kills)  # before the job
     failures: list[messages.Failed] = field(default_factory=list)
     records: dict[int, Record] = field(default_factory=dict)
-    calls: dict[int, Calls] = field(default_factory=dict)  # of a step, by process
+    # of a step, by process
+    calls: dict[int, Calls] = field(default_factory=dict)
+    compiled: dict[int, Compiled] = field(default_factory=dict)
 
     def add(self, message: messages.Message) -> None:
         if isinstance(message, messages.Python):
@@ -38,6 +41,8 @@ class Sightings:
             self.failures.append(message)
         elif isinstance(message, messages.Called):
             self.calls[message.pid] = message.step
+        elif isinstance(message, messages.Compiled):
+            self.compiled[message.pid] = message.step
 
     def reported(self) -> tuple[set[int], set[str]]:
         """Interpreters that have started, and frameworks whose plugin has come."""

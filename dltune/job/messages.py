@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from dltune.documents import compiled
 from dltune.documents.calls import Calls
 from dltune.documents.profile import TITLES
 
@@ -156,12 +157,20 @@ class Called(msgspec.Struct, tag="calls", frozen=True):
     step: Calls
 
 
+class Compiled(msgspec.Struct, tag="compiled", frozen=True):
+    """A step of PyTorch's that the script compiles."""
+
+    pid: int
+    step: compiled.Compiled
+
+
 class GivenUp(msgspec.Struct, tag="given_up", frozen=True):
     """What came of a plan that has a job of PyTorch's give up results, and compute them again.
 
-    `groups` of calls were given up in one of `steps` at most. `peak`: the most bytes of the
-    allocator in one, from its first planned call on (None: they are not counted). `other`: how a
-    step was another one than planned for; `left`: why the job was left alone.
+    `groups` of calls were given up in one of `steps` at most (of what is compiled, one: the
+    compiler has its budget). `peak`: the most bytes of the allocator in one, from its first planned
+    call on (None: they are not counted). `other`: how a step was another one than planned for;
+    `left`: why the job was left alone.
     """
 
     pid: int
@@ -360,7 +369,7 @@ class Complaint(msgspec.Struct, tag="complaint", frozen=True):
 
 
 _FromHorovod = Horovod | NoHorovod | Reduction | RankFailed
-_FromAdapters = Parallel | Called | GivenUp | Buckets
+_FromAdapters = Parallel | Called | Compiled | GivenUp | Buckets
 _FromBootstrap = Python | Building | Failed | Environment | Setting | _FromAdapters | _FromHorovod
 _FromStep = Device | Graph | Key | OutputBytes | Execution | Waiting
 _FromPlugin = Plugin | _FromStep | Report | Totals | Complaint

@@ -13,6 +13,7 @@ from dltune import __version__
 from dltune.documents import files
 from dltune.documents import profile as doc
 from dltune.documents.calls import Calls
+from dltune.documents.compiled import Compiled
 from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
@@ -90,10 +91,12 @@ def assemble(
     peers: Sequence[tuple[Record, Own]] = (),
     answers: Collection[Meeting] = (),
     calls: Calls | None = None,
+    compiled: Compiled | None = None,
 ) -> doc.Profile:
     """The profile document. `peers`: other processes, each with the one graph that it runs in a
     step. `answers`: what tasks send each other only when something has come to them. `lacks`:
-    instructions that the framework was compiled without. `calls`: a step's, of PyTorch."""
+    instructions that the framework was compiled without. `calls`: a step's, of PyTorch;
+    `compiled`: one's of a script that compiles it."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -157,7 +160,7 @@ def assemble(
         interval=interval,
         steps=tuple(steps),
         ops=ops,
-        memory=_memory(kept, calls),
+        memory=_memory(kept, calls, compiled),
         notes=(*notes, *record.complaints),
         counters=counting.document() if counting else None,
         under=under,
@@ -165,10 +168,15 @@ def assemble(
         peers=tuple(others),
         links=links(zip(steps, map(own.executions.__getitem__, own.targets), strict=True)),
         calls=calls,
+        compiled=compiled,
     )
 
 
-def _memory(kept: Sequence[messages.Execution], calls: Calls | None) -> doc.Memory | None:
+def _memory(
+    kept: Sequence[messages.Execution], calls: Calls | None, compiled: Compiled | None
+) -> doc.Memory | None:
+    if compiled is not None:
+        return doc.Memory(compiled.live, compiled.peak)
     if calls is not None:
         return doc.Memory(calls.live, max(calls.levels, default=calls.live))
     if not any(e.peak for e in kept):

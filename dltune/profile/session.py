@@ -555,6 +555,7 @@ class Session:
                 graph for one in self.sightings.records.values() for graph in one.graphs.values()
             ),
             calls=self.sightings.calls.get(steps.pid),
+            compiled=self.sightings.compiled.get(steps.pid),
         )
         self.keep(self.profile)
 

@@ -22,6 +22,7 @@ parser.add_argument("--twice", action="store_true", help="the backward pass runs
 parser.add_argument("--accumulated", action="store_true", help="two backward passes a step")
 parser.add_argument("--closure", action="store_true", help="the optimizer runs the step's passes")
 parser.add_argument("--shifted", action="store_true", help="what is added steps before the passes")
+parser.add_argument("--compiled", metavar="BACKEND", help="of the compiler, for the blocks")
 options = parser.parse_args()
 
 
@@ -44,6 +45,8 @@ torch.set_num_threads(1)  # threads that wait in turns on a busy machine cost se
 stem = nn.Conv2d(3, 16, 3, padding=1)
 blocks = nn.Sequential(*(Block(16) for _ in range(4)))
 head = nn.Linear(16, 10)
+if options.compiled:
+    blocks.compile(backend=options.compiled)
 model = nn.ModuleList([stem, blocks, head])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 shift = nn.Parameter(torch.ones(()))

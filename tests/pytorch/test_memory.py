@@ -15,11 +15,13 @@ from memory_steps import profile
 from torches import TORCH_PYTHON, computes, needs_torch
 
 from dltune.documents import calls as documents
+from dltune.documents import compiled as compiled_documents
 from dltune.documents.calls import Calls
 from dltune.documents.profile import Framework, Profile
 from dltune.documents.sections.memory import Memory, faults
 from dltune.job import messages
 from dltune.job.launch import Job
+from dltune.planners.memory.compiled import decide as decide_compiled
 from dltune.planners.memory.decide import decide
 from dltune.pytorch.adapters import memory_adapter
 
@@ -40,7 +42,9 @@ def ran(
     )
     with job:
         for event in job.events(1.0):
-            if event and isinstance(event.message, messages.Called | messages.GivenUp):
+            if event and isinstance(
+                event.message, messages.Called | messages.Compiled | messages.GivenUp
+            ):
                 heard.append(event.message)
     assert job.exit_code == 0
     return json.loads((folder / "found.json").read_text()), heard
@@ -52,7 +56,7 @@ def recorded(folder: Path, *arguments: object) -> tuple[dict[str, Any], Calls]:
     return computed, called.step
 
 
-def profiled(calls: Calls) -> Profile:
+def profiled(calls: Calls | None) -> Profile:
     return msgspec.structs.replace(
         profile([]), framework=Framework("pytorch", "2.13", "", "3.11"), calls=calls
     )
@@ -178,3 +182,34 @@ def test_a_script_with_hooks_of_its_own_is_left_alone(sections, plain, tmp_path)
     assert told.left == (
         "its steps are within a dispatch mode, or hooks on saved tensors, of the script's own"
     )
+
+
+def test_what_is_compiled_keeps_less_and_draws_no_number_again(alone, tmp_path):
+    """Kernels are those of eager steps here, so that numbers stay bit for bit."""
+    script = ("--compiled", "aot_eager_decomp_partition")
+    computed, heard = ran(tmp_path, memory_adapter(), *script)
+    (told,) = [one for one in heard if isinstance(one, messages.Compiled)]
+    assert computed == alone(*script)
+    assert list(compiled_documents.faults(told.step)) == []
+    (graph,) = told.step.graphs
+    first, *others = graph.rungs
+    assert first.budget == 1.0
+    assert min(one.kept for one in others) < first.kept / 2
+    assert all(one.work > first.work for one in others)
+    for slowdown, precision in ((0.05, 0.01), (None, 0.25)):
+        section = decide_compiled(profiled(None), told.step, None, slowdown)
+        assert section.compiled is not None
+        computed, heard = ran(tmp_path, memory_adapter({"budget": section.compiled}), *script)
+        (*_, came) = [one for one in heard if isinstance(one, messages.GivenUp)]
+        assert computed == alone(*script)
+        assert (came.groups, came.left, came.steps) == (1, "", 8)
+        assert came.peak == pytest.approx(section.live + section.peak, rel=precision)
+        assert came.peak is not None
+        assert came.peak < 0.9 * told.step.peak
+
+
+def test_a_compilers_budget_where_nothing_is_compiled(plain, tmp_path):
+    computed, heard = ran(tmp_path, memory_adapter({"budget": 0.5}))
+    (*_, came) = [one for one in heard if isinstance(one, messages.GivenUp)]
+    assert computed == plain
+    assert (came.groups, came.left) == (0, "the script compiles nothing")

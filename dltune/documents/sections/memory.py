@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, Bound, at_least, each, index
+from dltune.documents.faults import AMOUNT, SHARE, Bound, at_least, each, index
 
 # all but the order, what there is to tell of a plan in numbers
 FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")
@@ -47,7 +47,9 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step where they are not as many as in the profile. `offloaded`: what leaves memory for a file in
     `folder` meanwhile, and `waited`, the seconds in which the step waits for those copies.
 
-    Of a step of PyTorch's, `calls`: the operators that autograd differentiates, as they are called.
+    Of a step of PyTorch's, `calls`: the operators that autograd differentiates, as they are called;
+    of one that the script compiles, `compiled`: the part of what the compiler would keep for the
+    backward pass that it keeps.
     """
 
     signature: str
@@ -67,6 +69,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waited: float = 0.0
     calls: tuple[str, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
+    compiled: float | None = None
 
     @property
     def again(self) -> int:
@@ -78,6 +81,9 @@ def faults(section: Memory) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
     yield from at_least(1).of("memory", section, "budget", "batch")
     yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added", "waited")
+    yield from SHARE.of("memory", section, "compiled")
+    if section.compiled is not None and (section.nodes or section.calls):
+        yield "memory.compiled must be alone: there are memory.nodes or memory.calls"
     yield from AMOUNT.faults("memory.course_before", *section.course_before)
     yield from AMOUNT.faults("memory.course", *section.course)
     for field in ("course_before", "course"):

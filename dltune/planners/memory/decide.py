@@ -139,9 +139,8 @@ def _called(profile: Profile) -> EagerStep | None:
     if profile.calls is None:
         raise UsageError(
             "the profile does not tell what a step holds in memory: it is of an older dltune, or "
-            "the script compiles what it trains, or has hooks on saved tensors around its steps",
-            remedy="profile the job again; for what torch.compile compiles, PyTorch has a budget "
-            "of its own: torch._functorch.config.activation_memory_budget",
+            "the script has hooks on saved tensors around its steps",
+            remedy="profile the job again",
         )
     return eager(profile.calls)
 
@@ -159,10 +158,7 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
     it cannot be planned, or the profile does not tell what is needed."""
     if profile.framework.name == "pytorch":
-        raise UsageError(
-            "--largest-batch, --deepest and --offload are for steps of TensorFlow",
-            remedy="for PyTorch give --budget, --smallest or --slowdown alone",
-        )
+        raise for_tensorflow()
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -175,6 +171,13 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     _require_straight(step)
     given = measured(step)
     return step, given, max(profile.memory.live, _beside(step, given))
+
+
+def for_tensorflow() -> UsageError:
+    return UsageError(
+        "--largest-batch, --deepest and --offload are for steps of TensorFlow",
+        remedy="for PyTorch give --budget, --smallest or --slowdown alone",
+    )
 
 
 def leaner(found: MeasuredStep) -> MeasuredStep:

@@ -117,7 +117,7 @@ class MemoryPlanner(Planner[Memory]):
         return True
 
     def enforce(self, section: Memory, run: Run) -> Enforcement:
-        if section.calls:
+        if section.calls or section.compiled is not None:
             from dltune.planners.memory.enforce_calls import EnforcedCalls
 
             return EnforcedCalls(section, run)
@@ -148,7 +148,8 @@ def _decide(
     from dltune.machine.storage import file_tier, in_memory
     from dltune.native import solver
     from dltune.planners.memory import show
-    from dltune.planners.memory.decide import decide
+    from dltune.planners.memory.compiled import decide as decide_compiled
+    from dltune.planners.memory.decide import decide, for_tensorflow
 
     if [budget is not None, smallest, slowdown is not None].count(True) != 1:
         raise UsageError(
@@ -167,6 +168,20 @@ def _decide(
             raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
         solver.require()
     found = documents.load(profile)
+    remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
+    if found.compiled is not None:
+        if largest_batch or deepest or offload:
+            raise for_tensorflow()
+        section = decide_compiled(found, found.compiled, budget, slowdown)
+        return Decision(
+            section,
+            found.machine,
+            found,
+            choice=show.choice(section),
+            remarks=remarks,
+            shown=show.decision(section),
+            summary={field: getattr(section, field) for field in (*memory.FIGURES, "compiled")},
+        )
     depths = None
     if deepest and budget is not None:
         from dltune.planners.memory import deepest as deeper
@@ -185,7 +200,6 @@ def _decide(
     section, peak = planned.section, planned.peak
     if offload and section.offloaded:
         section = msgspec.structs.replace(section, folder=str(offload.resolve()))
-    remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
     remarks.append(
         f"as the job is, a step needs most at {peak.at}: {show.mib(peak.bytes)} beside the "

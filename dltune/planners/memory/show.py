@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dltune.documents.sections.memory import Memory
 from dltune.planners.shown import Headline, Part, Shown, counted
-from dltune.tables import Bar, Course, Key, Series, Table, columns
+from dltune.tables import Bar, Course, Key, Piece, Series, Table, columns
 
 if TYPE_CHECKING:
     from dltune.planners.memory.deepest import Deepest
@@ -44,6 +44,9 @@ class MemoryOutcome:
 
 def intent(section: Memory) -> Iterator[str]:
     """What would be enforced."""
+    if section.compiled is not None:
+        yield f"{choice(section)}, about {mib(section.live + section.peak)} at most"
+        return
     what = "the calls" if section.calls else "graph"
     yield (
         f"{counted(section.again, 'result')} of {what} {section.signature} computed again"
@@ -54,9 +57,8 @@ def intent(section: Memory) -> Iterator[str]:
 def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
     """What came of the section."""
     for one in outcome.processes:
-        text = (
-            f"process {one.pid}: {counted(one.again, 'result')} of {section.again} computed again"
-        )
+        again = f"{counted(one.again, 'result')} of {section.again} computed again"
+        text = f"process {one.pid}: {_compiler(section) or again}"
         if section.offloaded:
             text += f", {one.offloaded} of {counted(len(section.offloaded), 'tensor')} offloaded"
         if one.peak is not None:
@@ -82,10 +84,19 @@ def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
 
 def choice(section: Memory) -> str:
     """In a few words."""
+    if compiler := _compiler(section):
+        return compiler
     return (
         f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} again"
         f"{_offloading(section)}"
     )
+
+
+def _compiler(section: Memory) -> str:
+    """What it does; empty: none is told anything."""
+    if section.compiled is None:
+        return ""
+    return f"PyTorch compiles with activation_memory_budget = {section.compiled:g}"
 
 
 def _offloading(section: Memory) -> str:
@@ -96,22 +107,18 @@ def _offloading(section: Memory) -> str:
 
 
 def shown(section: Memory) -> Shown:
-    moved = [_offloaded(section)] if section.offloaded else []
-    return Shown(
-        [
-            Part(
-                "memory",
-                "Memory of a step",
-                [_table(section), _course(section), _again(section), *moved],
-            )
-        ],
-        [Headline(1, _sentence(section))],
-    )
+    parts: list[Piece] = [_table(section)]
+    if section.compiled is None:  # else no op is known
+        parts += [_course(section), _again(section)]
+    if section.offloaded:
+        parts.append(_offloaded(section))
+    return Shown([Part("memory", "Memory of a step", parts)], [Headline(1, _sentence(section))])
 
 
 def decision(section: Memory, depths: Deepest | None = None) -> Shown:
+    course = [_course(section)] if section.compiled is None else []
     more = [_depths(depths)] if depths else []
-    return Shown([Part("memory", "", [_table(section), _course(section), *more])])
+    return Shown([Part("memory", "", [_table(section), *course, *more])])
 
 
 def mib(bytes: int) -> str:

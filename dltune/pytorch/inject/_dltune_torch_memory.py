@@ -1,7 +1,8 @@
 """Inside the job's Python: a step's calls are recorded, or what they give out is given up.
 
 Both need a mode and hooks on saved tensors around all that the stepping thread does. Where the
-script has its own around its steps, it is left alone.
+script has its own around its steps, it is left alone. Of one that compiles what it trains the
+passes are looked at, and the compiler is told how much to keep.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 # beside this file
 from _dltune_torch import at_each_step
 from _dltune_torch_calls import Calls, allocated, has_room
+from _dltune_torch_compiled import Ladders, keep_drawn, runs
 from _dltune_torch_recomputation import recomputing
 from _dltune_torch_recording import recording
 
@@ -28,22 +30,48 @@ _GROWN = 1.001  # times: a peak is told again where it is so much higher
 def start(
     orders: Mapping[str, Any], tell: Tell
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
-    """Under `orders` for `recomputing`; without any a step is recorded."""
+    """Under `orders` for `recomputing`, or for the compiler (`budget`); without any a step is
+    recorded."""
     pid = os.getpid()
 
     def told(message: dict[str, Any]) -> None:
         tell({"pid": pid, **message})
 
-    def begin(torch: ModuleType) -> None:
-        if not orders:
-            at_each_step(torch, after=_ours(torch, _Recorded(torch, told)))
-            return
+    if not orders:
+        ladders = Ladders()
+
+        def record(torch: ModuleType) -> None:
+            at_each_step(torch, after=_ours(torch, _Recorded(torch, ladders, told)))
+
+        return [
+            ("torch", record),
+            ("torch._functorch.config", _without_cache),
+            ("torch._functorch.partitioners", ladders.watch),
+        ], {}
+    if "budget" in orders:
+        budget = _Budget(orders["budget"], told)
+
+        def count(torch: ModuleType) -> None:
+            at_each_step(torch, after=_ours(torch, lambda: budget.step_ends(torch)))
+
+        return [
+            ("torch", count),
+            ("torch._functorch.config", budget.set),
+            ("torch._functorch.partitioners", lambda one: keep_drawn(one, budget.leave)),
+        ], {}
+
+    def enforce(torch: ModuleType) -> None:
         enforced = _Enforced(torch, orders, told)
         # a closure computes gradients within the step
         leaves = _ours(torch, enforced.step_begins, closures=False)
         at_each_step(torch, before=leaves, after=_ours(torch, enforced))
 
-    return [("torch", begin)], {}
+    return [("torch", enforce)], {}
+
+
+def _without_cache(config: Any) -> None:
+    """Of divided graphs: what is taken from it is divided already."""
+    config.enable_autograd_cache = False
 
 
 def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
@@ -60,10 +88,14 @@ def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Call
     return hook
 
 
+def _compiles(torch: ModuleType) -> bool:
+    dynamo = sys.modules.get(f"{torch.__name__}._dynamo.utils")
+    return bool(dynamo and dynamo.counters["frames"]["total"])
+
+
 def _why_not(torch: ModuleType) -> str:
     """Why nothing can be around the script's steps; empty: it can."""
-    dynamo = sys.modules.get(f"{torch.__name__}._dynamo.utils")
-    if dynamo and dynamo.counters["frames"]["total"]:
+    if _compiles(torch):
         return "the script compiles what it trains"
     if not has_room(torch):
         return (
@@ -112,14 +144,24 @@ class _Around:
 class _Recorded:
     """One step, once the first ones have run."""
 
-    def __init__(self, torch: ModuleType, tell: Tell) -> None:
-        self._torch, self._tell = torch, tell
+    def __init__(self, torch: ModuleType, ladders: Ladders, tell: Tell) -> None:
+        self._torch, self._ladders, self._tell = torch, ladders, tell
         self._steps = 0
         self._around: _Around | None = None
+        self._passes: _Passes | None = None
 
     def __call__(self) -> None:
         self._steps += 1
-        if self._steps == _WARM and not _why_not(self._torch):
+        if self._passes:
+            if step := self._passes.step_ends():
+                graphs = self._ladders.graphs(self._passes.runs)
+                step |= {"graphs": graphs, "failed": self._ladders.failed}
+                self._tell({"type": "compiled", "step": step})
+                self._passes = None
+        elif self._steps == _WARM and _compiles(self._torch):
+            allocator = _Allocator.counting()
+            self._passes = _Passes(self._torch, allocator) if allocator else None
+        elif self._steps == _WARM and not _why_not(self._torch):
             allocator = _Allocator.counting()
             context = recording(
                 self._torch,
@@ -133,6 +175,92 @@ class _Recorded:
             around.exit()
             if not around.context.failed:
                 self._tell({"type": "calls", "step": around.context.told(_Allocator.is_counted)})
+
+
+class _Passes:
+    """Bytes within the second step from now: of the first, gradients are from before."""
+
+    def __init__(self, torch: Any, allocator: _Allocator) -> None:
+        self._torch, self._allocator = torch, allocator
+        self._before: int | None = None  # bytes from before they were counted
+        self._began: list[tuple[int, int]] = []  # of backward passes: the most before, and then
+        self.runs: list[int] = []
+        self._plain = torch.autograd._engine_run_backward
+        torch.autograd._engine_run_backward = self._backward
+
+    def _backward(self, *args: Any, **kwargs: Any) -> Any:
+        self._began.append((self._allocator.peak(), self._allocator.live()))
+        self.runs = runs(args[0])
+        return self._plain(*args, **kwargs)
+
+    def step_ends(self) -> dict[str, Any] | None:
+        """As `documents/compiled.py` has it, once it is known."""
+        if self._before is None:
+            self._before = _held(self._torch) - self._allocator.live()
+            self._allocator.peak()
+            self._began.clear()
+            return None
+        self._torch.autograd._engine_run_backward = self._plain
+        most, between = self._began[0] if self._began else (self._allocator.live(),) * 2
+        return {
+            "live": self._before + self._allocator.live(),
+            "forward": self._before + most,
+            "between": self._before + between,
+            "backward": self._before + self._allocator.peak(),
+            "passes": len(self._began),
+        }
+
+
+class _Budget:
+    """How much the compiler keeps for backward passes, and what steps come to hold with that."""
+
+    def __init__(self, budget: float, tell: Tell) -> None:
+        self._budget, self._tell = budget, tell
+        self._config: Any = None
+        self._allocator: _Allocator | None = None
+        self._before: int | None = None
+        self._steps = self._peak = 0
+        self._left = ""
+
+    def set(self, config: Any) -> None:
+        _without_cache(config)
+        config.activation_memory_budget = self._budget
+        self._config = config
+
+    def leave(self, why: str) -> None:
+        self._left = why
+
+    def step_ends(self, torch: ModuleType) -> None:
+        self._steps += 1
+        if self._steps == _WARM:
+            self._allocator = _Allocator.counting()
+            self._say(torch)
+            atexit.register(self._say, torch)
+        elif self._allocator and self._before is None:
+            self._before = _held(torch) - self._allocator.live()
+            self._allocator.peak()
+        elif self._allocator and self._before is not None:
+            peak = self._before + self._allocator.peak()
+            if peak > _GROWN * self._peak:
+                self._peak = peak
+                self._say(torch)
+
+    def _say(self, torch: ModuleType) -> None:
+        left = self._left
+        if not _compiles(torch):
+            left = "the script compiles nothing"
+        elif self._config.activation_memory_budget != self._budget:
+            left = "the script sets a budget for what is compiled by itself"
+        self._tell(
+            {
+                "type": "given_up",
+                "steps": self._steps,
+                "groups": int(not left),
+                "peak": self._peak or None,
+                "other": "",
+                "left": left,
+            }
+        )
 
 
 class _Enforced:
