@@ -95,8 +95,10 @@ def _kept(found: Compiled) -> Iterator[Kept]:
 
 
 def _rung(graph: Graph, budget: float) -> Rung:
-    """A budget between two rungs comes to the same as that above."""
-    return min((one for one in graph.rungs if one.budget >= budget), key=lambda one: one.budget)
+    """A budget between two rungs comes to the same as that above; the job's own, which may be
+    smaller for a part of it, stays."""
+    above = (one for one in graph.rungs if one.budget >= budget)
+    return min(above, key=lambda one: one.budget, default=graph.rungs[0])
 
 
 def _sum(rungs: Sequence[Rung]) -> int:

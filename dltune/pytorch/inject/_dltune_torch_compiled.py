@@ -77,6 +77,8 @@ def keep_drawn(partitioners: ModuleType, left: Callable[[str], None]) -> None:
 
     @functools.wraps(plain)
     def choose(graph: Any, info: Any, memory_budget: float = 1) -> Any:
+        if memory_budget == 1:
+            return plain(graph, info, memory_budget=memory_budget)
         with _keeping_drawn(graph):
             saved = plain(graph, info, memory_budget=memory_budget)
         try:

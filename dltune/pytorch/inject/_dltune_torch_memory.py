@@ -71,7 +71,8 @@ def start(
 
 def _without_cache(config: Any) -> None:
     """Of divided graphs: what is taken from it is divided already."""
-    config.enable_autograd_cache = False
+    if hasattr(config, "enable_autograd_cache"):
+        config.enable_autograd_cache = False
 
 
 def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
@@ -223,6 +224,9 @@ class _Budget:
         self._left = ""
 
     def set(self, config: Any) -> None:
+        if not hasattr(config, "activation_memory_budget"):
+            self.leave("the compiler of this PyTorch has no budget")
+            return
         _without_cache(config)
         config.activation_memory_budget = self._budget
         self._config = config
@@ -249,7 +253,7 @@ class _Budget:
         left = self._left
         if not _compiles(torch):
             left = "the script compiles nothing"
-        elif self._config.activation_memory_budget != self._budget:
+        elif self._config and self._config.activation_memory_budget != self._budget:
             left = "the script sets a budget for what is compiled by itself"
         self._tell(
             {

@@ -82,6 +82,12 @@ def test_graphs_that_follow_one_another():
     assert (second.compiled, second.live + second.peak) == (0.6, 15 + 40 + 30)
 
 
+def test_a_part_with_a_smaller_budget_of_the_scripts_own():
+    part = Graph(1, 100.0, (Rung(0.5, 30, 32, 35, 0, 0.0),))
+    step = Compiled((FIRST, part), 10, 15 + 90, 15 + 90, 15 + 95, 1)
+    assert decided(15 + 95, step=step).compiled == 1.0
+
+
 def test_one_that_runs_for_each_of_several_layers():
     """Each run has what those before it keep beside it."""
     twice = msgspec.structs.replace(FIRST, runs=2)
