@@ -139,7 +139,7 @@ def _called(profile: Profile) -> EagerStep | None:
     if profile.calls is None:
         raise UsageError(
             "the profile does not tell what a step holds in memory: it is of an older dltune, or "
-            "the script has hooks on saved tensors around its steps",
+            "the script has hooks on saved tensors around its steps, or ended before its fifth",
             remedy="profile the job again",
         )
     return eager(profile.calls)
@@ -158,7 +158,7 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
     it cannot be planned, or the profile does not tell what is needed."""
     if profile.framework.name == "pytorch":
-        raise for_tensorflow()
+        raise for_tensorflow("--largest-batch, --deepest and --offload")
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -173,9 +173,9 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     return step, given, max(profile.memory.live, _beside(step, given))
 
 
-def for_tensorflow() -> UsageError:
+def for_tensorflow(options: str) -> UsageError:
     return UsageError(
-        "--largest-batch, --deepest and --offload are for steps of TensorFlow",
+        f"{options} are for steps of TensorFlow",
         remedy="for PyTorch give --budget, --smallest or --slowdown alone",
     )
 

@@ -114,7 +114,7 @@ class MemoryPlanner(Planner[Memory]):
         return _decide(**parameters)
 
     def names_ops(self, section: Memory) -> bool:
-        return True
+        return section.compiled is None
 
     def enforce(self, section: Memory, run: Run) -> Enforcement:
         if section.calls or section.compiled is not None:
@@ -170,8 +170,8 @@ def _decide(
     found = documents.load(profile)
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     if found.compiled is not None:
-        if largest_batch or deepest or offload:
-            raise for_tensorflow()
+        if largest_batch or deepest or offload or solve is not None:
+            raise for_tensorflow("--largest-batch, --deepest, --offload and --solve")
         section = decide_compiled(found, found.compiled, budget, slowdown)
         return Decision(
             section,

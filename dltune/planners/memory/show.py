@@ -57,8 +57,10 @@ def intent(section: Memory) -> Iterator[str]:
 def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
     """What came of the section."""
     for one in outcome.processes:
-        again = f"{counted(one.again, 'result')} of {section.again} computed again"
-        text = f"process {one.pid}: {_compiler(section) or again}"
+        did = f"{counted(one.again, 'result')} of {section.again} computed again"
+        if compiler := _compiler(section):
+            did = compiler if one.again else "left as it is"
+        text = f"process {one.pid}: {did}"
         if section.offloaded:
             text += f", {one.offloaded} of {counted(len(section.offloaded), 'tensor')} offloaded"
         if one.peak is not None:

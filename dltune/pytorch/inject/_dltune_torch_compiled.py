@@ -11,11 +11,13 @@ import importlib
 import itertools
 import math
 import operator
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 BUDGETS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)  # of what it would keep
+LONGEST = 60.0  # seconds of asking for them, in a process
 _CHOOSE = "choose_saved_values_set"
 
 
@@ -40,72 +42,93 @@ class Ladders:
 
     def __init__(self) -> None:
         self._graphs: list[dict[str, Any]] = []
+        self._left = LONGEST
         self.failed = ""
 
     def graphs(self, runs: Sequence[int]) -> list[dict[str, Any]]:
         """As `documents/compiled.py` has them: those of a step, which runs each so often."""
         if len(runs) != len(self._graphs) and not self.failed:
-            self.failed = f"of {len(self._graphs)} graphs a step runs {len(runs)}"
+            self.failed = (
+                f"of {len(self._graphs)} graphs that were compiled a step runs {len(runs)}: some "
+                "were compiled again for other shapes, or belong to no step"
+            )
         return [{"runs": count, **graph} for count, graph in zip(runs, self._graphs, strict=False)]
 
     def watch(self, partitioners: ModuleType) -> None:
-        plain = getattr(partitioners, _CHOOSE, None)
-        if plain is None:
-            self.failed = "the compiler of this PyTorch does not tell what it keeps"
-            return
-
-        @functools.wraps(plain)
-        def choose(graph: Any, info: Any, memory_budget: float = 1) -> Any:
-            saved = plain(graph, info, memory_budget=memory_budget)
+        def choose(plain: Callable[..., Any], graph: Any, info: Any, own: float) -> Any:
+            saved = plain(graph, info, memory_budget=own)
+            began = time.monotonic()
             try:
-                self._graphs.append(_ladder(partitioners, plain, graph, info, memory_budget, saved))
+                self._graphs.append(self._ladder(partitioners, plain, graph, info, own, saved))
             except Exception as error:  # the job's graph is divided all the same
                 self.failed = f"{type(error).__name__}: {error}"
+            self._left -= time.monotonic() - began
             return saved
 
-        setattr(partitioners, _CHOOSE, choose)
+        self.failed = _divided_by(partitioners, choose)
+
+    def _ladder(
+        self,
+        partitioners: Any,
+        plain: Callable[..., Any],
+        graph: Any,
+        info: Any,
+        own: float,
+        saved: Any,
+    ) -> dict[str, Any]:
+        until = time.monotonic() + self._left
+        division = _Division(partitioners, graph, info)
+        rungs = [(own, *division.under(saved))]
+        with _keeping_drawn(graph):
+            for budget in BUDGETS:
+                if budget >= own or time.monotonic() > until:
+                    continue
+                kept = plain(graph, info, memory_budget=budget)
+                rung = division.under(kept)
+                if rung != rungs[-1][1:] and not division.draws_again(kept):
+                    rungs.append((budget, *rung))
+        return {"work": division.work(division.nodes), "rungs": rungs}
 
 
-def keep_drawn(partitioners: ModuleType, left: Callable[[str], None]) -> None:
-    """Have the compiler keep random numbers under a budget, too: by itself it has others drawn
-    again, with which gradients are wrong (seen in 2.13). Where it still would, it is given no
-    budget, and `left` is told why."""
+def enforce(
+    partitioners: ModuleType, planned: float, did: Callable[[], None], left: Callable[[str], None]
+) -> None:
+    """Have the compiler keep the `planned` part, but random numbers whole: by itself it has others
+    drawn again, with which gradients are wrong (seen in 2.13). Where it still would, it keeps more,
+    as the ladder tells. `did`: a graph was divided so; `left`: one was not, and why."""
+
+    def choose(plain: Callable[..., Any], graph: Any, info: Any, own: float) -> Any:
+        try:
+            division = _Division(partitioners, graph, info)
+            for budget in reversed(BUDGETS):
+                if planned <= budget < own:
+                    with _keeping_drawn(graph):
+                        saved = plain(graph, info, memory_budget=budget)
+                    if not division.draws_again(saved):
+                        did()
+                        return saved
+            did()
+        except Exception as error:  # as it is, it can be compiled
+            left(f"a graph is not understood: {type(error).__name__}: {error}")
+        return plain(graph, info, memory_budget=own)
+
+    if why := _divided_by(partitioners, choose):
+        left(why)
+
+
+def _divided_by(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
+    """Have `choose` called in place of what decides which values are kept, with that, a graph,
+    what is known of it, and the script's budget. Why it cannot be; empty: it is."""
     plain = getattr(partitioners, _CHOOSE, None)
     if plain is None:
-        left("the compiler of this PyTorch does not tell what it keeps")
-        return
+        return "the compiler of this PyTorch does not tell what it keeps"
 
     @functools.wraps(plain)
-    def choose(graph: Any, info: Any, memory_budget: float = 1) -> Any:
-        if memory_budget == 1:
-            return plain(graph, info, memory_budget=memory_budget)
-        with _keeping_drawn(graph):
-            saved = plain(graph, info, memory_budget=memory_budget)
-        try:
-            if not _Division(partitioners, graph, info).draws_again(saved):
-                return saved
-            left("a graph would draw random numbers again for its backward pass")
-        except Exception as error:  # of a graph that is not understood that is not known
-            left(f"a graph is not understood: {type(error).__name__}: {error}")
-        return plain(graph, info, memory_budget=1)
+    def chosen(graph: Any, info: Any, memory_budget: float = 1) -> Any:
+        return choose(plain, graph, info, memory_budget)
 
-    setattr(partitioners, _CHOOSE, choose)
-
-
-def _ladder(
-    partitioners: Any, choose: Callable[..., Any], graph: Any, info: Any, own: float, saved: Any
-) -> dict[str, Any]:
-    division = _Division(partitioners, graph, info)
-    rungs = [(own, *division.under(saved))]
-    with _keeping_drawn(graph):
-        for budget in BUDGETS:
-            if budget < own and not division.draws_again(
-                kept := choose(graph, info, memory_budget=budget)
-            ):
-                rung = division.under(kept)
-                if rung != rungs[-1][1:]:
-                    rungs.append((budget, *rung))
-    return {"work": division.work(division.nodes), "rungs": rungs}
+    setattr(partitioners, _CHOOSE, chosen)
+    return ""
 
 
 @contextlib.contextmanager
@@ -128,8 +151,20 @@ def _keeping_drawn(graph: Any) -> Iterator[None]:
 
 
 def _draws(node: Any) -> bool:
-    seeded = importlib.import_module("torch").Tag.nondeterministic_seeded
-    if seeded not in getattr(node.target, "tags", ()):
+    """Whether its second run may give out others than its first: it draws random numbers, or is no
+    operator of PyTorch's own, of which that is not known. What the script itself has computed again
+    (`torch.utils.checkpoint`) PyTorch gives the same numbers."""
+    torch: Any = importlib.import_module("torch")
+    policies = importlib.import_module("torch.utils.checkpoint").CheckpointPolicy
+    if node.meta.get("recompute") in (policies.MUST_RECOMPUTE, policies.PREFER_RECOMPUTE):
+        return False
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if node.target.namespace not in ("aten", "prims"):
+        return True
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     for place, argument in enumerate(node.target._schema.arguments):
         if argument.name == "dropout_p":  # attention may be without

@@ -8,6 +8,7 @@ passes are looked at, and the compiler is told how much to keep.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import sys
@@ -18,11 +19,17 @@ from typing import Any
 # beside this file
 from _dltune_torch import at_each_step
 from _dltune_torch_calls import Calls, allocated, has_room
-from _dltune_torch_compiled import Ladders, keep_drawn, runs
+from _dltune_torch_compiled import Ladders, enforce, runs
 from _dltune_torch_recomputation import recomputing
 from _dltune_torch_recording import recording
 
 Tell = Callable[[dict[str, Any]], Any]
+_UNCOUNTED = {
+    **dict.fromkeys(("live", "forward", "between", "backward", "passes"), 0),
+    "graphs": [],
+    "failed": "its allocator is not PyTorch's own",
+}
+_PARTITIONERS = "torch._functorch.partitioners"
 _WARM = 2  # steps, after which optimizers have their state
 _GROWN = 1.001  # times: a peak is told again where it is so much higher
 
@@ -38,41 +45,38 @@ def start(
         tell({"pid": pid, **message})
 
     if not orders:
+        _without_cache()
         ladders = Ladders()
 
         def record(torch: ModuleType) -> None:
             at_each_step(torch, after=_ours(torch, _Recorded(torch, ladders, told)))
 
-        return [
-            ("torch", record),
-            ("torch._functorch.config", _without_cache),
-            ("torch._functorch.partitioners", ladders.watch),
-        ], {}
+        return [("torch", record), (_PARTITIONERS, ladders.watch)], {}
     if "budget" in orders:
-        budget = _Budget(orders["budget"], told)
+        _without_cache()
+        budget = _Budget(told)
 
         def count(torch: ModuleType) -> None:
             at_each_step(torch, after=_ours(torch, lambda: budget.step_ends(torch)))
 
-        return [
-            ("torch", count),
-            ("torch._functorch.config", budget.set),
-            ("torch._functorch.partitioners", lambda one: keep_drawn(one, budget.leave)),
-        ], {}
+        def divide(partitioners: ModuleType) -> None:
+            enforce(partitioners, orders["budget"], budget.did, budget.leave)
 
-    def enforce(torch: ModuleType) -> None:
+        return [("torch", count), (_PARTITIONERS, divide)], {}
+
+    def give_up(torch: ModuleType) -> None:
         enforced = _Enforced(torch, orders, told)
         # a closure computes gradients within the step
         leaves = _ours(torch, enforced.step_begins, closures=False)
         at_each_step(torch, before=leaves, after=_ours(torch, enforced))
 
-    return [("torch", enforce)], {}
+    return [("torch", give_up)], {}
 
 
-def _without_cache(config: Any) -> None:
-    """Of divided graphs: what is taken from it is divided already."""
-    if hasattr(config, "enable_autograd_cache"):
-        config.enable_autograd_cache = False
+def _without_cache() -> None:
+    """Of divided graphs, for what is taken from it is divided already. A variable, for PyTorch has
+    its configuration by thread."""
+    os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
 
 
 def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
@@ -160,8 +164,10 @@ class _Recorded:
                 self._tell({"type": "compiled", "step": step})
                 self._passes = None
         elif self._steps == _WARM and _compiles(self._torch):
-            allocator = _Allocator.counting()
-            self._passes = _Passes(self._torch, allocator) if allocator else None
+            if allocator := _Allocator.counting():
+                self._passes = _Passes(self._torch, allocator)
+            else:
+                self._tell({"type": "compiled", "step": _UNCOUNTED})
         elif self._steps == _WARM and not _why_not(self._torch):
             allocator = _Allocator.counting()
             context = recording(
@@ -191,7 +197,8 @@ class _Passes:
 
     def _backward(self, *args: Any, **kwargs: Any) -> Any:
         self._began.append((self._allocator.peak(), self._allocator.live()))
-        self.runs = runs(args[0])
+        with contextlib.suppress(Exception):  # else it is told that a step runs none
+            self.runs = runs(args[0])
         return self._plain(*args, **kwargs)
 
     def step_ends(self) -> dict[str, Any] | None:
@@ -213,23 +220,18 @@ class _Passes:
 
 
 class _Budget:
-    """How much the compiler keeps for backward passes, and what steps come to hold with that."""
+    """What came of it that the compiler keeps less, and what steps hold with that."""
 
-    def __init__(self, budget: float, tell: Tell) -> None:
-        self._budget, self._tell = budget, tell
-        self._config: Any = None
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._divided = False
+        self._left = ""
         self._allocator: _Allocator | None = None
         self._before: int | None = None
-        self._steps = self._peak = 0
-        self._left = ""
+        self._steps = self._seen = self._peak = 0
 
-    def set(self, config: Any) -> None:
-        if not hasattr(config, "activation_memory_budget"):
-            self.leave("the compiler of this PyTorch has no budget")
-            return
-        _without_cache(config)
-        config.activation_memory_budget = self._budget
-        self._config = config
+    def did(self) -> None:
+        self._divided = True
 
     def leave(self, why: str) -> None:
         self._left = why
@@ -238,31 +240,28 @@ class _Budget:
         self._steps += 1
         if self._steps == _WARM:
             self._allocator = _Allocator.counting()
-            self._say(torch)
-            atexit.register(self._say, torch)
+            self._say()
+            atexit.register(self._say)
         elif self._allocator and self._before is None:
             self._before = _held(torch) - self._allocator.live()
             self._allocator.peak()
         elif self._allocator and self._before is not None:
+            self._seen += 1
             peak = self._before + self._allocator.peak()
             if peak > _GROWN * self._peak:
                 self._peak = peak
-                self._say(torch)
+                self._say()
 
-    def _say(self, torch: ModuleType) -> None:
-        left = self._left
-        if not _compiles(torch):
-            left = "the script compiles nothing"
-        elif self._config and self._config.activation_memory_budget != self._budget:
-            left = "the script sets a budget for what is compiled by itself"
+    def _say(self) -> None:
+        nothing = "" if self._divided else "the script compiles nothing that is differentiated"
         self._tell(
             {
                 "type": "given_up",
-                "steps": self._steps,
-                "groups": int(not left),
+                "steps": self._seen,
+                "groups": int(self._divided),
                 "peak": self._peak or None,
                 "other": "",
-                "left": left,
+                "left": self._left or nothing,
             }
         )
 
