@@ -158,7 +158,10 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
     it cannot be planned, or the profile does not tell what is needed."""
     if profile.framework.name == "pytorch":
-        raise for_tensorflow("--largest-batch, --deepest and --offload")
+        raise UsageError(
+            "--largest-batch, --deepest and --offload are for steps of TensorFlow",
+            remedy="for PyTorch give --budget, --smallest or --slowdown alone",
+        )
     if profile.memory is None:
         raise UsageError(
             "the profile does not tell how much memory the job takes",
@@ -171,13 +174,6 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     _require_straight(step)
     given = measured(step)
     return step, given, max(profile.memory.live, _beside(step, given))
-
-
-def for_tensorflow(options: str) -> UsageError:
-    return UsageError(
-        f"{options} are for steps of TensorFlow",
-        remedy="for PyTorch give --budget, --smallest or --slowdown alone",
-    )
 
 
 def leaner(found: MeasuredStep) -> MeasuredStep:

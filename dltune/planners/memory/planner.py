@@ -149,7 +149,7 @@ def _decide(
     from dltune.native import solver
     from dltune.planners.memory import show
     from dltune.planners.memory.compiled import decide as decide_compiled
-    from dltune.planners.memory.decide import decide, for_tensorflow
+    from dltune.planners.memory.decide import decide
 
     if [budget is not None, smallest, slowdown is not None].count(True) != 1:
         raise UsageError(
@@ -171,7 +171,10 @@ def _decide(
     remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     if found.compiled is not None:
         if largest_batch or deepest or offload or solve is not None:
-            raise for_tensorflow("--largest-batch, --deepest, --offload and --solve")
+            raise UsageError(
+                "what PyTorch compiles has no --largest-batch, --deepest, --offload or --solve",
+                remedy="give --budget, --smallest or --slowdown alone",
+            )
         section = decide_compiled(found, found.compiled, budget, slowdown)
         return Decision(
             section,

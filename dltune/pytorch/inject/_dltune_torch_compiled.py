@@ -247,7 +247,7 @@ class _Division:
         value = node.meta.get("val")
         count = self._flops.get(getattr(node.target, "overloadpacket", None))
         if count is None:
-            if node.target in self._types.view_ops or self._is_view(node):
+            if self._is_view(node):
                 return 0.0
             return float(sum(math.prod(map(_number, one.shape)) for one in _tensors(value)))
         args, kwargs = _values((node.args, node.kwargs))
