@@ -10,6 +10,8 @@ from dltune.proc import stat
 from dltune.proc.entry import read
 from dltune.proc.stat import Stat
 
+# lists of a process whose threads end all the time
+_LISTS = 5
 _STATUS = re.compile(
     rb"^Cpus_allowed_list:\s*(\S*)$.*?"
     rb"^voluntary_ctxt_switches:\s+(\d+)\nnonvoluntary_ctxt_switches:\s+(\d+)",
@@ -43,13 +45,26 @@ class Counts(NamedTuple):
         )
 
 
-def threads(pid: int) -> list[int]:
-    """The threads of a process; none when it has ended."""
+def threads(pid: int) -> set[int]:
+    """The threads of a process; none when it has ended.
+
+    The kernel goes from thread to thread: a list that meets one as it ends goes on by its place,
+    and leaves out the next, which lives. Its count of threads tells; what one list lacks, another
+    has, together with what has ended since.
+    """
+    folder = f"/proc/{pid}/task"
+    listed: set[int] = set()
     try:
-        with os.scandir(f"/proc/{pid}/task") as entries:
-            return [int(entry.name) for entry in entries]
+        for _ in range(_LISTS):
+            links = os.stat(folder).st_nlink  # two, and one for each thread
+            with os.scandir(folder) as entries:
+                lists = {int(entry.name) for entry in entries}
+            listed |= lists
+            if len(lists) >= links - 2:
+                break
     except OSError:
-        return []
+        return set()
+    return listed
 
 
 def counts(pid: int, tid: int, last: Counts | None = None) -> Counts | None:

@@ -31,9 +31,24 @@ def test_those_of_a_process_that_has_some(started):
     assert all(counts(job.pid, tid) for tid in found)
     job.stdin.close()
     job.wait()
-    assert threads(job.pid) == []
+    assert not threads(job.pid)
     assert not any(counts(job.pid, tid) or switches(job.pid, tid) for tid in found)
     assert name(job.pid, job.pid) is None
+
+
+def test_those_that_began_after_one_that_ends_meanwhile():
+    for _ in range(400):
+        go, end = threading.Event(), threading.Event()
+        *ending, living = [threading.Thread(target=event.wait) for event in (*[go] * 20, end)]
+        for thread in (*ending, living):
+            thread.start()
+        go.set()
+        try:
+            assert all(living.native_id in threads(os.getpid()) for _ in range(20))
+        finally:
+            end.set()
+            for thread in (*ending, living):
+                thread.join()
 
 
 def test_counts_are_the_kernels():

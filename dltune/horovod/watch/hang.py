@@ -126,8 +126,8 @@ def still_hung(told: dict[int, str], seen: Sequence[Seen]) -> dict[int, str]:
 
 
 def _at_it(rank: Seen) -> bool:
-    """Its background thread goes on; before it has one, the rank itself, which imports."""
-    return rank.progress.working if rank.background is None else rank.progress.cycling
+    """Its background thread goes on, or the rank itself: before it has one, it imports."""
+    return rank.progress.cycling or rank.progress.working
 
 
 def _still(rank: Seen) -> str:

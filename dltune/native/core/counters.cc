@@ -146,6 +146,19 @@ Usage UsageOfThread(const std::string& folder) {
   return usage;
 }
 
+// One list may lack a thread that lives, after one that ended meanwhile (dltune/proc/threads.py).
+std::set<int> Threads() {
+  std::set<int> found;
+  for (int lists = 0; lists < 3; ++lists) {
+    DIR* const tasks = opendir("/proc/self/task");
+    if (!tasks) break;
+    while (const dirent* entry = readdir(tasks))
+      if (entry->d_name[0] != '.') found.insert(atoi(entry->d_name));
+    closedir(tasks);
+  }
+  return found;
+}
+
 Usage UsageOfProcess() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -207,15 +220,10 @@ void SendTotals() {
     const double* const first = group->in_ops.value;
     ops.push_back(List(std::vector<double>(first, first + group->events.size())));
   }
-  if (DIR* tasks = opendir("/proc/self/task")) {
-    while (dirent* entry = readdir(tasks)) {
-      if (entry->d_name[0] == '.') continue;
-      const Usage usage = UsageOfThread(std::string("/proc/self/task/") + entry->d_name);
-      const int tid = atoi(entry->d_name);
-      threads.push_back(List({tid, counted.count(tid) > 0, usage.minor, usage.major,
-                              usage.voluntary, usage.involuntary, usage.cpu}));
-    }
-    closedir(tasks);
+  for (const int tid : Threads()) {
+    const Usage usage = UsageOfThread("/proc/self/task/" + std::to_string(tid));
+    threads.push_back(List({tid, counted.count(tid) > 0, usage.minor, usage.major,
+                            usage.voluntary, usage.involuntary, usage.cpu}));
   }
   const Usage all = UsageOfProcess();
   Send([=] {

@@ -338,7 +338,8 @@ def _process_sets(comm: Any = None, process_sets: Any = None) -> bool:
 
 
 def _threads() -> set[int]:
-    return {int(task.name) for task in _TASKS.iterdir()}
+    # one list may lack a thread, after one that ended meanwhile (dltune.proc.threads)
+    return {int(task.name) for _ in range(3) for task in _TASKS.iterdir()}
 
 
 def _age(thread: int) -> tuple[int, int]:

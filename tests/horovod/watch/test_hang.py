@@ -88,6 +88,12 @@ def test_a_rank_that_still_imports_does_not_hang(started: Started) -> None:
     }
 
 
+def test_a_rank_that_works_does_not_hang(started: Started) -> None:
+    """Whatever the thread does that is taken for its background thread."""
+    pids = [started("print('ready'); input()", stdin=subprocess.PIPE).pid for _ in "ab"]
+    assert hung([Rank(pids[0], 1.0), Rank(pids[1], 0.0, others=5.0)]) == {}
+
+
 def test_uninterruptible_sleep_counts_when_it_lasts(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
