@@ -10,10 +10,10 @@ As root. `compare` runs each job as complained of and with the accepted fix, in 
 both speeds by the job's own clock, without its start.
 
 `diagnose` asks `dltune diagnose` about the job as complained of, notes which cause its first
-finding names, and then runs the job as complained of, under the plan that came of it (if one did)
-and with the accepted fix. `healthy` asks about jobs in which nothing is to be found; times that
-other work on the machine disturbed do not count. Both add a line of JSON to FILE for each time, and
-leave out what is all in it. `tell` prints the tables of docs/benchmarks.md.
+finding names, and then runs the job as complained of, and under the plan that came of it (if one
+did) and with the accepted fix in turns. `healthy` asks about jobs in which nothing is to be found;
+times that other work on the machine disturbed do not count. Both add a line of JSON to FILE for
+each time, and leave out what is all in it. `tell` prints the tables of docs/benchmarks.md.
 
 `watched` runs the job with the accepted fix by itself and under diagnose, in turns, for as long as
 it is watched before its ops are measured.
@@ -140,14 +140,28 @@ def diagnose(symptom: Symptom, options: argparse.Namespace) -> None:
                 "first": findings[0] if findings else None,
                 "error": answer.get("error"),
                 "before": timed(symptom.complaint, options.seconds).rate,
-                "fixed": timed(symptom.fixed, options.seconds).rate,
-                "planned": None,
             }
-            if plan.exists():
-                under = (*DLTUNE, "run", "--plan", str(plan), "--")
-                told["planned"] = timed(symptom.complaint, options.seconds, under).rate
+            told |= cured(symptom, plan if plan.exists() else None, options)
         _add(options.file, told)
         print(f"{symptom.name}: {told['causes']}, expected {symptom.cause}", flush=True)
+
+
+def cured(
+    symptom: Symptom, plan: Path | None, options: argparse.Namespace
+) -> dict[str, float | None]:
+    """Steps a second with the accepted fix and under the plan, in turns where there is one."""
+    if plan is None:
+        return {"fixed": timed(symptom.fixed, options.seconds).rate, "planned": None}
+    sides: dict[str, tuple[Setting, Sequence[str]]] = {
+        "fixed": (symptom.fixed, ()),
+        "planned": (symptom.complaint, (*DLTUNE, "run", "--plan", str(plan), "--")),
+    }
+    rates: dict[str, list[float]] = {side: [] for side in sides}
+    for turn in range(options.turns):
+        for side in sorted(sides, reverse=turn % 2 == 1):
+            setting, under = sides[side]
+            rates[side].append(timed(setting, options.seconds, under).rate)
+    return {side: statistics.median(each) for side, each in rates.items()}
 
 
 def asked(
@@ -209,8 +223,12 @@ def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
         hits = sum(first == symptom.cause for first in firsts)
         right, asked_times = right + hits, asked_times + len(own)
         before, fixed = (statistics.median(one[key] for one in own) for key in ("before", "fixed"))
-        planned = [one["planned"] for one in own if one["planned"]]
-        under = f"{statistics.median(planned):.1f}" if planned else f"({symptom.by})"
+        planned = [one for one in own if one["planned"]]
+        under = f"({symptom.by})"
+        if planned:
+            rate = statistics.median(one["planned"] for one in planned)
+            of_fix = statistics.median(one["planned"] / one["fixed"] for one in planned)
+            under = f"{rate:.1f} ({of_fix:.2f} of the fix's)"
         other = sorted({first for first in firsts if first != symptom.cause})
         said = f"{symptom.cause} {hits}/{len(own)}" + (f", {', '.join(other)}" if other else "")
         print(
