@@ -511,6 +511,12 @@ def test_fewer_threads_than_there_are_cores_for():
     assert [one.choices[0].value for one in told(quota)] == ["2x1"]
     both = msgspec.structs.replace(four, settings=Settings(4, 1))
     assert told(both) == []
+    # in the job they take half of what they took while they were measured, then four at a time
+    faster = parts(plain(multiply, settings=Settings(1, 1)), ops=20e-3, python=1e-3)
+    (finding,) = told(msgspec.structs.replace(faster, machine=machine(4)))
+    assert finding.seconds == pytest.approx(14e-3)
+    beside = parts(plain(multiply, settings=Settings(1, 4)), ops=12e-3, python=1e-3)
+    assert told(msgspec.structs.replace(beside, machine=machine(4))) == []
     # not measured, as where the climb had ended before
     assert [one.choices[0].value for one in told(msgspec.structs.replace(made, machine=machine(9)))]
 

@@ -22,8 +22,9 @@ SHARE = 0.1
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the ops took in the job, less what they take one after the other on as many
-    threads each as is best for all together, of those that cores are left for; no more than that
-    is less than on the job's own threads, one after the other as well."""
+    threads each as is best for all together, of those that cores are left for. Where the job runs
+    them so as well, what was measured one after the other is compared with its like, on the job's
+    own threads: the job's own time is without page faults, say."""
     if seen.profile is None or measured(seen.profile.profile) < ENOUGH:
         return
     profile, ops = seen.profile.profile, seen.profile.ops
@@ -32,8 +33,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     tried = [(sum(_seconds(one, threads) for one in ops), threads) for threads in more]
     alone, threads = min(tried, default=(math.inf, own))
     step, took, _ = in_the_job(seen, profile)
-    before = min(took, sum(_seconds(one, own) for one in ops))
-    share = (before - alone) / step if step > 0 else 0.0
+    alike = sum(_seconds(one, own) for one in ops)
+    before = min(took, alike)
+    in_turn = profile.settings.inter == 1 and 0 < alone < alike
+    less = before * (1 - alone / alike) if in_turn else before - alone
+    share = less / step if step > 0 else 0.0
     if share < SHARE:
         return
     main = seen.observation.main if seen.observation else None
@@ -41,11 +45,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         "too-few-threads",
         f"an op has {own} thread{'s' * (own > 1)} where there are cores for {threads}",
-        f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, as "
-        f"the job runs them {took * 1e3:.3g} ms",
+        f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, "
+        + (
+            f"on {own} {alike * 1e3:.3g} ms"
+            if in_turn
+            else f"as the job runs them {took * 1e3:.3g} ms"
+        ),
         f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
         + ("; torchrun gives each of several ranks one unless it is told" if launched else ""),
-        seconds=before - alone,
+        seconds=less,
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",
