@@ -115,7 +115,7 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
         return _error(*_failure(seen.failures[0]), exit_code)
     if not seen.records:
         return _error(
-            "the job never imported TensorFlow, nor did an optimizer of PyTorch's take a step",
+            "the job never imported TensorFlow, nor did PyTorch update parameters in it",
             None,
             exit_code,
         )

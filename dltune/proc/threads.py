@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from dltune.proc import stat
@@ -56,7 +57,7 @@ def threads(pid: int) -> set[int]:
     listed: set[int] = set()
     try:
         for _ in range(_LISTS):
-            links = os.stat(folder).st_nlink  # two, and one for each thread
+            links = Path(folder).stat().st_nlink  # two, and one for each thread
             with os.scandir(folder) as entries:
                 lists = {int(entry.name) for entry in entries}
             listed |= lists

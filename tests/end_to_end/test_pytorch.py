@@ -223,6 +223,8 @@ def test_two_networks_that_are_trained_in_turns(tmp_path: Path) -> None:
     done = profile(tmp_path, [*JOB, "--adversary"])
     assert len(done.profile.steps) == 2
     assert [kinds(step)["aten::conv2d"] for step in done.profile.steps] == [2, 2]
+    # of a gradient's hook, on the way to a node of autograd's
+    assert sorted(kinds(step)["aten::clamp"] for step in done.profile.steps) == [0, 1]
 
 
 def test_several_batches_for_a_step_and_workers_that_load_them(tmp_path: Path) -> None:
@@ -264,10 +266,21 @@ def test_a_job_that_crashes(tmp_path: Path) -> None:
     assert profiles.load(done.output).partial
 
 
-def test_a_job_without_an_optimizer(tmp_path: Path) -> None:
+def test_a_script_that_updates_its_parameters_itself(tmp_path: Path) -> None:
+    done = profile(tmp_path, [TORCH_PYTHON, JOBS / "torch_manual.py"])
+    assert done.profile.partial is None
+    (step,) = done.profile.steps
+    assert step.name == "backward pass"
+    passes = Counter(tuple(node.name.rpartition("_")[0].split("/")) for node in step.nodes)
+    assert passes["forward", "aten::sub_"] == 2
+    assert passes["forward", "aten::matmul"] == 2
+    assert passes["backward", "aten::mm"] == 3
+
+
+def test_a_job_that_does_not_train(tmp_path: Path) -> None:
     done = profile(tmp_path, [TORCH_PYTHON, "-c", "import torch; torch.ones(3).sum()"])
     assert done.code == 2
-    assert "nor did an optimizer of PyTorch's take a step" in done.said
+    assert "nor did PyTorch update parameters in it" in done.said
 
 
 def test_a_plan_for_another_framework(profiled: Done, tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ def network(*more: nn.Module) -> nn.Module:
     )
 
 
-networks = [network(), network(nn.Softplus())] if args.adversary else [network()]
+networks = [network()]
+if args.adversary:
+    networks.append(network(nn.Softplus()))
+    networks[1][0].weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
 optimizers = [torch.optim.SGD(one.parameters(), lr=0.01, momentum=0.9) for one in networks]
 loss_of = nn.CrossEntropyLoss()
 

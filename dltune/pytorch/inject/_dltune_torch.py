@@ -1,4 +1,4 @@
-"""Inside the job's Python: which native library fits a PyTorch build, and when it is loaded.
+"""Inside the job's Python: which native library fits a PyTorch build, and when an optimizer steps.
 
 Only the standard library is used; `dltune` itself may not exist in this environment.
 """
@@ -15,20 +15,6 @@ from typing import Any
 import _dltune_plugin
 
 OLDEST = (2, 6)  # the first PyTorch whose C++ interfaces the plugin is written against
-
-
-def before_first_step(torch: ModuleType, act: Callable[[], None]) -> None:
-    """Has `act` called once, before the first step of an optimizer of this process: the workers of
-    a DataLoader, and jobs of other frameworks, import PyTorch too."""
-    left = [act]
-
-    def step_begins(*_: Any) -> None:
-        task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
-        # within a backward pass autograd would put back the callbacks of before
-        if left and (task is None or task() < 0):
-            left.pop()()
-
-    at_each_step(torch, before=step_begins)
 
 
 def at_each_step(torch: ModuleType, **acts: Callable[[Any, tuple[Any, ...]], None]) -> None:

@@ -27,15 +27,19 @@ struct Within {
   int calls = 0;       // of other ops that it has made
   bool begun = false;  // the forward pass of this step
   int backward = 0, optimizer = 0;
+  int passes = 0;      // backward passes that have told of themselves, one within the other
+  bool to_node = false;  // autograd is on its way to a node's ops
 };
 thread_local Within tl;
 
 Wanted g_wanted;
 bool g_gives_threads = false;
-at::CallbackHandle g_ops = 0;
-// That callback is given what ops get, and what they give out.
+bool g_by_passes = false;  // steps end with backward passes
+at::CallbackHandle g_ops = 0, g_nodes = 0;
+// That callback is given, when it is there, what ops get and what they give out.
 bool g_gives_inputs = false, g_gives_outputs = false;
 bool g_bytes_unknown = false;  // of an op that was recorded
+bool g_hooked = false;  // ops have run on the way to a node, as those of a gradient's hooks
 int g_own = 0, g_width = 0, g_imposed = 0;
 
 void GiveWidth(int threads) {
@@ -74,7 +78,7 @@ struct SeenCollective : Seen {
 // Nobody else hears of ops, as the script's own profiler would.
 bool Alone() {
   return !at::hasGlobalCallbacks() &&
-         at::get_record_function_tls_().sorted_tls_callbacks_.size() == 2;
+         at::get_record_function_tls_().sorted_tls_callbacks_.size() == (tl.passes ? 3 : 2);
 }
 
 // `steers`: it may have threads of its own.
@@ -99,7 +103,7 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
   return seen;
 }
 
-void HearOps(bool hear, bool with_inputs);
+void HearOps(bool hear, bool with_inputs, bool with_outputs);
 
 std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   tl.calls++;
@@ -110,15 +114,17 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
     auto seen = std::make_unique<Seen>();
     seen->what = Seen::kBackward;
     tl.backward++;
+    tl.to_node = true;
     return seen;
   }
+  g_hooked |= tl.to_node;
   // validation between two steps, say, is of neither
   if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
   const int64_t began = g_wanted.records ? NowNs() : 0;
   const bool placed = !g_gives_inputs, outputs = g_gives_outputs;
   Keyed* const known = placed ? OpAtPlace(name.text) : &KeyOf(op, name);
   // what is changed within a backward pass is not for longer
-  if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false);
+  if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false, outputs);
   auto seen = Enter(known, placed, began, g_wanted.steers && g_gives_threads);
   seen->outputs = outputs;
   return seen;
@@ -129,6 +135,7 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   if (!seen || InChild()) return;
   if (seen->what == Seen::kBackward) {
     tl.backward--;
+    tl.to_node = false;
     return;
   }
   Ran& ran = seen->ran;
@@ -150,21 +157,36 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   Spend(NowNs() - seen->began - (ran.end - ran.start));
 }
 
+at::RecordFunctionCallback CallbackOfOps() {
+  return at::RecordFunctionCallback(OpBegins, OpEnds)
+      .needsInputs(g_gives_inputs)
+      .needsOutputs(g_gives_outputs)
+      .scopes({at::RecordScope::FUNCTION});
+}
+
 // Ops are heard of only in steps that want it: hearing of one takes half a microsecond. Whether they
 // are is looked up: within a backward pass autograd puts back the callbacks that were there before it.
-void HearOps(bool hear, bool with_inputs) {
+void HearOps(bool hear, bool with_inputs, bool with_outputs) {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   const bool hears = std::any_of(callbacks.begin(), callbacks.end(),
                                  [](const auto& one) { return one.handle_ == g_ops; });
-  if (hear == hears && g_gives_inputs == with_inputs && g_gives_outputs == g_bytes_unknown) return;
+  const bool alike = g_gives_inputs == with_inputs && g_gives_outputs == with_outputs;
+  if (hear == hears && (alike || !hear)) return;
   if (hears) at::removeCallback(g_ops);
   if (!hear) return;
   g_gives_inputs = with_inputs;
-  g_gives_outputs = std::exchange(g_bytes_unknown, false);
-  g_ops = at::addThreadLocalCallback(at::RecordFunctionCallback(OpBegins, OpEnds)
-                                         .needsInputs(with_inputs)
-                                         .needsOutputs(g_gives_outputs)
-                                         .scopes({at::RecordScope::FUNCTION}));
+  g_gives_outputs = with_outputs;
+  static auto callback = CallbackOfOps();
+  if (!alike) callback = CallbackOfOps();
+  g_ops = at::addThreadLocalCallback(callback);
+}
+
+// A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
+std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction&) {
+  tl.to_node = false;
+  if (tl.steps && !tl.op && g_wanted.hears && !InChild())
+    HearOps(true, g_gives_inputs, g_gives_outputs);
+  return nullptr;
 }
 
 void Begin() {
@@ -172,8 +194,8 @@ void Begin() {
   g_wanted = BeginStep();
   TakeOwnWidth();
   Flush(g_wanted.flushes);
-  tl.begun = false;
-  HearOps(g_wanted.hears, true);
+  tl.begun = g_by_passes;  // without a gradient parameters are updated then
+  HearOps(g_wanted.hears, true, g_wanted.hears && std::exchange(g_bytes_unknown, false));
 }
 
 // On a thread of its backend's, which has the callbacks of the one that asked for it.
@@ -206,6 +228,7 @@ void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
   if (seen->what == Seen::kOp) return OpEnds(scope, context);
   if (seen->what == Seen::kCollective) return static_cast<SeenCollective*>(seen)->ends();
   if (--tl.optimizer > 0 || !BeginsLike(scope.name(), "Optimizer.step#")) return;
+  g_by_passes = false;
   EndStep(scope.name());
   Begin();
 }
@@ -242,6 +265,34 @@ DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
   complaint = dltune::OpenChannel(socket, hello);
   if (complaint.empty()) dltune::Observe();
   return complaint.c_str();
+}
+
+// From now on, on this thread: it has no optimizer.
+DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
+
+// This thread begins a backward pass; whether its end is to be told. While ops are heard of, autograd
+// makes a text for each of its nodes (std::ostringstream), a microsecond: those known by their places
+// are heard of within nodes alone.
+DLTUNE_API int dltune_pass_begins() {
+  using namespace dltune;
+  if (!tl.steps || !(g_wanted.hears || g_by_passes) || InChild()) return 0;
+  tl.backward++;
+  tl.to_node = false;
+  if (tl.passes++ == 0 && g_wanted.hears)
+    g_nodes = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  if (!g_gives_inputs && !g_hooked) HearOps(false, g_gives_inputs, g_gives_outputs);
+  return 1;
+}
+
+DLTUNE_API void dltune_pass_ends() {
+  using namespace dltune;
+  tl.backward--;
+  if (--tl.passes == 0 && g_nodes) at::removeCallback(std::exchange(g_nodes, 0));
+  if (!g_by_passes || tl.backward)
+    return HearOps(g_wanted.hears, g_gives_inputs, g_gives_outputs);
+  EndStep("backward pass");
+  Begin();
 }
 
 DLTUNE_API void dltune_close() {

@@ -127,7 +127,8 @@ def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
     """Before its first step."""
     with _importing(_HERE, _PYTORCH):
         import _dltune_torch
-    _dltune_torch.before_first_step(
+        import _dltune_torch_passes
+    _dltune_torch_passes.before_first_step(
         torch,
         lambda: attach(
             path,
@@ -139,9 +140,10 @@ def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
 
 def attach(
     path: str, build: dict[str, str], library: Callable[[Callable[[], object]], Path]
-) -> None:
+) -> ctypes.CDLL | None:
     """Build (once) and load the plugin for a framework that has been imported. `build`: which;
-    `library` makes the plugin, and calls what it is given when it must build it first."""
+    `library` makes the plugin, and calls what it is given when it must build it first. None where
+    that failed."""
     global _plugin
     facts = {"pid": os.getpid(), "python": sys.version.split()[0], **build}
     try:
@@ -153,10 +155,11 @@ def attach(
             raise RuntimeError(complaint.decode())
     except Exception as error:
         _tell(path, {"type": "failed", **facts, "reason": str(error)})
-        return
+        return None
     _plugin = plugin
     owner = os.getpid()  # a forked child must not close what it shares with its parent
     atexit.register(lambda: plugin.dltune_close() if os.getpid() == owner else None)
+    return plugin
 
 
 def _tell_environment(path: str, names: Sequence[str]) -> None:
