@@ -35,7 +35,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     step, took, _ = in_the_job(seen, profile)
     alike = sum(_seconds(one, own) for one in ops)
     before = min(took, alike)
-    in_turn = profile.settings.inter == 1 and 0 < alone < alike
+    in_turn = profile.settings.inter == 1 and 0 < alone < alike < math.inf
     less = before * (1 - alone / alike) if in_turn else before - alone
     share = less / step if step > 0 else 0.0
     if share < SHARE:

@@ -4,14 +4,16 @@ that has no optimizer steps with them."""
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from _dltune_torch import at_each_step
 
-# passes since which a parameter has changed though no optimizer has stepped
-ALONE = 3
+# changes of a parameter between two passes, where no optimizer has stepped, after which passes
+# step; passes after which they are no longer looked for; numbers of a parameter that are looked at
+ALONE, LOOKS, NUMBERS = 3, 1000, 1 << 16
 
 
 def before_first_step(torch: ModuleType, load: Callable[[], Any]) -> None:
@@ -25,22 +27,27 @@ class _Passes:
         self._torch = torch
         self._load: Callable[[], Any] | None = load
         self._plugin: Any = None
-        self._changes = 0
-        self._before: Any = None
+        self._looks = self._changes = 0
+        self._before: tuple[Any, Any] = (lambda: None, None)  # a parameter, and its numbers' sum
         at_each_step(torch, before=self._step_begins)
-        run = getattr(getattr(torch, "autograd", None), "_engine_run_backward", None)
-        if run is not None:
-            self._run = run
-            torch.autograd._engine_run_backward = self._pass
+        autograd = getattr(torch, "autograd", None)
+        if hasattr(autograd, "_engine_run_backward"):
+            self._run = autograd._engine_run_backward
+            # the second is what `torch.compiler` puts back
+            autograd._engine_run_backward = autograd.graph._engine_run_backward = self._pass
+            for ours in (self._pass, self._within_one, self._trains_alone, _parameter):
+                with contextlib.suppress(Exception):  # else torch.compile may compile it
+                    torch._C._dynamo.eval_frame.skip_code(ours.__code__)
 
     def _step_begins(self, *_: Any) -> None:
         # within a backward pass autograd would put back the callbacks of before
         if self._load and not self._within_one():
-            self._begin(self._load)
+            self._begin()
 
-    def _begin(self, load: Callable[[], Any]) -> None:
-        self._load = None
-        self._plugin = load()
+    def _begin(self) -> None:
+        load, self._load = self._load, None
+        if load:
+            self._plugin = load()
 
     def _within_one(self) -> bool:
         task = getattr(getattr(self._torch, "_C", None), "_current_graph_task_id", None)
@@ -48,7 +55,7 @@ class _Passes:
 
     def _pass(self, *arguments: Any, **options: Any) -> Any:
         if self._load and not self._within_one() and self._trains_alone(*arguments):
-            self._begin(self._load)
+            self._begin()
             if self._plugin:
                 self._plugin.dltune_step_by_passes()
         ends = self._plugin is not None and self._plugin.dltune_pass_begins()
@@ -60,17 +67,26 @@ class _Passes:
 
     def _trains_alone(self, roots: Any, *_: Any) -> bool:
         """Gradients that are gathered over several passes leave parameters as they are."""
-        value = None
+        self._looks += 1
+        if self._looks > LOOKS:
+            return False
         with contextlib.suppress(Exception):  # what is no plain tensor
-            value = _sum_of_parameter(roots[0])
-        self._changes += None not in (value, self._before) and value != self._before
-        self._before = value
+            parameter = _parameter(roots[0])
+            torch = self._torch
+            plain = type(parameter) in (torch.Tensor, torch.nn.Parameter)
+            traced = torch._C._len_torch_dispatch_stack() > 0  # what is computed may be, too
+            if plain and not traced and parameter.untyped_storage().nbytes():
+                total = parameter.detach().reshape(-1)[:NUMBERS].sum().item()
+                known, before = self._before
+                self._before = weakref.ref(parameter), total
+                # one that is no number is no change
+                self._changes += known() is parameter and total == total and total != before
         return self._changes >= ALONE
 
 
-def _sum_of_parameter(root: Any) -> Any:
-    """Of a parameter that it is differentiated by; None: there is none."""
+def _parameter(root: Any) -> Any:
+    """One that it is differentiated by; None: there is none."""
     node = root.grad_fn
     while node is not None and not hasattr(node, "variable"):
         node = next((one for one, _ in node.next_functions if one is not None), None)
-    return None if node is None else node.variable.detach().sum().item()
+    return node and node.variable

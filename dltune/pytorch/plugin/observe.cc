@@ -27,19 +27,18 @@ struct Within {
   int calls = 0;       // of other ops that it has made
   bool begun = false;  // the forward pass of this step
   int backward = 0, optimizer = 0;
-  int passes = 0;      // backward passes that have told of themselves, one within the other
-  bool to_node = false;  // autograd is on its way to a node's ops
+  bool off_nodes = false;  // in a backward pass, before or after the nodes' own ops
 };
 thread_local Within tl;
 
 Wanted g_wanted;
 bool g_gives_threads = false;
 bool g_by_passes = false;  // steps end with backward passes
-at::CallbackHandle g_ops = 0, g_nodes = 0;
-// That callback is given, when it is there, what ops get and what they give out.
+at::CallbackHandle g_nodes = 0;  // 0: in no pass that has told of itself
+// The callback of ops is given, when it is there, what they get and what they give out.
 bool g_gives_inputs = false, g_gives_outputs = false;
 bool g_bytes_unknown = false;  // of an op that was recorded
-bool g_hooked = false;  // ops have run on the way to a node, as those of a gradient's hooks
+bool g_hooked = false;  // ops have run off nodes, as those of a gradient's hooks, or of DDP's
 int g_own = 0, g_width = 0, g_imposed = 0;
 
 void GiveWidth(int threads) {
@@ -78,7 +77,7 @@ struct SeenCollective : Seen {
 // Nobody else hears of ops, as the script's own profiler would.
 bool Alone() {
   return !at::hasGlobalCallbacks() &&
-         at::get_record_function_tls_().sorted_tls_callbacks_.size() == (tl.passes ? 3 : 2);
+         at::get_record_function_tls_().sorted_tls_callbacks_.size() == (g_nodes ? 3 : 2);
 }
 
 // `steers`: it may have threads of its own.
@@ -114,10 +113,10 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
     auto seen = std::make_unique<Seen>();
     seen->what = Seen::kBackward;
     tl.backward++;
-    tl.to_node = true;
+    tl.off_nodes = true;
     return seen;
   }
-  g_hooked |= tl.to_node;
+  g_hooked |= tl.off_nodes;
   // validation between two steps, say, is of neither
   if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
   const int64_t began = g_wanted.records ? NowNs() : 0;
@@ -135,7 +134,7 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   if (!seen || InChild()) return;
   if (seen->what == Seen::kBackward) {
     tl.backward--;
-    tl.to_node = false;
+    tl.off_nodes = g_nodes;
     return;
   }
   Ran& ran = seen->ran;
@@ -168,22 +167,24 @@ at::RecordFunctionCallback CallbackOfOps() {
 // are is looked up: within a backward pass autograd puts back the callbacks that were there before it.
 void HearOps(bool hear, bool with_inputs, bool with_outputs) {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
-  const bool hears = std::any_of(callbacks.begin(), callbacks.end(),
-                                 [](const auto& one) { return one.handle_ == g_ops; });
+  const auto known = std::find_if(callbacks.begin(), callbacks.end(), [](const auto& one) {
+    return one.callback_.start() == &OpBegins;
+  });
+  const bool hears = known != callbacks.end();
   const bool alike = g_gives_inputs == with_inputs && g_gives_outputs == with_outputs;
   if (hear == hears && (alike || !hear)) return;
-  if (hears) at::removeCallback(g_ops);
+  if (hears) at::removeCallback(known->handle_);
   if (!hear) return;
   g_gives_inputs = with_inputs;
   g_gives_outputs = with_outputs;
   static auto callback = CallbackOfOps();
   if (!alike) callback = CallbackOfOps();
-  g_ops = at::addThreadLocalCallback(callback);
+  at::addThreadLocalCallback(callback);
 }
 
 // A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
 std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction&) {
-  tl.to_node = false;
+  tl.off_nodes = false;
   if (tl.steps && !tl.op && g_wanted.hears && !InChild())
     HearOps(true, g_gives_inputs, g_gives_outputs);
   return nullptr;
@@ -276,19 +277,19 @@ DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
 DLTUNE_API int dltune_pass_begins() {
   using namespace dltune;
   if (!tl.steps || !(g_wanted.hears || g_by_passes) || InChild()) return 0;
-  tl.backward++;
-  tl.to_node = false;
-  if (tl.passes++ == 0 && g_wanted.hears)
+  if (tl.backward++ == 0 && g_wanted.hears)
     g_nodes = at::addThreadLocalCallback(
         at::RecordFunctionCallback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
-  if (!g_gives_inputs && !g_hooked) HearOps(false, g_gives_inputs, g_gives_outputs);
+  tl.off_nodes = g_nodes;
+  if (g_nodes && !g_gives_inputs && !g_hooked) HearOps(false, g_gives_inputs, g_gives_outputs);
   return 1;
 }
 
 DLTUNE_API void dltune_pass_ends() {
   using namespace dltune;
-  tl.backward--;
-  if (--tl.passes == 0 && g_nodes) at::removeCallback(std::exchange(g_nodes, 0));
+  if (InChild()) return;
+  if (--tl.backward == 0 && g_nodes) at::removeCallback(std::exchange(g_nodes, 0));
+  tl.off_nodes = false;
   if (!g_by_passes || tl.backward)
     return HearOps(g_wanted.hears, g_gives_inputs, g_gives_outputs);
   EndStep("backward pass");
