@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from _dltune_torch import at_each_step
@@ -30,14 +30,13 @@ class _Passes:
         self._looks = self._changes = 0
         self._before: tuple[Any, Any] = (lambda: None, None)  # a parameter, and its numbers' sum
         at_each_step(torch, before=self._step_begins)
-        autograd = getattr(torch, "autograd", None)
+        autograd: Any = getattr(torch, "autograd", None)
         if hasattr(autograd, "_engine_run_backward"):
             self._run = autograd._engine_run_backward
             # the second is what `torch.compiler` puts back
             autograd._engine_run_backward = autograd.graph._engine_run_backward = self._pass
-            for ours in (self._pass, self._within_one, self._trains_alone, _parameter):
-                with contextlib.suppress(Exception):  # else torch.compile may compile it
-                    torch._C._dynamo.eval_frame.skip_code(ours.__code__)
+            with contextlib.suppress(Exception):  # else it may be compiled, which is but slow
+                _leave_uncompiled(torch, self._pass.__code__)
 
     def _step_begins(self, *_: Any) -> None:
         # within a backward pass autograd would put back the callbacks of before
@@ -82,6 +81,16 @@ class _Passes:
                 # one that is no number is no change
                 self._changes += known() is parameter and total == total and total != before
         return self._changes >= ALONE
+
+
+def _leave_uncompiled(torch: Any, code: CodeType) -> None:
+    """Where what torch.compile compiles begins a backward pass itself."""
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "skip_code"):  # older releases, where it is not for what that calls
+        frames.skip_code(code)
+        return
+    skips = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skips, skips))
 
 
 def _parameter(root: Any) -> Any:
