@@ -227,8 +227,12 @@ def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
         under = f"({symptom.by})"
         if planned:
             rate = statistics.median(one["planned"] for one in planned)
-            of_fix = statistics.median(one["planned"] / one["fixed"] for one in planned)
-            under = f"{rate:.1f} ({of_fix:.2f} of the fix's)"
+            ratios = sorted(one["planned"] / one["fixed"] for one in planned)
+            under = f"{rate:.1f} "
+            if symptom.by == "plan":
+                under += f"({', '.join(f'{ratio:.2f}' for ratio in ratios)} of the fix's)"
+            else:
+                under += f"({symptom.by})"
         other = sorted({first for first in firsts if first != symptom.cause})
         said = f"{symptom.cause} {hits}/{len(own)}" + (f", {', '.join(other)}" if other else "")
         print(
