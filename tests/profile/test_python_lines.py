@@ -45,6 +45,7 @@ def test_the_innermost_line_of_the_jobs_own():
         f"{SITE}/PIL/Image.py",
         "/usr/lib/python3/dist-packages/numpy/core.py",
         "/tmp/__autograph_generated_file8hx.py",
+        "/opt/dltune/pytorch/inject/_dltune_torch_passes.py",
     ],
 )
 def test_what_is_not_the_jobs_own_is_passed_over(filename):
