@@ -227,12 +227,8 @@ def tell(lines: Sequence[dict[str, Any]], known: dict[str, Symptom]) -> None:
         under = f"({symptom.by})"
         if planned:
             rate = statistics.median(one["planned"] for one in planned)
-            ratios = sorted(one["planned"] / one["fixed"] for one in planned)
-            under = f"{rate:.1f} "
-            if symptom.by == "plan":
-                under += f"({', '.join(f'{ratio:.2f}' for ratio in ratios)} of the fix's)"
-            else:
-                under += f"({symptom.by})"
+            of_fix = ", ".join(f"{one['planned'] / one['fixed']:.2f}" for one in planned)
+            under = f"{rate:.1f} ({of_fix if symptom.by == 'plan' else symptom.by})"
         other = sorted({first for first in firsts if first != symptom.cause})
         said = f"{symptom.cause} {hits}/{len(own)}" + (f", {', '.join(other)}" if other else "")
         print(
