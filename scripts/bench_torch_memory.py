@@ -2,10 +2,12 @@
 
     PYTHONPATH=. python scripts/bench_torch_memory.py [resnet50 transformer densenet121]
                                                       [--python .venv-torch/bin/python]
+                                                      [--compiled-by BACKEND]
                                                       [--beside-mode-of BACKEND]
 
 Each bundled job is profiled once, planned for some budgets between the least and none, and run
 under each plan, in turns with the job as it is. Its own clock counts, without the first steps.
+Its model may be compiled, which is then planned for as such, by a part of what is kept.
 Beside PyTorch's own budget mode, budgets are the peaks that this reaches, and turns are with it.
 """
 
@@ -20,9 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-
-from dltune.documents import profile as profiles
-from dltune.planners.memory.decide import decide
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 MODE = ROOT / "scripts" / "torch_budget_mode.py"
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--parts", type=float, nargs="*", default=PARTS, help="as PARTS")
+    parser.add_argument("--compiled-by", metavar="BACKEND", help="as that of --beside-mode-of")
     parser.add_argument(
         "--beside-mode-of", metavar="BACKEND", help="inductor, or aot_eager_decomp_partition"
     )
@@ -50,12 +51,14 @@ def main() -> None:
               "| dltune over eager | dltune over mode |")  # fmt: skip
         print("|---|---|---|---|---|---|---|")
     else:
-        print("| job | budget MiB | planned | measured | apart | given up | added as planned "
-              "| measured | losses |")  # fmt: skip
+        print("| job | budget MiB | planned | measured | apart | given up, or kept "
+              "| added as planned | measured | losses |")  # fmt: skip
         print("|---|---|---|---|---|---|---|---|---|")
     for name in options.jobs:
         script = ROOT / "scripts" / f"train_torch_{name}.py"
         job = [options.python, str(script), "--batch", str(JOBS[name]), "--log-every", "1"]
+        if options.compiled_by:
+            job[1:1] = [str(MODE), "1", options.compiled_by, "-"]
         with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
             given = (name, job, Path(folder), options.steps, options.turns, options.parts)
             beside_budget_mode(*given, backend) if backend else compare(*given)
@@ -65,26 +68,27 @@ def compare(
     name: str, job: list[str], folder: Path, steps: int, turns: int, parts: Iterable[float]
 ) -> None:
     profile = profiled(job, folder)
-    least = decide(profiles.load(profile)).section
+    least = planned(profile, folder / "least.json")
     for part in parts:
         plan = folder / f"plan-{part}.json"
-        budget = round(least.live + least.peak + part * (least.before - least.peak))
-        planned_for(budget, profile, plan)
-        section = json.loads(plan.read_text())["sections"]["memory"]
+        more = part * (least["before"] - least["peak"])
+        budget = round(least["live"] + least["peak"] + more)
+        section = planned(profile, plan, budget)
         measured = 0
         ratios = []
         same = True
         for _ in range(turns):
             plain, alone = run([], job, folder, steps)
-            slower, losses, peak = under(plan, job, folder, steps)
+            slower, losses, seen = under(plan, job, folder, steps)
             ratios.append(slower / plain)
             same &= losses == alone
-            measured = max(measured, peak)
-        planned = section["live"] + section["peak"]
+            measured = max(measured, seen)
+        peak = section["live"] + section["peak"]
         added = section["added"] / section["seconds"]
+        given_up = section.get("compiled") or len(section["given_up"])
         spread = f"{min(ratios) - 1:.1%} to {max(ratios) - 1:.1%}"
-        print(f"| {name} | {budget / MIB:.1f} | {planned / MIB:.1f} | {measured / MIB:.1f} "
-              f"| {measured / planned - 1:+.2%} | {len(section['given_up'])} | {added:.1%} "
+        print(f"| {name} | {budget / MIB:.1f} | {peak / MIB:.1f} | {measured / MIB:.1f} "
+              f"| {measured / peak - 1:+.2%} | {given_up} | {added:.1%} "
               f"| {statistics.median(ratios) - 1:.1%} ({spread}) "
               f"| {'the same' if same else 'OTHERS'} |", flush=True)  # fmt: skip
 
@@ -99,7 +103,7 @@ def beside_budget_mode(
     backend: str,
 ) -> None:
     profile, told = profiled(job, folder), folder / "peak"
-    least = decide(profiles.load(profile)).section
+    least = planned(profile, folder / "least.json")
 
     def mode(budget: float | str) -> float:
         """Seconds of a step; `told` has the peak."""
@@ -108,15 +112,17 @@ def beside_budget_mode(
         return run([], wrapped, folder, steps)[0]
 
     mode("eager")
-    before = least.live + least.before - int(told.read_text())  # what the mode's peak leaves out
+    # what the mode's peak leaves out
+    before = least["live"] + least["before"] - int(told.read_text())
     for part in parts:
         mode(part)
         budget, plan = before + int(told.read_text()), folder / f"plan-{part}.json"
         its = f"{part} | {budget / MIB:.1f}"
-        if budget < least.live + least.peak:
-            print(f"| {name} | {its} | least {(least.live + least.peak) / MIB:.1f} | | | |")
+        lowest = least["live"] + least["peak"]
+        if budget < lowest:
+            print(f"| {name} | {its} | least {lowest / MIB:.1f} | | | |")
             continue
-        planned_for(budget, profile, plan)
+        planned(profile, plan, budget)
         rounds, peaks = [], []
         for _ in range(turns):
             slower, _, peak = under(plan, job, folder, steps)
@@ -138,9 +144,13 @@ def profiled(job: list[str], folder: Path) -> Path:
     return path
 
 
-def planned_for(budget: int, profile: Path, plan: Path) -> None:
-    command = [*DLTUNE, "plan", "memory", str(profile), "--budget", f"{budget}B"]
-    subprocess.run([*command, "-o", str(plan)], check=True, capture_output=True)
+def planned(profile: Path, plan: Path, budget: int | None = None) -> dict[str, Any]:
+    """The section of a plan for so many bytes, or as few as can be."""
+    wanted = ["--smallest"] if budget is None else ["--budget", f"{budget}B"]
+    command = [*DLTUNE, "plan", "memory", str(profile), *wanted, "-o", str(plan)]
+    subprocess.run(command, check=True, capture_output=True)
+    section: dict[str, Any] = json.loads(plan.read_text())["sections"]["memory"]
+    return section
 
 
 def under(plan: Path, job: list[str], folder: Path, steps: int) -> tuple[float, str, int]:

@@ -6,7 +6,7 @@ BUDGET: 0 to 1, of what autograd would keep (torch._functorch.config.activation_
 "eager" for the script as it is. The first module that the script calls is compiled by the backend:
 "inductor", or "aot_eager_decomp_partition" where kernels are to be those of eager steps. PEAK: a
 file for the bytes that PyTorch's CPU allocator has given out at the most in the sixth step, less
-what was there before the fifth.
+what was there before the fifth; - for none.
 """
 
 import json
@@ -62,6 +62,7 @@ def after_a_step(*_: object) -> None:
         Path(peak).write_text(str(max(totals)))
 
 
-register_optimizer_step_post_hook(after_a_step)
+if peak != "-":
+    register_optimizer_step_post_hook(after_a_step)
 sys.argv = [script, *arguments]
 runpy.run_path(script, run_name="__main__")

@@ -134,11 +134,12 @@ def _plan(
     remarks: list[str] = []
     with claim(target, overwrite=overwrite or into is not None) as file:
         decision = planner.decide(existing, **parameters)
-        plan = plans.put(
-            existing, planner.name, decision.section, decision.machine, decision.profile
-        )
-        if existing and decision.profile:
-            unlike = plans.unlike(existing, decision.profile, planner.name)
+        profile = decision.profile
+        plan = plans.put(existing, planner.name, decision.section, decision.machine, profile)
+        if profile and profile.partial:
+            remarks.append(f"this profile is partial: {profile.partial}")
+        if existing and profile:
+            unlike = plans.unlike(existing, profile, planner.name)
             if unlike:
                 remarks.append(
                     f"a job under that plan runs {unlike}, unlike the job of this profile: its "

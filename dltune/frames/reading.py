@@ -55,6 +55,8 @@ KINDS: Mapping[str, Kind] = {
     "dltune.gate-history": Kind("dltune.gate.history", ("points",)),
     "dltune.graph": Kind("dltune.documents.graph", ("nodes",)),
     "dltune.machine": Kind("dltune.documents.machine", ("cores",)),
+    "dltune.diagnosis": Kind("dltune.documents.diagnosis", ("findings",)),
+    "dltune.roofs": Kind("dltune.documents.roofs", ("peaks",)),
     "dltune.operators": Kind("dltune.documents.operators", ("operators",)),
     "dltune.operator-times": Kind("dltune.documents.operator_times", ("parts",)),
     "dltune.topology": Kind("dltune.documents.topology", ("devices",)),

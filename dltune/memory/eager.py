@@ -20,6 +20,9 @@ from dltune.memory.measured import MeasuredStep
 from dltune.memory.schedule import Step as Run
 
 
+TURNS = 10  # at most, until steps come in the order in which they are read
+
+
 @dataclass
 class Group:
     """Calls that give out memory and what they and others write into it. `again`: they may run once
@@ -79,7 +82,9 @@ def recomputed(found: EagerStep, steps: Sequence[Run]) -> list[Recomputed]:
             group = found.groups[step.node]
             for call in group.calls:
                 read += [s for s in found.calls.calls[call].reads if s not in group.storages]
-            again[step.node].reads.append([0] * len(group.storages))
+            reads = again[step.node].reads
+            if len(reads) == 1 or any(reads[-1]):  # else the run before was for nobody
+                reads.append([0] * len(group.storages))
         begun.add(step.node)
         for storage in read:
             if storage in owner:
@@ -90,7 +95,9 @@ def recomputed(found: EagerStep, steps: Sequence[Run]) -> list[Recomputed]:
 
 def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
     """In the order in which a job runs what these do: a group runs again when somebody reads what
-    it gives out and has none, and that is kept for as many reads as in these steps."""
+    it gives out and nobody has it, and that is kept for as many reads as in these steps. Who takes
+    several results takes one after the other: what it has in hand meanwhile is there for what the
+    next ones are computed from."""
     again = recomputed(found, steps)
     place = {
         storage: (number, slot)
@@ -100,29 +107,43 @@ def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
     node = {id(group): node for node, group in found.groups.items()}
     runs = [0] * len(again)
     left = [list(one.reads[0]) for one in again]  # reads of what there is now
+    in_hand: Counter[int] = Counter()  # by storage, of those that wait for others
     made: list[Run] = []
+
+    def run(at: int, storages: Iterable[int]) -> None:
+        taken = [storage for storage in storages if storage in place]
+        for storage in taken:
+            read(storage)
+        made.append(Run(at))
+        in_hand.subtract(taken)
 
     def read(storage: int) -> None:
         number, slot = place[storage]
         one = again[number]
         if left[number][slot] <= 0:
-            for call in one.group.calls:
-                for other in found.calls.calls[call].reads:
-                    if other in place and other not in one.group.storages:
-                        read(other)
-            made.append(Run(node[id(one.group)]))
+            if in_hand[storage] <= 0:
+                given = (s for call in one.group.calls for s in found.calls.calls[call].reads)
+                run(node[id(one.group)], [s for s in given if s not in one.group.storages])
             runs[number] += 1
             more = runs[number] < len(one.reads)
             left[number] = list(one.reads[runs[number]]) if more else [0] * len(left[number])
             left[number][slot] = max(left[number][slot], 1)
         left[number][slot] -= 1
+        in_hand[storage] += 1
 
     for at in found.step.order:
-        for storage in found.readers.get(at, ()):
-            if storage in place:
-                read(storage)
-        made.append(Run(at))
+        run(at, found.readers.get(at, ()))
     return made
+
+
+def _settled(found: EagerStep, steps: Sequence[Run]) -> Sequence[Run]:
+    """As the job reads what is planned from these steps: they are read in the order in which they
+    are told."""
+    for _ in range(TURNS):
+        told, steps = steps, as_read(found, steps)
+        if steps == told:
+            break
+    return steps
 
 
 def groups(found: Calls) -> list[Group]:
@@ -189,6 +210,12 @@ class _Assembly:
         count = len(found.calls)
         together = {at: group for group in groups(found) if group.again for at in group.calls}
         saved = {storage for storage, _ in found.saved}
+        # what autograd saved before all calls of the group had run is not given up
+        stays = {
+            storage
+            for storage, at in found.saved
+            if (group := together.get(found.storages[storage].born)) and at <= group.last
+        }
         until: dict[int, list[int]] = {}
         for number, one in enumerate(found.storages):
             until.setdefault(min(one.gone, count - 1), []).append(number)
@@ -208,7 +235,7 @@ class _Assembly:
         for at, call in enumerate(found.calls):
             group = together.get(at)
             node = len(self.names)
-            readers[node] = read.get(at, ())
+            readers[node] = [storage for storage in read.get(at, ()) if storage not in stays]
             if group is None:
                 self._node(_name(at, call), call.seconds, [*call.reads, *read.get(at, ())])
                 for storage in call.gives:
@@ -228,15 +255,22 @@ class _Assembly:
                 seconds = sum(one.seconds for one in members)
                 self._node(f"{group.calls[0]} {names}", seconds, inputs, again=True)
                 for storage in group.storages:
-                    self._give(storage, found.storages[storage].bytes)
+                    if storage in stays:
+                        self._scratch(found.storages[storage].bytes)
+                    else:
+                        self._give(storage, found.storages[storage].bytes)
                 self._scratch(max(one.scratch for one in members))
                 found_groups[node] = group
             ends = [self.tensor[s] for s in until.get(at, ()) if s in self.tensor]
-            if ends := [*ends, *early.get(at, ())]:
+            ends += early.get(at, ())
+            begins = stays.intersection(group.storages) if group and at == group.last else ()
+            if ends or begins:
                 self._node(f"after {at}", 0.0)
                 self.reads[-1] = ends
+                for storage in begins:
+                    self._give(storage, found.storages[storage].bytes)
         made = EagerStep(self._measured(), found, found_groups, found.live, readers)
-        step = replace(made.step, run=lambda steps: as_read(made, steps))
+        step = replace(made.step, run=lambda steps: _settled(made, steps))
         return replace(made, step=step)
 
     def _node(

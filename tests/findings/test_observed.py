@@ -363,9 +363,17 @@ def test_what_a_job_does_beside_its_steps():
 
 
 @pytest.mark.parametrize(
-    ("queued", "share"), [(0.0, 0.75), (0.3, 7 / 12), (0.6, None), (1.8, None)]
+    ("others", "queued", "throttled", "share"),
+    [
+        (0.9, 0.0, 0.0, 0.75),
+        (0.9, 0.3, 0.0, 7 / 12),
+        (0.9, 0.6, 0.0, None),
+        (0.9, 1.8, 0.0, None),
+        (0.0, 0.0, 0.4, 7 / 12),
+        (0.0, 0.0, 0.7, None),
+    ],
 )
-def test_steps_that_wait_for_a_neighbour_are_steps(queued, share):
+def test_steps_that_wait_for_a_cpu_are_steps(others, queued, throttled, share):
     """Their median is that of those which did not wait."""
     step = msgspec.structs.replace(
         profile(machine(2), (), {"train": []}).steps[0], parts=(Part("ops", 0.01),)
@@ -374,12 +382,12 @@ def test_steps_that_wait_for_a_neighbour_are_steps(queued, share):
     crowded = observation(
         graphs=graphs(steps=500),
         processes=(process(cpu=0.45, queued=queued),),
-        host=host(others=0.9),
+        host=host(others=others, throttled=throttled),
         python=python(eager=1.0),
     )
     found = [one for one in looked(Seen(crowded, analyse(made))) if one.cause == "beside-steps"]
     assert [one.share for one in found] == ([] if share is None else [pytest.approx(share)])
-    if queued and found:
+    if found and share != 0.75:
         assert "500 of 10 ms make up 42% of the 12 s in which it had a CPU" in found[0].evidence
 
 

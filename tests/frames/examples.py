@@ -9,6 +9,7 @@ import divided
 import exhibits
 import msgspec
 import results
+import roofed
 import synthetic
 
 from dltune.documents import gate, io, tune
@@ -41,6 +42,8 @@ def written(folder: Path) -> dict[str, Path]:
         "dltune.io": read(results.watched()),
         "dltune.io:experiment": read(results.read_in_every_way()),
         "dltune.horovod": results.ranks(),
+        "dltune.diagnosis": results.diagnosed(),
+        "dltune.roofs": roofed.roofs(),
         "dltune.gate": result,
         "dltune.gate-baseline": gate.Baseline(
             gate.BASELINE_SCHEMA, "2026-01-01", "0", synthetic.machine(), ("make",), "whole", None,

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.documents.bench import Bench, Ratio
+from dltune.documents.diagnosis import Diagnosis
 from dltune.documents.gate import Baseline, Result
 from dltune.documents.graph import Graph
 from dltune.documents.horovod import Horovod
 from dltune.documents.io import Io
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
+from dltune.documents.roofs import Roofs
 from dltune.documents.sections.allreduce import AllreducePlan
 from dltune.documents.sections.io import IoPlan
 from dltune.documents.sections.settings import Choice, SettingsPlan
@@ -46,7 +48,20 @@ class Sections(msgspec.Struct):
 # a plan's sections are what their planners make them: below
 SECTIONS = (Threads, Transfers, IoPlan, AllreducePlan, SettingsPlan)
 KINDS = (
-    *(Baseline, Bench, Graph, History, Horovod, Io, Machine, Profile, Result, Tune),
+    *(
+        Baseline,
+        Bench,
+        Diagnosis,
+        Graph,
+        History,
+        Horovod,
+        Io,
+        Machine,
+        Profile,
+        Result,
+        Roofs,
+        Tune,
+    ),
     *SECTIONS,
 )
 

@@ -17,24 +17,27 @@ from dltune.memory.selection import BudgetTooSmall, select
 
 @st.composite
 def steps(draw: st.DrawFn) -> Calls:
-    """Forward calls that read what earlier ones gave out, some of which write over it; backward
-    calls that read all of it, from the last to the first."""
+    """Forward calls that read what earlier ones gave out, some of which write over it, and some of
+    which give out two results; backward calls that read all of it, from the last to the first."""
     forward = draw(st.integers(2, 9))
     calls: list[Call] = []
     sizes: list[int] = []
     born: list[int] = []
     read_last: dict[int, int] = {}
+    saved: dict[int, int] = {}  # by storage, the call before which it is
     for at in range(forward):
         reads = tuple(
             draw(st.lists(st.integers(0, len(sizes) - 1), max_size=2, unique=True)) if sizes else ()
         )
         read_last.update(dict.fromkeys(reads, at))
         writes = reads[:1] if reads and draw(st.integers(0, 2)) == 0 else ()
-        gives = () if writes else (len(sizes),)
-        if gives:
+        gives = () if writes else range(len(sizes), len(sizes) + draw(st.integers(1, 2)))
+        for storage in gives:
             sizes.append(draw(st.integers(1, 4)))
             born.append(at)
-        calls.append(Call("aten.op", "forward", 1.0, 0, reads, gives, writes, True, False))
+            saved[storage] = at + 1
+        saved.update(dict.fromkeys(writes, at + 1))  # autograd saves what nobody writes any more
+        calls.append(Call("aten.op", "forward", 1.0, 0, reads, tuple(gives), writes, True, False))
     order = list(reversed(range(len(sizes))))
     for storage in order:
         calls.append(Call("aten.back", "backward", 1.0, 0, (storage,), (), (), True, False))
@@ -43,13 +46,15 @@ def steps(draw: st.DrawFn) -> Calls:
         Storage(sizes[s], born[s], max(born[s], read_last.get(s, 0)), gone[s])
         for s in range(len(sizes))
     )
-    saved = tuple((s, born[s] + 1) for s in range(len(sizes)))
-    return Calls(tuple(calls), storages, saved, tuple((s, gone[s]) for s in order), True)
+    return Calls(
+        tuple(calls), storages, tuple(saved.items()), tuple((s, gone[s]) for s in order), True
+    )
 
 
 def ran(calls: Calls, plan: Sequence[Recomputed]) -> tuple[list[object], int]:
     """What the backward pass reads, and how often groups ran again."""
     value: dict[int, object] = {}
+    early: dict[int, object] = {}  # saved while a call of its group was still to come
     place = {s: (one, slot) for one in plan for slot, s in enumerate(one.group.storages)}
     left = {id(one): list(one.reads[0]) for one in plan}
     runs = {id(one): 0 for one in plan}
@@ -86,10 +91,14 @@ def ran(calls: Calls, plan: Sequence[Recomputed]) -> tuple[list[object], int]:
     for at, one in enumerate(calls.calls):
         if one.phase == "forward":
             call(at, value)
+            for storage, when in calls.saved:
+                if when == at + 1 and storage in place and at < place[storage][0].group.last:
+                    early[storage] = value[storage]
             continue
         if not seen:
             forget()
-        seen.append(read(one.reads[0]))
+        saved = one.reads[0]
+        seen.append(early[saved] if saved in early else read(saved))
     return seen, sum(runs.values())
 
 
@@ -117,6 +126,24 @@ def test_what_is_computed_again_is_what_was_given_up(calls, part):
     assert (none, again) == (0, len(run) - len(step.order))
     # as they are read is how they are read
     assert list(step.run(run)) == list(run)
+
+
+def test_what_is_in_hand_does_not_run_again_for_what_is_computed_from_it():
+    """As in DenseNet, where a layer's output is joined to its input."""
+    calls = [
+        Call("aten.first", "forward", 1.0, 0, (), (0,), (), True, False),
+        Call("aten.layer", "forward", 1.0, 0, (0,), (1,), (), True, False),
+        Call("aten.cat", "forward", 1.0, 0, (0, 1), (2,), (), True, False),
+        Call("aten.back", "backward", 1.0, 0, (2,), (), (), True, False),
+    ]
+    storages = [Storage(4, 0, 2, 2), Storage(4, 1, 2, 2), Storage(8, 2, 2, 3)]
+    found = eager(Calls(tuple(calls), tuple(storages), ((2, 3),), ((2, 3),), True))
+    first, layer, joined = sorted(found.groups)
+    at = next(node for node in found.step.order if found.readers.get(node))
+    before, after = found.step.order[:at], found.step.order[at:]
+    run = found.step.run([Step(one) for one in (*before, first, layer, first, joined, *after)])
+    assert [one.node for one in run] == [*before, first, layer, joined, *after]
+    assert [one.reads for one in recomputed(found, run)] == [[[0], [2]], [[0], [1]], [[0], [1]]]
 
 
 def test_who_writes_into_a_result_is_one_with_its_call():

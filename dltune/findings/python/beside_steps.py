@@ -26,7 +26,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = 1 - steps - sum(one.share for one in at_any(seen, "saving", "validation"))
     # threads that wait in turn for one that waits for a CPU look busy: more than is known may wait
-    if share < max(LEAST, kept_waiting(seen.observation)):
+    if share < max(LEAST, _without_cpu(seen.observation)):
         return
     lines: dict[str, float] = defaultdict(float)
     for line in (line for one in at_any(seen, "python", "eager") for line in one.lines):
@@ -52,8 +52,8 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def at_steps(seen: Seen) -> float | None:
     """The share of the watch that was steps, each at the median; None where they were not counted,
-    or were few. What the job waits for others' CPUs makes some steps longer, but not their median:
-    of that time as much was steps as of the rest."""
+    or were few. What the job waits for others' CPUs, or stands still over its quota, makes some
+    steps longer, but not their median: of that time as much was steps as of the rest."""
     graphs = seen.observation.graphs if seen.observation else None
     if seen.profile is None or seen.observation is None or graphs is None or graphs.steps < FEW:
         return None
@@ -62,4 +62,10 @@ def at_steps(seen: Seen) -> float | None:
 
 
 def _with_cpu(observation: Observation) -> float:
-    return observation.seconds * (1 - kept_waiting(observation))
+    return observation.seconds * (1 - _without_cpu(observation))
+
+
+def _without_cpu(observation: Observation) -> float:
+    """The share of the time in which others had the CPUs, or the quota left none."""
+    stood = observation.host.throttled or 0.0
+    return 1 - (1 - kept_waiting(observation)) * (1 - stood)

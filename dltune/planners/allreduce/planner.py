@@ -129,10 +129,9 @@ def _decide(
             raise UsageError("--measured compares with the job's report", remedy="give it")
         compared = measurements.measured(others, seen)
         section = measurements.settled(section, compared, chosen, found.machine)
-    unfinished = (found.partial or "") and f"the profile is partial: {found.partial}"
-    cut = "the report is partial: the job was not watched to its end"
-    told = (*cannot, unfinished, seen is not None and seen.partial and cut)
-    reasons = (*section.reasons, *(sentence for sentence in told if sentence))
+    reasons = (*section.reasons, *cannot)
+    if seen is not None and seen.partial:
+        reasons += ("the report is partial: the job was not watched to its end",)
     section = msgspec.structs.replace(section, reasons=reasons)
     return Decision(
         section,

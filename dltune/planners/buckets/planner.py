@@ -73,12 +73,11 @@ def _decide(profile: Path) -> Decision[Buckets]:
 
     found = documents.load(profile)
     decided = decide(found)
-    partial = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     return Decision(
         decided.section,
         found.machine,
         found,
         choice=show.choice(decided.section),
-        remarks=[*decided.reasons, *partial],
+        remarks=decided.reasons,
         shown=show.shown(decided.section),
     )

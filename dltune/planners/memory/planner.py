@@ -168,7 +168,6 @@ def _decide(
             raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
         solver.require()
     found = documents.load(profile)
-    remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
     if found.compiled is not None:
         if largest_batch or deepest or offload or solve is not None:
             raise UsageError(
@@ -181,7 +180,6 @@ def _decide(
             found.machine,
             found,
             choice=show.choice(section),
-            remarks=remarks,
             shown=show.decision(section),
             summary={field: getattr(section, field) for field in (*memory.FIGURES, "compiled")},
         )
@@ -204,11 +202,11 @@ def _decide(
     if offload and section.offloaded:
         section = msgspec.structs.replace(section, folder=str(offload.resolve()))
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
-    remarks.append(
+    remarks = [
         f"as the job is, a step needs most at {peak.at}: {show.mib(peak.bytes)} beside the "
         f"{show.mib(section.live)} that it finds; the largest tensors then are of "
         f"{largest}"
-    )
+    ]
     if planned.failure is not None:
         remarks.append(f"{planned.failure}; what was selected until then stands")
     if planned.bound is not None and section.again:

@@ -194,17 +194,17 @@ def _remarks(
 ) -> Sequence[str]:
     """What the predictions rest on."""
     own = profile.settings
-    found = [] if profile.partial is None else [f"this profile is partial: {profile.partial}"]
+    basis: list[str] = []
     if calibration.span:
-        found.append(
+        basis.append(
             f"tied to the job's own run (intra-op {own.intra}, inter-op {own.inter}: "
             f"{calibration.span * 1e3:.1f} ms from first op to last) by "
             f"{calibration.overhead * 1e6:.2f} us an op and a factor of "
             f"{calibration.scale:.3f} on op times"
         )
     if calibration.doubtful:
-        found.append(
+        basis.append(
             "ops took very different times in the job and one by one, as when something else runs "
             "on the machine: these predictions are doubtful, profile again when it is quiet"
         )
-    return [*found, *workload.remarks, *strategies.remarks]
+    return [*basis, *workload.remarks, *strategies.remarks]

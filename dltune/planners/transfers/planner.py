@@ -104,14 +104,12 @@ def _decide(
     found = documents.load(profile)
     cluster = Cluster(workers, servers, bandwidth * GIGABIT if bandwidth else None)
     section = decide(found, order, cluster)
-    remarks = [] if found.partial is None else [f"this profile is partial: {found.partial}"]
-    if bandwidth is None:
-        remarks += [
-            f"when tensors came from {link.sender} to {link.receiver} hardly follows their sizes "
-            f"({link.fit:.0%}): the network is not what they wait for, or the machine was busy"
-            for link in found.links
-            if link.bandwidth is not None and link.fit < GOOD_FIT
-        ]
+    remarks = [
+        f"when tensors came from {link.sender} to {link.receiver} hardly follows their sizes "
+        f"({link.fit:.0%}): the network is not what they wait for, or the machine was busy"
+        for link in found.links
+        if bandwidth is None and link.bandwidth is not None and link.fit < GOOD_FIT
+    ]
     first = section.receivers[0]
     if first.lower is not None and first.upper is not None:
         remarks.append(

@@ -189,7 +189,6 @@ class _Passes:
 
     def __init__(self, torch: Any, allocator: _Allocator) -> None:
         self._torch, self._allocator = torch, allocator
-        self._before: int | None = None  # bytes from before they were counted
         self._began: list[tuple[int, int]] = []  # of backward passes: the most before, and then
         self.runs: list[int] = []
         self._plain = torch.autograd._engine_run_backward
@@ -203,18 +202,18 @@ class _Passes:
 
     def step_ends(self) -> dict[str, Any] | None:
         """As `documents/compiled.py` has it, once it is known."""
-        if self._before is None:
-            self._before = _held(self._torch) - self._allocator.live()
-            self._allocator.peak()
+        if not self._allocator.counts_all:
+            self._allocator.count_all(self._torch)
             self._began.clear()
             return None
         self._torch.autograd._engine_run_backward = self._plain
-        most, between = self._began[0] if self._began else (self._allocator.live(),) * 2
+        live = self._allocator.live()
+        most, between = self._began[0] if self._began else (live, live)
         return {
-            "live": self._before + self._allocator.live(),
-            "forward": self._before + most,
-            "between": self._before + between,
-            "backward": self._before + self._allocator.peak(),
+            "live": live,
+            "forward": most,
+            "between": between,
+            "backward": self._allocator.peak(),
             "passes": len(self._began),
         }
 
@@ -227,7 +226,6 @@ class _Budget:
         self._divided = False
         self._left = ""
         self._allocator: _Allocator | None = None
-        self._before: int | None = None
         self._steps = self._seen = self._peak = 0
 
     def did(self) -> None:
@@ -242,12 +240,11 @@ class _Budget:
             self._allocator = _Allocator.counting()
             self._say()
             atexit.register(self._say)
-        elif self._allocator and self._before is None:
-            self._before = _held(torch) - self._allocator.live()
-            self._allocator.peak()
-        elif self._allocator and self._before is not None:
+        elif self._allocator and not self._allocator.counts_all:
+            self._allocator.count_all(torch)
+        elif self._allocator:
             self._seen += 1
-            peak = self._before + self._allocator.peak()
+            peak = self._allocator.peak()
             if peak > _GROWN * self._peak:
                 self._peak = peak
                 self._say()
@@ -273,7 +270,6 @@ class _Enforced:
         self._torch, self._orders, self._tell = torch, orders, tell
         self._around: _Around | None = None
         self._allocator: _Allocator | None = None
-        self._before: int | None = None  # bytes from before they were counted
         self._steps = self._given_up = 0
         self._peak = 0
         self._other = self._left = ""
@@ -295,8 +291,8 @@ class _Enforced:
             else:
                 self._say()
         # gradients of the first step are from before, and gone at the end of the second
-        if self._allocator and self._steps and self._before is None:
-            self._before = _held(self._torch) - self._allocator.live()
+        if self._allocator and self._steps and not self._allocator.counts_all:
+            self._allocator.count_all(self._torch)
 
     def step_begins(self) -> None:
         """An optimizer's."""
@@ -313,8 +309,8 @@ class _Enforced:
         context = around.context
         grown = context.given_up > self._given_up or self._steps == 1
         self._given_up = max(self._given_up, context.given_up)
-        if self._allocator and self._before is not None:
-            peak = self._before + self._allocator.peak()
+        if self._allocator and self._allocator.counts_all:
+            peak = self._allocator.peak()
             grown |= peak > _GROWN * self._peak
             self._peak = max(self._peak, peak)
         if not self._other and (other := context.other):
@@ -341,15 +337,18 @@ class _Enforced:
 
 
 class _Allocator:
-    """PyTorch's own for the CPU, as the plugin counts it."""
+    """PyTorch's own for the CPU, as the plugin counts it. `counts_all`: also what it gave out
+    before."""
 
     is_counted = False
 
     def __init__(self, plugin: ctypes.CDLL) -> None:
-        self.live: Callable[[], int] = plugin.dltune_memory_live
-        self.peak: Callable[[], int] = plugin.dltune_memory_peak
-        for function in (self.live, self.peak):
+        self._live: Callable[[], int] = plugin.dltune_memory_live
+        self._peak: Callable[[], int] = plugin.dltune_memory_peak
+        for function in (self._live, self._peak):
             function.restype = ctypes.c_int64
+        self._before = 0
+        self.counts_all = False
 
     @classmethod
     def counting(cls) -> _Allocator | None:
@@ -360,7 +359,17 @@ class _Allocator:
         cls.is_counted = bool(plugin.dltune_count_memory())
         return cls(plugin) if cls.is_counted else None
 
+    def count_all(self, torch: ModuleType) -> None:
+        """From now on; by all tensors that Python knows."""
+        held = {one._cdata: allocated(one) for one in Calls(torch).storages()}
+        self._before = sum(held.values()) - self._live()
+        self._peak()
+        self.counts_all = True
 
-def _held(torch: ModuleType) -> int:
-    """Bytes of all tensors that Python knows."""
-    return sum({one._cdata: allocated(one) for one in Calls(torch).storages()}.values())
+    def live(self) -> int:
+        """Bytes now."""
+        return self._before + self._live()
+
+    def peak(self) -> int:
+        """The most since it was asked last."""
+        return self._before + self._peak()

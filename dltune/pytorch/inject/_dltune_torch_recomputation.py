@@ -286,6 +286,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             """Computed again, unless it is there."""
             recipe, slot = read.recipe, read.part.slot
             if slot not in recipe.values:
+                recipe.values.clear()
                 found = self._run(recipe)
                 recipe.next()
                 recipe.values = {
