@@ -49,7 +49,10 @@ def first_turn(
             wanted = max(least, math.ceil(seconds / step)) + WARM_UP
             # with several step graphs the last step is not seen to end
             wanted += barrier.graphs > 1
-            executions = math.ceil(wanted * taken.per_step)
-            return Allotment(executions, executions / taken.per_step, wanted * step)
+            # one may run several steps: of each that counts another one must have been
+            least = WARM_UP + 1 + (barrier.graphs > 1)
+            executions = max(least, math.ceil(wanted * taken.per_step))
+            steps = executions / taken.per_step
+            return Allotment(executions, steps, max(wanted, steps) * step)
         executions *= 2
     return None

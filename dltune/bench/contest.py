@@ -20,6 +20,10 @@ HUNG = 600.0
 MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
 
 
+class HangsError(UsageError):
+    """A job hangs in its turn."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """`round` counts from 1, 0 before the first. `left` is in seconds, None while not known."""
@@ -37,7 +41,7 @@ class Contest:
     may tell nothing. `enough`: seconds that all rounds may take; where they would take longer there
     are fewer of them, but not fewer than `LEAST_ROUNDS`. `keep` is called after each round. `watch`
     is called before a round; what it gives tells, after it, whether it is to be taken again.
-    `culprit`: the job that ended too early.
+    `culprit`: the job that ended too early; `hung`: what is to be said of one that hung instead.
     """
 
     runners: Sequence[Runner]
@@ -52,12 +56,14 @@ class Contest:
     partial: str | None = field(default="interrupted before the first round", init=False)
     turns: dict[str, list[Turn]] = field(init=False)
     culprit: Runner | None = field(default=None, init=False)
+    hung: HangsError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.turns = {runner.setting.name: [] for runner in self.runners}
 
     def run(self) -> None:
-        """Measure. When a job ends before all rounds, `partial` says so and `turns` has the rest.
+        """Measure. When a job ends or hangs before all rounds, `partial` says so and `turns` has
+        the rest.
 
         Raises a DltuneError when a job does not come to a step, or ends before one turn is over.
         """
@@ -79,6 +85,9 @@ class Contest:
                     self._turn(runner, allotments[runner], number)
                 except JobEndedError:
                     self._ended_early(runner, number)
+                    return
+                except HangsError as error:
+                    self._hangs(error, number)
                     return
             for runner in self.runners:
                 runner.listen(0)  # what a standing job's other processes have to tell
@@ -129,10 +138,10 @@ class Contest:
         )
 
     def _heed(self, runner: Runner) -> None:
-        """Raises UsageError when the job hangs in its turn."""
+        """Raises HangsError when the job hangs in its turn."""
         limit = max(HUNG, self.patience)
         if time.monotonic() - runner.news > limit:
-            raise _under(runner, UsageError("it hangs in a step"), f"{limit:g} s without news")
+            raise _under(runner, HangsError("it hangs in a step"), f"{limit:g} s without news")
 
     def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
         def others() -> None:
@@ -164,6 +173,13 @@ class Contest:
             f"the job under {runner.setting.name} ended (exit code {runner.exit_code}) in round "
             f"{number + 1} of {self.rounds}"
         )
+        self.keep()
+
+    def _hangs(self, error: HangsError, number: int) -> None:
+        if not any(self.turns.values()):
+            raise error
+        self.hung = error
+        self.partial = f"{error}, in round {number + 1} of {self.rounds}"
         self.keep()
 
 

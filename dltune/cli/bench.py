@@ -154,6 +154,8 @@ def command(
     results.tell(bench, show, as_json=as_json, written=(output, pyperf))
     if ended:
         sys.exit(ended.exit_code)
+    if contest.hung:
+        raise UsageError(f"{bench.partial}; what was measured before is kept")
     if contest.culprit and (code := contest.culprit.exit_code):
         raise JobFailed(f"{bench.partial}; what was measured before is kept", code)
     if contest.culprit and not all(contest.turns.values()):

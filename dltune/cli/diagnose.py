@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,21 +84,28 @@ def command(
         results.claimed(output, overwrite=overwrite) as kept,
         results.claimed(plan_path, overwrite=overwrite) as plan,
     ):
+
+        def tell(looked: Looked) -> None:
+            if kept and _is_page(output):
+                kept.write_bytes(looked.page())
+            elif kept:
+                kept.write(looked.diagnosis)
+            chosen = _plan(looked) if plan else None
+            if plan and chosen:
+                plan.write(chosen)
+            written = [output, plan_path if chosen else None]
+            results.tell(looked.diagnosis, show, as_json=as_json, written=written)
+            if plan_path and not chosen:
+                click.echo("no plan: dltune can apply none of the cures by itself", err=True)
+
         if pid is not None:
             looked = _running(pid, min(budget, PID_SECONDS))
+            tell(looked)
         elif measured:
             looked = _files([Path(argument) for argument in job])
+            tell(looked)
         else:
-            looked = _job(job, budget, keep_running=keep_running, verbose=verbose)
-        if kept:
-            kept.write_bytes(looked.page()) if _is_page(output) else kept.write(looked.diagnosis)
-        chosen = _plan(looked) if plan else None
-        if plan and chosen:
-            plan.write(chosen)
-    written = [output, plan_path if chosen else None]
-    results.tell(looked.diagnosis, show, as_json=as_json, written=written)
-    if plan_path and not chosen:
-        click.echo("no plan: dltune can apply none of the cures by itself", err=True)
+            looked = _job(job, budget, tell, keep_running=keep_running, verbose=verbose)
     if looked.diagnosis.partial:
         sys.exit(looked.code)
     if looked.code:
@@ -129,8 +136,17 @@ def _is_page(output: Path | None) -> bool:
     return output is not None and not output.name.endswith((".json", ".json.gz"))
 
 
-def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bool) -> Looked:
-    """What was found of a job that is started. Raises the reason where nothing was seen of it."""
+def _job(
+    job: tuple[str, ...],
+    budget: float,
+    tell: Callable[[Looked], None],
+    *,
+    keep_running: bool,
+    verbose: bool,
+) -> Looked:
+    """What was found of a job that is started; `tell` is called with it once the job has ended, or
+    goes on. Raises the reason where nothing was seen of it."""
+    import contextlib
     import tempfile
     import time
 
@@ -147,28 +163,31 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
     require_executable(job[0])  # before the machine's roofs are measured
     error = ended = None
     began = time.monotonic()
-    with progress.line() as line, tempfile.NamedTemporaryFile(prefix="dltune-") as log:
-        machine = topology.local()
-        roofs, _ = roofs_of(machine, line.say)
-        observing = Observing(
-            machine,
-            job,
-            budget,
-            choice("auto"),
-            line.tell,
-            roofs,
-            lacking_in,
-            ends=not keep_running,
-        )
-        # results have stdout for themselves
-        to = 2 if verbose or keep_running else log.fileno()
-        with Job(
-            job,
-            answer=lambda _: {"plugin": True},
-            greet=observing.greet,
-            stdout=to,
-            stderr=to,
-        ) as running:
+    with tempfile.NamedTemporaryFile(prefix="dltune-") as log, contextlib.ExitStack() as stack:
+        with progress.line() as line:
+            machine = topology.local()
+            roofs, _ = roofs_of(machine, line.say)
+            observing = Observing(
+                machine,
+                job,
+                budget,
+                choice("auto"),
+                line.tell,
+                roofs,
+                lacking_in,
+                ends=not keep_running,
+            )
+            # results have stdout for themselves
+            to = 2 if verbose or keep_running else log.fileno()
+            running = stack.enter_context(
+                Job(
+                    job,
+                    answer=lambda _: {"plugin": True},
+                    greet=observing.greet,
+                    stdout=to,
+                    stderr=to,
+                )
+            )
             try:
                 error = observing.run(running)
             except interrupts.Ended as signal:
@@ -176,19 +195,24 @@ def _job(job: tuple[str, ...], budget: float, *, keep_running: bool, verbose: bo
             seen = observing.seen()
             if running.exit_code and (words := last_words(Path(log.name))):
                 line.say(words)
-            if keep_running and ended is None and running.exit_code is None:
-                line.say("all is seen; the job goes on")
-                for _ in running.events(1.0):
-                    pass
-            code = running.exit_code or 0
-    why = ended or error
-    if why and seen.observation is None and seen.profile is None:
+            goes_on = keep_running and ended is None and running.exit_code is None
+            if not goes_on:
+                stack.close()
+        why = ended or error
+        nothing = why is not None and seen.observation is None and seen.profile is None
+        seconds, no_step = time.monotonic() - began, str(error) if error else None
+        looked = replace(_looked(seen, shlex.join(job), seconds, no_step, ended), command=job)
+        if not nothing:
+            tell(looked)
+        if goes_on:
+            click.echo("all is seen; the job goes on", err=True)
+            for _ in running.events(1.0):
+                pass
+        code = running.exit_code or 0
+    if nothing:
+        assert why is not None
         raise why
-    if ended:
-        code = ended.exit_code
-    no_step = str(error) if error else None
-    looked = _looked(seen, shlex.join(job), time.monotonic() - began, no_step, ended)
-    return replace(looked, command=job, code=code)
+    return replace(looked, code=ended.exit_code if ended else code)
 
 
 def _running(pid: int, seconds: float) -> Looked:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 
 import click
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# what a scheduler tells a job before its time is over
+TOLD = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Ended(KeyboardInterrupt):
@@ -26,14 +28,16 @@ class Ended(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def heard(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Within the block `handler` gets SIGINT, SIGTERM and SIGHUP.
+def heard(
+    handler: Callable[[int, FrameType | None], object], numbers: Iterable[int] = ENDING
+) -> Iterator[None]:
+    """Within the block `handler` gets SIGINT, SIGTERM, SIGHUP and SIGQUIT, or these `numbers`.
 
     Not those that whoever started dltune has it ignore, as nohup does with SIGHUP and a shell with
     SIGINT for what it starts in the background: they stay ignored, by dltune and by the job.
     """
     before = {}
-    for number in ENDING:
+    for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, handler)
     try:
@@ -45,7 +49,7 @@ def heard(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
 
 
 def raised() -> contextlib.AbstractContextManager[None]:
-    """Within the block SIGINT, SIGTERM and SIGHUP raise `Ended`, unless they are ignored."""
+    """Within the block these signals raise `Ended`, unless they are ignored."""
     return heard(_raise)
 
 

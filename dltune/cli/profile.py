@@ -145,7 +145,7 @@ def command(
     section = _settings(plan_path, machine) if plan_path else None
     around = applied(section, machine, job, os.environ, placed=True)
     with (
-        interrupts.raised(),
+        interrupts.reported(),
         claim(output, overwrite=overwrite) as file,
         progress.line() as line,
         _standalone(ops_of, batch) as standalone,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dltune.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.documents.files import Output
+    from dltune.planners.enforcement import Outcome
 
 
 @click.command("run")
@@ -38,8 +45,6 @@ def command(
     another thread count an op adds its floats in another order, as it does under TensorFlow's own
     thread setting: results agree to rounding, and bit for bit under `dltune plan --bitwise`.
     """
-    import contextlib
-
     from dltune.cli import interrupts
     from dltune.cli.results import claimed
     from dltune.machine import topology
@@ -69,22 +74,34 @@ def command(
         for sentence in composition.announced():
             _say(sentence)
         running = stack.enter_context(composition.started())
-        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
+        passed = (*interrupts.ENDING, *interrupts.TOLD)
+        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number), passed))
         outcomes = composition.watch(running)
         code = running.exit_code
+    try:
+        if file:
+            _write(file, outcomes)
+    except UsageError as error:
+        if not code:
+            raise
+        _say(str(error))  # the job's own code says more
     for outcome in outcomes.values():
         for sentence in outcome.sentences:
             _say(sentence)
-    if file:
-        import msgspec
-
-        sections = {name: outcome.document for name, outcome in outcomes.items()}
-        document = {"schema": "dltune.outcome/2", "sections": sections}
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     if code:
         why = f": {composition.cause}" if composition.cause else ""
         raise JobFailed(f"the job ended with exit code {code}{why}", code)
 
 
+def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:
+    import msgspec
+
+    sections = {name: outcome.document for name, outcome in outcomes.items()}
+    document = {"schema": "dltune.outcome/2", "sections": sections}
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+
 def _say(text: str) -> None:
-    click.echo(f"dltune: {text}", err=True)
+    """A terminal that is gone changes nothing of the job."""
+    with contextlib.suppress(OSError):
+        click.echo(f"dltune: {text}", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -134,7 +135,7 @@ def command(
     ended: interrupts.Ended | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupts.reported())
-        replace = overwrite or resume or into is not None
+        replace = overwrite or into is not None or (resume and _is_of_settings_alone(target))
         file = stack.enter_context(claim(target, overwrite=replace))
         state = saved.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
         view = stack.enter_context(tune_live.shown(job))
@@ -156,7 +157,7 @@ def command(
 
         def keep(trial: Trial) -> None:
             view.trial(trial)
-            state.write(search.trials, budget - evaluator.left(), evaluator.framework)
+            state.write(search.known, budget - evaluator.left(), evaluator.framework)
 
         search.keep = keep
         try:
@@ -182,7 +183,8 @@ def command(
     if explain:
         for line in ("", *tune_tables.explain(found, search.trials)):
             click.echo(line, err=as_json)
-    _show_next(target, at, found, job, unfinished=bool(partial) or search.exhausted)
+    goes_on = "--resume" + (f" --into {shlex.quote(str(into))}" if into else "")
+    _show_next(target, at, found, job, goes_on if partial or search.exhausted else "")
     if ended:
         sys.exit(ended.exit_code)
 
@@ -201,6 +203,21 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
             "rounds",
             remedy="give more, as in --budget " + written(60 * -(-(budget + error.needed) // 60)),
         ) from None
+
+
+def _is_of_settings_alone(target: Path) -> bool:
+    """Whether it is what a search left, to be replaced by one that goes on. Raises UsageError for a
+    plan that has more."""
+    from dltune.planners.plan import load
+
+    if not target.exists():
+        return False
+    if more := [name for name in load(target).sections if name != "settings"]:
+        raise UsageError(
+            f"{target} has more than settings: {', '.join(more)}",
+            remedy=f"give --into {target} to keep it, or --overwrite",
+        )
+    return True
 
 
 def _existing(into: Path, machine: Machine) -> Plan:
@@ -239,10 +256,11 @@ def _show(found: SettingsPlan, as_json: bool) -> None:
 
 
 def _show_next(
-    target: Path, state: Path, found: SettingsPlan, job: Sequence[str], *, unfinished: bool
+    target: Path, state: Path, found: SettingsPlan, job: Sequence[str], goes_on: str
 ) -> None:
     click.echo(f"written to {target}", err=True)
     if found.chosen:
-        click.echo(f"next: dltune run --plan {target} -- {' '.join(job)}", err=True)
-    if unfinished:
-        click.echo(f"not all was tried; {state} lets --resume go on with more --budget", err=True)
+        words = ("dltune", "run", "--plan", str(target), "--", *job)
+        click.echo(f"next: {shlex.join(words)}", err=True)
+    if goes_on:
+        click.echo(f"not all was tried; {state} lets {goes_on} go on with more --budget", err=True)

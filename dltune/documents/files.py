@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import os
 import re
+import secrets
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -177,17 +178,17 @@ class Output:
 
     def write_bytes(self, data: bytes) -> None:
         """Raises UsageError when the disk is full or the file appeared meanwhile."""
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        path = self.path.resolve()  # a link stays one
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             with open(beside, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            if self._replace:
-                beside.replace(self.path)
-            else:
-                os.link(beside, self.path)
+            if not self._replace:
+                _reserve(beside, path)
                 self._replace = True
+            beside.replace(path)
         except FileExistsError:
             raise UsageError(
                 f"{self.path} was written by someone else meanwhile; it is left as it is",
@@ -199,6 +200,17 @@ class Output:
             beside.unlink(missing_ok=True)
 
 
+def _reserve(beside: Path, path: Path) -> None:
+    """Raises FileExistsError. With what is written already, where there are hard links."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        with open(path, "xb"):
+            pass
+
+
 @contextlib.contextmanager
 def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     """Claim `path` for this process until the block ends.
@@ -208,6 +220,8 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", remedy="name a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no plain file", remedy="name one")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
     lock = path.with_name(f".{path.name}.claim")

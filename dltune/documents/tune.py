@@ -10,7 +10,7 @@ import msgspec
 from dltune.documents import files
 from dltune.documents.faults import AMOUNT, POSITIVE, each, empty
 from dltune.documents.profile import Framework, tensorflow_alone
-from dltune.documents.sections.settings import Choice, Verdict
+from dltune.documents.sections.settings import MEASURED, Choice, Verdict
 
 SCHEMA = "dltune.tune/2"
 
@@ -46,6 +46,8 @@ def check(state: Tune) -> list[str]:
     faults = [*empty("", state, "command"), *AMOUNT.of("", state, "spent")]
     for here, trial in each("trials", state.trials):
         faults += POSITIVE.faults(f"{here}.ratios", *trial.ratios)
+        if trial.verdict in MEASURED and not trial.ratios:
+            faults.append(f"{here}.verdict must rest on ratios, got {trial.verdict!r} without")
     return faults
 
 

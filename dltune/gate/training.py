@@ -112,6 +112,8 @@ def launch(
     with _running(observers):
         try:
             contest.run()
+            if contest.hung:
+                raise contest.hung
         except JobEndedError:
             raise _ended(observers) from None
         except DltuneError as error:

@@ -25,6 +25,7 @@ import msgspec
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.orders import encoded
+from dltune.proc.tree import Tree
 
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
@@ -95,8 +96,15 @@ class Job:
         self._processes: dict[socket.socket, Process] = {}
         self._unheeded: deque[Event] = deque()  # read, and not told to who listens
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._folder / "socket"))
-        self._listener.listen(64)
+        try:
+            self._listener.bind(str(self._folder / "socket"))
+        except OSError as error:
+            self._clean_up()
+            raise UsageError(
+                f"cannot listen at {self._folder / 'socket'}: {error}",
+                remedy="set TMPDIR to a folder with a shorter name",
+            ) from None
+        self._listener.listen(socket.SOMAXCONN)  # ranks start together
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
             self._child = subprocess.Popen(
@@ -174,6 +182,8 @@ class Job:
             self._buffers[connection] = bytearray()
             self._selector.register(connection, selectors.EVENT_READ)
             return
+        if source not in self._buffers:
+            return  # it was let go for one that was read just before
         try:
             data = source.recv(1 << 20)
         except OSError:
@@ -229,16 +239,29 @@ class Job:
         source.close()
 
     def end(self) -> None:
-        """End the whole process group: SIGTERM, a grace period, then SIGKILL.
+        """End the whole process group, and who descends from it: SIGTERM, a grace period, then
+        SIGKILL. Launchers such as torchrun, which give their workers groups of their own, end them
+        first; what is left of them is asked once the group has ended.
 
         What a job writes while it is ended this way is as whole as its own handling of SIGTERM
         makes it; TensorFlow's checkpoints are renamed into place when complete. A second interrupt
         ends the grace period at once.
         """
+        tree = self._tree()
+        asked = False
         try:
             self.pass_on(signal.SIGTERM)
             until = time.monotonic() + GRACE_SECONDS
-            while self._group_alive() and time.monotonic() < until:
+            while time.monotonic() < until:
+                if not self._group_alive():
+                    left = tree.refresh() if tree else []
+                    if not left:
+                        break
+                    if not asked:
+                        _signal(left, signal.SIGTERM)
+                        asked = True
+                elif tree:
+                    tree.refresh()
                 for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
                     if key.data:
                         self._selector.unregister(key.fileobj)
@@ -247,7 +270,16 @@ class Job:
                         pass
         finally:
             self.pass_on(signal.SIGKILL)
+            _signal(tree.refresh() if tree else [], signal.SIGKILL)
             self._child.wait()
+
+    def _tree(self) -> Tree | None:
+        """None where the job itself has ended: its pid may be another's."""
+        if self._child.poll() is not None:
+            return None
+        with contextlib.suppress(UsageError):
+            return Tree(self.pid)
+        return None
 
     def pass_on(self, number: int) -> None:
         """Send the whole process group a signal, as one that dltune itself was sent."""
@@ -270,6 +302,12 @@ class Job:
         self._selector.close()
         self._listener.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def require_executable(program: str) -> None:

@@ -109,7 +109,8 @@ def _terminated(number: int, _: object) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the ranks have it, too
+        # the ranks have it, too: how the first of them ends is what ends the others
+        signal.signal(signal.SIGINT, lambda *_: None)
     try:
         sys.exit(
             run(

@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dltune.documents.profile import Framework
@@ -138,7 +138,7 @@ def op_seconds(execution: messages.Execution) -> float:
     return sum(e[5] - e[4] for e in execution.events if e[2] >= 0) * NANOSECOND
 
 
-def pauses(starts: Iterable[Sequence[int]]) -> list[float]:
+def pauses(starts: Iterable[Iterable[int]]) -> list[float]:
     """Seconds from the start of each execution to that of the next of its graph. `starts`: by
     graph, in nanoseconds."""
     return [(b - a) * NANOSECOND for each in starts for a, b in itertools.pairwise(each)]

@@ -8,6 +8,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.sections.allreduce import RankCores
 from dltune.job import messages
 from dltune.machine.ranks import Rank, local_rank, share
+from dltune.proc import stat
 
 
 class Shares:
@@ -38,7 +39,10 @@ class Shares:
         return {"cpus": [cpu for core in part.cores for cpu in core.cpus]}
 
     def of(self, pid: int) -> tuple[Machine, int | None]:
-        """The part of the machine that a process has, and its rank; all of it and None without."""
+        """The part of the machine that a process has, and its rank, also of one that a rank has
+        forked; all of it and None without."""
+        while self._parts and pid not in self._parts and (found := stat.of_process(pid)):
+            pid = found.parent
         return self._parts.get(pid, (self.machine, None))
 
     def _part(self, rank: Rank) -> Machine:

@@ -19,7 +19,6 @@ from dltune.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.memory.measured import MeasuredStep
 from dltune.memory.schedule import Step as Run
 
-
 TURNS = 10  # at most, until steps come in the order in which they are read
 
 

@@ -91,6 +91,7 @@ class Observing:
             self._session.run(job)
         except DltuneError as error:
             problem = error
+        self._session.release()
         seen = self._seen
         if seen is not None and seen.observation is not None:
             looked = looked_at_again(seen.observation, job, self._left(), self._tell_of_growth)

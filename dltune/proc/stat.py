@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 from dltune.proc.entry import read
@@ -88,7 +89,7 @@ def stolen() -> float:
 
 def busy() -> dict[int, float]:
     """Seconds that programs, and the kernel for them, have run on each CPU so far."""
-    lines = (read("/proc/stat") or b"").decode().splitlines()
+    lines = Path("/proc/stat").read_text().splitlines()  # longer than `read` reads, of many CPUs
     return {
         int(name[3:]): sum(map(int, times[:3])) * TICK
         for name, *times in map(str.split, lines)

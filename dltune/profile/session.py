@@ -179,6 +179,9 @@ class Session:
                 self._look_after(job)
             elif not self._measured and self._case_is_over(self._climbing):
                 self._next_case(self._climbing)
+            elif not self._measured and self._is_gone(self._climbing):
+                self._save(f"the step that was measured did not run for {SEARCH_SECONDS:.0f} s")
+                break
             if self._climbing is not None and self.climb.case is None:
                 if not self._measured:
                     self._climbed(self._climbing)
@@ -195,6 +198,10 @@ class Session:
         if crash := crash_of(self.sightings, job.exit_code):
             raise crash
         return self.profile
+
+    def release(self) -> None:
+        """Let the job go on as if dltune were not there."""
+        self._order_all(discover=False)
 
     def interrupted(self) -> None:
         """Keep what there is, as partial: the user ended the session."""
@@ -455,6 +462,11 @@ class Session:
             return False
         heavy = climbing.own.heaviest(HEAVY_SHARE)
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
+
+    def _is_gone(self, climbing: _Climbing) -> bool:
+        """Whether the job does something else for good, as with its next model."""
+        waited = time.monotonic() - climbing.began
+        return waited > SEARCH_SECONDS and not any(climbing.repeats.values())
 
     def _next_case(self, climbing: _Climbing) -> None:
         climbing.spent.append(time.monotonic() - climbing.began)

@@ -69,6 +69,11 @@ def _effect(trial: Trial, kinds: Mapping[Choice, Kind]) -> Effect:
     more = added(trial.candidate, trial.against)
     if more:
         found, beside, verdict = measured(trial.ratios), trial.against, trial.verdict
+    elif trial.candidate and trial.verdict in (
+        "failed",
+        "no effect",
+    ):  # it is what is left that does
+        more, found, beside, verdict = trial.candidate, None, AS_GIVEN, trial.verdict
     else:
         more, beside = added(trial.against, trial.candidate), trial.candidate
         found = measured([1 / ratio for ratio in trial.ratios])
@@ -85,7 +90,7 @@ def _unconfirmed(search: Search, final: Final, kinds: Mapping[Choice, Kind]) -> 
         kind=furthest(kinds[choice] for choice in search.incumbent),
         verdict=verdict_of(final.whole, FINAL_CONFIDENCE),
         measured=measured(final.whole, FINAL_CONFIDENCE),
-        why=UNCONFIRMED,
+        why=f"{final.why}, so the job stays as it was given" if final.why else UNCONFIRMED,
     )
 
 

@@ -18,7 +18,7 @@ from dltune.tune.space import Offer
 
 def beside(plan: Path) -> Path:
     """The state's file for a plan's file: plan.tune.json for plan.json."""
-    return plan.with_name(f"{plan.name.split('.')[0]}.tune.json")
+    return plan.with_name(f"{plan.name.removesuffix('.gz').removesuffix('.json')}.tune.json")
 
 
 def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:

@@ -23,6 +23,7 @@ its trials end, so one that was interrupted goes on from the trials that it had 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -70,11 +71,12 @@ class Progress:
 @dataclass(frozen=True)
 class Final:
     """Fresh rounds: step times of the chosen set over the job as given, and over TensorFlow's
-    recommendation. `held`: whether the first agree that it helps."""
+    recommendation. `held`: whether the first agree that it helps; `why` there are none."""
 
     whole: tuple[float, ...]
     recommended: tuple[float, ...]
     held: bool
+    why: str = ""
 
 
 @dataclass
@@ -133,6 +135,11 @@ class Search:
         ]
         return min(better, key=ratio).candidate if better else self.incumbent
 
+    @property
+    def known(self) -> list[Trial]:
+        """What has been tried, and what of `past` may still be taken up."""
+        return [*self.trials, *itertools.chain.from_iterable(self._past.values())]
+
     def untried(self) -> list[Option]:
         """Options that no trial has tried alone beside an incumbent."""
         past = tried(self.trials)
@@ -157,6 +164,9 @@ class Search:
         if here := self.evaluator.framework:
             self.foreign = [o for o in self.options if o.framework not in (None, here.name)]
             self.options = [o for o in self.options if o not in self.foreign]
+            theirs = {option.choice for option in self.foreign}
+            if self.recommended and not theirs.isdisjoint(self.recommended):
+                self.recommended, self._rivals[1:], first = None, [], []
         for one in first:
             if refused := self._pool.stand(one):
                 self._finish(Trial(one, AS_GIVEN, refused.verdict, (), refused.why))
@@ -335,9 +345,12 @@ class Search:
         rivals = [one for one in self._rivals if one != chosen][: self.evaluator.room - 1]
         finalists = [chosen, *rivals]
         self._pool.expect(finalists, ())
+        why = ""
         for one in list(finalists):
-            if self._pool.stand(one, finalists):
+            if refused := self._pool.stand(one, finalists):
                 finalists.remove(one)
+                if one in (chosen, AS_GIVEN):
+                    why = f"the job did not start once more for the final rounds: {refused.why}"
         ratios: dict[Candidate, list[float]] = {one: [] for one in rivals}
         while {chosen, AS_GIVEN}.issubset(finalists):
             self._tell("final rounds", {chosen: ratios[AS_GIVEN]})
@@ -362,6 +375,7 @@ class Search:
             whole=tuple(ratios[AS_GIVEN]),
             recommended=tuple(ratios.get(self.recommended, ())) if self.recommended else (),
             held=verdict.agree(ratios[AS_GIVEN]),
+            why=why,
         )
 
     def _tell(self, phase: str, racing: Mapping[Candidate, Sequence[float]]) -> None:

@@ -206,17 +206,30 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
 
 
 class HangingJob(PretendedJob):
-    """From its third turn on it runs nothing that it is granted."""
+    """After so many turns it runs nothing that it is granted."""
+
+    def __init__(self, clock: Clock, turns: int) -> None:
+        super().__init__(clock)
+        self._turns = turns
 
     def order(self, lines: Sequence[str]) -> None:
-        if len(self.granted) < 2:
+        if len(self.granted) < self._turns:
             super().order(lines)
 
 
 def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "HUNG", 0.05)
-    jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock)}
-    with pytest.raises(UsageError, match=r"under plan \(0.05 s without news\): it hangs in a step"):
+    jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock, turns=2)}
+    trial = Trial(jobs)
+    trial.contest.run()
+    why = "under plan (0.05 s without news): it hangs in a step"
+    assert str(trial.contest.hung) == why
+    assert trial.contest.partial == f"{why}, in round 2 of 6"
+    assert [len(turns) for turns in trial.contest.turns.values()] == [1, 1], (
+        "what there was is kept"
+    )
+    jobs = {"default": HangingJob(clock, turns=1), "plan": PretendedJob(clock)}
+    with pytest.raises(UsageError, match=r"under default \(0.05 s without news\): it hangs"):
         Trial(jobs).contest.run()
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.bench import step_barrier as module
+from dltune.bench.allotment import first_turn
 from dltune.bench.runner import Runner
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.sections.settings import Choice, SettingsPlan
@@ -60,6 +61,17 @@ def test_an_execution_of_several_steps_is_several_steps(clock: Clock) -> None:
     assert taken.executions == 3
     assert taken.steps == pytest.approx([0.0025] * 3)
     assert taken.per_step == 0.25
+
+
+def test_a_turn_has_an_execution_that_counts_however_many_steps_it_is(clock: Clock) -> None:
+    job = PretendedJob(clock)
+    runner = standing(job)
+    told = messages.Setting(job.pid, "steps_per_execution", "16", "set", 1, [], steps=16)
+    job.queue.append(Event(None, told))
+    found = first_turn(runner, 0.0)
+    assert found is not None
+    assert (found.executions, found.steps) == (2, 32)
+    assert runner.take(found.executions).steps[found.warm_up :] == (pytest.approx(0.01 / 16),)
 
 
 def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:

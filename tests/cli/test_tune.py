@@ -13,11 +13,13 @@ from dltune.cli import tune_tables
 from dltune.cli.tune_live import View
 from dltune.documents import tune
 from dltune.documents.profile import Framework
+from dltune.documents.sections.io import IoPlan
 from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial, Tune
 from dltune.machine import topology
 from dltune.planners import plan as plans
 from dltune.planners.duration import written
+from dltune.tune import saved
 from dltune.tune.search import Progress
 
 JOB = ("--", sys.executable, "-c", "raise SystemExit(7)")
@@ -135,6 +137,23 @@ def test_an_unfinished_search_is_not_written_over(tmp_path: Path) -> None:
 def test_the_state_of_another_search(tmp_path: Path, changes: dict[str, object], told: str) -> None:
     state(tmp_path, **changes)
     refused(dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB), told, "--resume")
+
+
+def test_a_plan_with_more_than_settings_is_not_written_over_by_going_on(tmp_path: Path) -> None:
+    state(tmp_path)
+    sections = {"settings": SECTION, "io": IoPlan("report", (), ())}
+    plan = plans.bare(topology.local(), sections=sections)
+    (tmp_path / "plan.json").write_bytes(before := msgspec.json.encode(plan))
+    done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
+    refused(done, "plan.json has more than settings: io", "--into plan.json")
+    assert (tmp_path / "plan.json").read_bytes() == before
+
+
+def test_plans_of_like_names_have_states_of_their_own(tmp_path: Path) -> None:
+    names = ("bert.v1.json", "bert.v2.json", "bert.tune.json", "bert.json.gz", "bert")
+    states = {name: saved.beside(tmp_path / name) for name in names}
+    assert len({states[name] for name in names[:3]}) == 3
+    assert all(state != tmp_path / name for name, state in states.items())
 
 
 def test_a_budget_that_is_spent_already(tmp_path: Path) -> None:

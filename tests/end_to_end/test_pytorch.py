@@ -277,6 +277,14 @@ def test_a_script_that_updates_its_parameters_itself(tmp_path: Path) -> None:
     assert passes["backward", "aten::mm"] == 3
 
 
+def test_optimizers_that_step_within_the_backward_pass(tmp_path: Path) -> None:
+    done = profile(tmp_path, [TORCH_PYTHON, JOBS / "torch_manual.py", "--hooked"])
+    (step,) = done.profile.steps
+    assert step.name == "backward pass"
+    assert sum(node.name.startswith("optimizer/aten::add_") for node in step.nodes) == 2
+    assert not any("()" in op.key for op in done.profile.ops)
+
+
 def test_a_job_that_does_not_train(tmp_path: Path) -> None:
     done = profile(tmp_path, [TORCH_PYTHON, "-c", "import torch; torch.ones(3).sum()"])
     assert done.code == 2

@@ -113,6 +113,35 @@ def test_leaving_the_block_ends_children_and_grandchildren(tmp_path):
     assert not running(grandchild)
 
 
+def test_workers_in_groups_of_their_own_end_too(tmp_path, monkeypatch):
+    """As those of torchrun, where they do not end with it."""
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 2.0)
+    pids = [tmp_path / name for name in ("asked", "deaf")]
+    codes = [f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)" for pid in pids]
+    outer = (
+        "import subprocess, sys, time\n"
+        "def start(code):\n"
+        "    before = 'import os, signal, time; ' + code\n"
+        "    subprocess.Popen([sys.executable, '-c', before], start_new_session=True)\n"
+        f"start({codes[0]!r})\n"
+        f"start('signal.signal(signal.SIGTERM, signal.SIG_IGN); ' + {codes[1]!r})\n"
+        "time.sleep(600)\n"
+    )
+    with Job(python(outer)) as job:
+        workers = [int(wait_for(pid, job)) for pid in pids]
+    assert not any(map(running, workers))
+
+
+def test_a_folder_whose_name_is_too_long_for_a_socket(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(launch.tempfile, "tempdir", str(long))
+    with pytest.raises(UsageError, match="cannot listen at") as caught:
+        Job(python("pass"))
+    assert "TMPDIR" in str(caught.value.remedy)
+    assert list(long.iterdir()) == []
+
+
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
     ready = tmp_path / "ready"

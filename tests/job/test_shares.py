@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 import synthetic
 
@@ -26,6 +29,16 @@ def test_each_rank_has_its_part() -> None:
     part, rank = shares.of(11)
     assert (part.cores, rank) == (MACHINE.cores[2:], 1)
     assert shares
+
+
+def test_what_a_rank_has_forked_has_its_part() -> None:
+    shares = Shares(MACHINE)
+    rank = {"HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2"}
+    shares.answer(python(os.getpid(), **rank))
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert shares.of(child.pid) == shares.of(os.getpid())
+        child.kill()
+    assert shares.of(1) == (MACHINE, None)
 
 
 def test_a_job_without_ranks_has_all() -> None:

@@ -43,6 +43,8 @@ free.fit(parallel.repeat(), steps_per_epoch=6, verbose=0)
 jit.fit(chosen, verbose=0)
 prime = compiled("prime")
 prime.fit(parallel.repeat(), steps_per_epoch=7, verbose=0)
+short = compiled("short")
+short.fit(parallel.take(5), verbose=0)
 traced = []
 several = compiled("several")
 several.fit(
@@ -58,7 +60,7 @@ several.fit(
     ],
     verbose=0,
 )
-every = (free, set_, watched, eager, prime, several, jit)
+every = (free, set_, watched, eager, prime, short, several, jit)
 found = {
     "policy": free.layers[0].dtype_policy.name,
     "xla": {m.name: bool(m.jit_compile) for m in (free, set_, eager, jit)},

@@ -109,8 +109,11 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
     heard = told(OPTIMIZERS, {"fused_optimizer": "on"}, python=TORCH_PYTHON)
     changed = json.loads((tmp_path / "found.json").read_text())
     assert {name for name, one in changed.items() if any(one["fused"])} == {
-        *("Adam", "AdamW", "SGD", "Adagrad", "Adam given a closure", "Adam in float64")
+        *("Adam", "AdamW", "SGD", "Adagrad", "Adam given a closure", "Adam in float64"),
+        "SGD with gradients that come later",
     }
+    late = changed["SGD with gradients that come later"]["fused"]
+    assert late == [True, True, None, True, True], "momentum is made for all or none"
     # of a closure the first step shows what gradients there are
     assert changed["Adam given a closure"]["fused"] == [None, *[True] * 4]
     for name, one in changed.items():
@@ -118,9 +121,11 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
         assert one["losses"] == pytest.approx(plain[name]["losses"], rel=1e-5)
         assert one["losses"] == plain[name]["losses"] or any(one["fused"])
     said = heard["fused_optimizer"]
-    assert (said.count, said.did) == (6, "the tensors of 6 groups are updated by one op each")
+    assert (said.count, said.did) == (8, "the tensors of 8 groups are updated by one op each")
     assert said.left == [
         "RMSprop: only SGD, Adam, AdamW, Adagrad have such an op",
         "a group: the script says how it is updated",
         "SGD: it has sparse gradients",
+        "a group: gradients or state lie otherwise than its tensors",
+        "a group: a tensor is a part of another",
     ]

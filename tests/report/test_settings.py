@@ -69,6 +69,10 @@ def test_what_was_found() -> None:
         "With allocator=tcmalloc, batch_norm=fused a step takes 0.800 of its time as given (99% "
         "interval 0.780 to 0.830, 14 rounds), and 0.850 of that under the recommended threads."
     )
+    unproven = shown(msgspec.structs.replace(exhibits.settings(), whole=None, recommended=None))
+    assert parsed_found(unproven) == (
+        "Chosen: allocator=tcmalloc, batch_norm=fused; what it gains as a whole was not measured."
+    )
     nothing = msgspec.structs.replace(exhibits.settings(), chosen=(), whole=None, recommended=None)
     found = shown(nothing)
     assert parsed_found(found).startswith("No setting around the ops was found to make")

@@ -30,13 +30,14 @@ def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
     )
     found = json.loads((tmp_path / "found.json").read_text())
     # free's last fit is of 6 steps, of which 4 at a time would make 8; several has 6, and 4 that
-    # validate it
+    # validate it; short has 5, of which 3 and 4 would be no more than one execution
     assert found["steps"] == {
         "free": 3,
         "set": 2,
         "watched": 1,
         "eager": 1,
         "prime": 1,
+        "short": 2,
         "several": 2,
         "jit": 4,
     }
@@ -46,7 +47,7 @@ def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
     assert found["weights"] == plain["weights"]
 
     steps = heard["steps_per_execution"]
-    assert (steps.count, steps.steps) == (3, 2)
+    assert (steps.count, steps.steps) == (4, 2)
     assert sorted(steps.left) == [
         "eager: the script runs it eagerly",
         "prime: no number from 2 to 4 divides steps_per_epoch=7",
@@ -72,7 +73,7 @@ def test_xla_and_precision(python, tmp_path, monkeypatch):
     assert found["xla"] == {"free": True, "set": True, "eager": False, "jit": False}
     assert found["policy"] == "mixed_bfloat16"
     assert not found["saved"]["jit_compile"]
-    assert heard["jit_compile"].count == 5
+    assert heard["jit_compile"].count == 6
     assert sorted(heard["jit_compile"].left) == [
         "eager: the script runs it eagerly",
         "jit: the script sets jit_compile itself",

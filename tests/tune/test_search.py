@@ -70,6 +70,20 @@ def test_what_is_for_another_framework_is_left_out() -> None:
     ]
 
 
+def test_a_recommendation_for_another_framework_is_left_out() -> None:
+    """As 32x2 on two sockets is for PyTorch."""
+    torch = Framework("pytorch", "2.13.0", "", "")
+    evaluator = Simulated(product({"a": 0.8, "b": 0.5}), framework=torch)
+    theirs = dataclasses.replace(option("b"), framework="tensorflow")
+    search = Search(evaluator, [theirs, option("a")], candidate("b"))
+    search.run()
+    assert search.chosen == candidate("a")
+    assert not any("b" in str(started) for started in evaluator.started)
+    assert (
+        section(search, command=("job",), untried=(), seconds=1.0, partial=None).recommended is None
+    )
+
+
 def test_what_stands_already_is_not_said_to_start() -> None:
     evaluator = Simulated(product({"a": 0.8, "b": 0.7}))
     phases: list[str] = []

@@ -18,6 +18,7 @@ Kind = Literal["exact", "rounding", "lossy"]
 Verdict = Literal[
     "helps", "hurts", "not proven", "no difference seen", "undecided", "failed", "no effect"
 ]
+MEASURED: frozenset[Verdict] = frozenset(("helps", "hurts", "not proven", "no difference seen"))
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
@@ -98,7 +99,7 @@ def faults(section: SettingsPlan) -> Iterator[str]:
         yield from empty(here, effect, "choices")
         if effect.measured:
             yield from _measured_faults(f"{here}.measured", effect.measured)
-        elif effect.verdict in ("helps", "hurts", "not proven", "no difference seen"):
+        elif effect.verdict in MEASURED:
             yield f"{here}.verdict must rest on what was measured, got {effect.verdict!r} without"
     yield from AMOUNT.of("settings", section, "seconds")
 

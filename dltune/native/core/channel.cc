@@ -110,7 +110,10 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
   if (!complaint.empty()) return complaint;
   std::thread(SendLoop).detach();
   // dltune is to see the connection's end when the job has ended, whatever its children do
-  pthread_atfork(nullptr, nullptr, [] { close(g_socket); });
+  pthread_atfork(nullptr, nullptr, [] {
+    // a child of a child has another file by that number
+    if (const int own = g_socket.exchange(-1); own >= 0) close(own);
+  });
   std::thread([] {
     while (ObeyUntilReady(-1).empty()) {
     }

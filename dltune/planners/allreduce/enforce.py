@@ -123,11 +123,12 @@ class EnforcedAllreduce(Enforcement):
             self._meet(job, message)
         elif isinstance(message, messages.NoHorovod):
             self._without.setdefault(pid, message.reason)
-        elif pid not in self._ranks:
-            if isinstance(message, messages.Horovod):
-                self._require_ranks(message.size, Rank(0, message.local_size, ()))
         else:
-            self._hear_rank(self._ranks[pid], message)
+            if pid not in self._ranks and isinstance(message, messages.Horovod):
+                self._require_ranks(message.size, Rank(0, message.local_size, ()))
+                self._take_over(job, message)
+            if pid in self._ranks:
+                self._hear_rank(self._ranks[pid], message)
 
     def look(self, job: Job) -> None:
         """For new threads of input pipelines, and for ranks that hang."""
@@ -187,10 +188,20 @@ class EnforcedAllreduce(Enforcement):
             return
         if any(rank.where == where for rank in self._ranks.values()):
             return  # what a rank starts has its variables too
+        self._begin(job, python.pid, where)
+
+    def _begin(self, job: Job, pid: int, where: Rank) -> None:
         with contextlib.suppress(OSError):  # it has ended already
-            rank = _Rank(python.pid, where, Ending(python.pid))
+            rank = _Rank(pid, where, Ending(pid))
             job.watch(rank.ending.fileno(), lambda: self._ended(rank))
-            self._ranks[python.pid] = rank
+            self._ranks[pid] = rank
+
+    def _take_over(self, job: Job, init: messages.Horovod) -> None:
+        """Of a rank whose first Python was another, as that of `conda run` is."""
+        before = [one for one in self._ranks.values() if one.where.rank == init.rank]
+        if before and before[0].init is None:
+            del self._ranks[before[0].pid]
+            self._begin(job, init.pid, before[0].where)
 
     def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
         if isinstance(message, messages.Horovod):

@@ -44,8 +44,11 @@ def shown(section: SettingsPlan) -> Shown:
 
 def _headline(section: SettingsPlan) -> Headline:
     found = section.whole
-    if not section.chosen or found is None:
+    if not section.chosen:
         return Headline(1, "No setting around the ops was found to make the job faster.")
+    if found is None:
+        chosen = in_words(section.chosen)
+        return Headline(0, f"Chosen: {chosen}; what it gains as a whole was not measured.")
     sentence = (
         f"With {in_words(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
         f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +30,8 @@ RECORD_EVERY = 64
 # executions of a job's main graph before a plan for other graphs is refused
 PATIENCE = 4
 LEAST_SHARE = 0.02
+# executions of a graph by which steps are told: a job may run for weeks
+LATEST = 1 << 16
 _DISCOVER, _PLAIN, _RECORDED = 1, 2, 3
 
 
@@ -43,8 +45,11 @@ class _Enforced:
     record: Record
     targets: tuple[str, ...] = ()
     other: str | None = None  # the task that it is, where the plan is for others
-    starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    overheads: list[float] = field(default_factory=list)
+    steps: int = 0
+    starts: dict[int, deque[int]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=LATEST))
+    )
+    overheads: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
 
 
 class EnforcedThreads(Enforcement):
@@ -120,6 +125,7 @@ class EnforcedThreads(Enforcement):
             mine.record.add(message)
             self._look_for_step(mine)
         if mine.record.graphs[message.graph].signature in mine.targets:
+            mine.steps += 1
             mine.starts[message.graph].append(message.start)
             if message.version == _RECORDED and message.events:
                 mine.overheads.append(message.overhead * NANOSECOND)
@@ -198,7 +204,7 @@ class EnforcedThreads(Enforcement):
         return ProcessOutcome(
             pid=mine.process.pid,
             rank=mine.rank,
-            steps=sum(map(len, mine.starts.values())),
+            steps=mine.steps,
             median=median,
             spread=relative_spread(found),
             met=tuple(key for key in planned if key in ran and key not in mine.fitted.dropped),

@@ -143,7 +143,7 @@ class EnforcedTransfers(Enforcement):
             raise self._attachment.why_nothing(
                 exit_code, "no process of the job sent or received what the plan orders"
             )
-        if strange and not self._run.partial:
+        if strange and not self._run.partial and exit_code == 0:
             raise UsageError(
                 "; ".join(strange),
                 remedy="profile the job as it is now and plan again, or pass --partial to order "

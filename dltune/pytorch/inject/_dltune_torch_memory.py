@@ -12,6 +12,8 @@ import contextlib
 import ctypes
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -80,15 +82,18 @@ def _without_cache() -> None:
 
 
 def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
-    """`act` at steps of this process that are not within a backward pass; `closures`: also at those
-    that are given one."""
-    pid = os.getpid()
+    """`act` at steps of this process, on the thread that steps first, that are not within a
+    backward pass; `closures`: also at those that are given one."""
+    pid, threads = os.getpid(), list[int]()
     within: Callable[[], int] = torch._C._current_graph_task_id
 
     def hook(_: Any, given: tuple[Any, ...]) -> None:
         closed = any(one is not None for one in given)
         if (closures or not closed) and within() < 0 and os.getpid() == pid:
-            act()
+            if not threads:
+                threads.append(threading.get_ident())
+            if threading.get_ident() == threads[0]:
+                act()
 
     return hook
 
@@ -119,8 +124,24 @@ class _Around:
             getattr(self._autograd, f"_saved_tensors_hooks_{verb}")
             for verb in ("disable", "enable")
         )
+        self._dispatch: Any = torch.utils._python_dispatch
         self.context = context
         self._away = 0
+        leave = weakref.WeakMethod(self._leave_child)
+        os.register_at_fork(after_in_child=lambda: (left := leave()) and left())
+
+    def is_inmost(self) -> bool:
+        """Whether nothing of the script's has come to stand within."""
+        top = self._autograd._top_saved_tensors_default_hooks(True)
+        mode = self._dispatch._get_current_dispatch_mode()
+        return mode is self.context and bool(top) and top[0] == self.context.pack
+
+    def _leave_child(self) -> bool:
+        """Workers of a DataLoader are forked within it."""
+        if inmost := self.is_inmost():
+            self._dispatch._pop_mode()
+            self._autograd._pop_saved_tensors_default_hooks()
+        return inmost
 
     def enter(self) -> None:
         self.context.__enter__()
@@ -177,6 +198,8 @@ class _Recorded:
             )
             self._around = _Around(self._torch, context)
             self._around.enter()
+        elif self._around and not self._around.is_inmost():
+            self._around.context.failed = "the script has a mode of its own within the step"
         elif self._around:
             around, self._around = self._around, None
             around.exit()
@@ -319,7 +342,8 @@ class _Enforced:
         if grown:
             self._say()
         # where nothing is given up, one peak is all that there is to see
-        if not self._orders["groups"] and (self._peak or not self._allocator):
+        seen = self._peak or not self._allocator
+        if not self._orders["groups"] and seen and around.is_inmost():
             around.exit()
             self._around = None
 

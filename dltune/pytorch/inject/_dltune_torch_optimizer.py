@@ -60,7 +60,8 @@ class _Fused:
         if self._fit.get(optimizer, (None,))[0] != sizes:
             self._fit[optimizer] = sizes, tuple(map(self._is_fit, groups))
         for group, fit in zip(groups, self._fit[optimizer][1], strict=True):
-            if fit and group.get("fused") is None and group.get("foreach") is None:
+            asked = group.get("fused") is not None or group.get("foreach") is not None
+            if fit and not asked and self._is_even(group, optimizer.state):
                 group["fused"] = True
                 self._stepping.append(group)
 
@@ -100,6 +101,26 @@ class _Fused:
                 yield "its tensors are not plain ones of the CPU"
             elif one.dtype not in self._dtypes:
                 yield f"its tensors are of {one.dtype}"
+            elif not _is_dense(one):
+                yield "a tensor is a part of another"
+
+    def _is_even(self, group: dict[str, Any], state: Any) -> bool:
+        """Whether the op may have what it is given in this step: it walks gradients and state by
+        address, and makes momentum for all tensors or none."""
+        begun: set[bool] = set()
+        for one in group["params"]:
+            if one.grad is None:
+                continue
+            own = state.get(one) or {}
+            if group.get("momentum"):
+                begun.add(own.get("momentum_buffer") is not None)
+            for other in (one.grad, *own.values()):
+                if isinstance(other, self._torch.Tensor) and not _is_alike(one, other):
+                    self._report.left(
+                        "a group", "gradients or state lie otherwise than its tensors"
+                    )
+                    return False
+        return len(begun) < 2
 
     def _is_sparse(self, optimizer: Any) -> bool:
         return any(
@@ -107,3 +128,22 @@ class _Fused:
             for group in optimizer.param_groups
             for one in group["params"]
         )
+
+
+def _is_dense(one: Any) -> bool:
+    """Whether its elements fill the memory from the first to the last."""
+    expected = 1
+    for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether elements of the same shape have the same places."""
+    if other.shape != one.shape or other.stride() == one.stride():
+        return True
+    strides = zip(one.stride(), other.stride(), one.shape, strict=True)
+    return all(size <= 1 or mine == its for mine, its, size in strides)

@@ -228,7 +228,8 @@ void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
   if (!seen || InChild()) return;
   if (seen->what == Seen::kOp) return OpEnds(scope, context);
   if (seen->what == Seen::kCollective) return static_cast<SeenCollective*>(seen)->ends();
-  if (--tl.optimizer > 0 || !BeginsLike(scope.name(), "Optimizer.step#")) return;
+  // some scripts step with each gradient, within the backward pass: the pass ends their step
+  if (--tl.optimizer > 0 || tl.backward || !BeginsLike(scope.name(), "Optimizer.step#")) return;
   g_by_passes = false;
   EndStep(scope.name());
   Begin();
@@ -271,12 +272,12 @@ DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
 // From now on, on this thread: it has no optimizer.
 DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
 
-// This thread begins a backward pass; whether its end is to be told. While ops are heard of, autograd
+// This thread begins a backward pass; whether it steps, so that its end is to be told. While ops are heard of, autograd
 // makes a text for each of its nodes (std::ostringstream), a microsecond: those known by their places
 // are heard of within nodes alone.
 DLTUNE_API int dltune_pass_begins() {
   using namespace dltune;
-  if (!tl.steps || !(g_wanted.hears || g_by_passes) || InChild()) return 0;
+  if (!tl.steps || InChild()) return 0;
   if (tl.backward++ == 0 && g_wanted.hears)
     g_nodes = at::addThreadLocalCallback(
         at::RecordFunctionCallback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));

@@ -57,7 +57,8 @@ def _compile_steps(trainer: ModuleType, report: Report) -> None:
 def steps_per_execution(report: Report) -> Hooks:
     """Value: how many at most. `fit` runs so many steps in one execution of TensorFlow's, where
     `compile` left their number open and no callback is called for each batch; fewer where a number
-    of steps that the script tells is no multiple of it, since Keras would go on to the next."""
+    of steps that the script tells is no multiple of it, since Keras would go on to the next, and
+    where an epoch would hardly have executions of so many."""
     report.did = f"fit runs up to {report.value} steps at a time on {{count}} models"
     most = int(report.value)
     # the models that left it open, and what each has now
@@ -79,13 +80,18 @@ def steps_per_execution(report: Report) -> Hooks:
             return
         whole = math.gcd(*(n for name in limits if isinstance(n := arguments.get(name), int)))
         fits = "steps_per_epoch" in limits
+        batches = None if whole or not fits else _batches(arguments)
         if (why := _each_batch(arguments)) is not None:
             wanted = 1
         elif not fits and whole % given[model] == 0:
             wanted = given[model]  # another would have the training step traced again
         else:
-            wanted = next(n for n in range(most, 0, -1) if whole % n == 0)
-            if wanted == 1:
+            wanted = next(
+                n for n in range(most, 0, -1) if whole % n == 0 and _fill(batches or whole, n)
+            )
+            if wanted == 1 and batches:
+                why = f"an epoch of {batches} batches is too short"
+            elif wanted == 1:
                 told = " and ".join(
                     f"{name}={arguments[name]}" for name in limits if arguments.get(name)
                 )
@@ -125,6 +131,25 @@ def _prepared(
         return plain(self, *arguments, **options)
 
     return wrapped
+
+
+def _fill(batches: int, steps: int) -> bool:
+    """Whether most executions of an epoch run so many steps; 0 batches: not known."""
+    return batches % steps == 0 or batches // steps >= 2
+
+
+def _batches(asked: dict[str, Any]) -> int | None:
+    """Of an epoch of `fit`; None where the data do not tell."""
+    data: Any = asked.get("x")
+    while isinstance(data, (list, tuple, dict)) and data:
+        data = next(iter(data.values() if isinstance(data, dict) else data))
+    if hasattr(data, "cardinality"):
+        count = int(data.cardinality())
+        return count if count > 0 else None  # else endless, or not known
+    if shape := getattr(data, "shape", None):
+        examples = int(int(shape[0]) * (1 - (asked.get("validation_split") or 0)))
+        return math.ceil(examples / (asked.get("batch_size") or 32))
+    return len(data) if hasattr(data, "__len__") else None
 
 
 def _each_batch(asked: dict[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import msgspec
 import pytest
@@ -184,6 +185,18 @@ def test_a_job_without_horovod_is_an_error() -> None:
     hear(under, python(0))
     with pytest.raises(UsageError, match=r"no process of the job called hvd\.init"):
         under.ended(0)
+
+
+def test_a_rank_whose_first_python_was_another() -> None:
+    """As that of `conda run`, which starts the one that trains."""
+    under = ranks()
+    with subprocess.Popen(["sleep", "60"]) as trains:
+        wrapper = python(1)
+        hear(under, wrapper, msgspec.structs.replace(wrapper, pid=trains.pid))
+        hear(under, init(1, pid=trains.pid))
+        trains.kill()
+        (rank,) = under.ended(0).document
+    assert (rank.rank, rank.pid) == (1, trains.pid)
 
 
 def test_a_job_that_cannot_import_horovod_keeps_its_exit_code() -> None:

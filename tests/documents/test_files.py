@@ -1,0 +1,62 @@
+"""Where documents are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from dltune.documents import files
+from dltune.errors import UsageError
+
+
+def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with (
+            pytest.raises(UsageError, match="is no plain file"),
+            files.claim(path, overwrite=True),
+        ):
+            pass
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    with files.claim(link, overwrite=False) as output:
+        output.write_bytes(b"1")
+        output.write_bytes(b"2")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    """As on file systems of USB sticks and of buckets."""
+
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    path = tmp_path / "result.json"
+    with files.claim(path, overwrite=overwrite) as output:
+        output.write_bytes(b"1")
+        output.write_bytes(b"2")
+    assert path.read_bytes() == b"2"
+    assert [one.name for one in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_file_that_appears_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with files.claim(path, overwrite=False) as output:
+        path.write_bytes(b"others")
+        with pytest.raises(UsageError, match="was written by someone else meanwhile"):
+            output.write_bytes(b"1")
+    assert path.read_bytes() == b"others"
+    assert [one.name for one in tmp_path.iterdir()] == ["result.json"]
