@@ -195,7 +195,8 @@ def _job(
             seen = observing.seen()
             if running.exit_code and (words := last_words(Path(log.name))):
                 line.say(words)
-            goes_on = keep_running and ended is None and running.exit_code is None
+            code = running.exit_code  # before it is ended, which has one too
+            goes_on = keep_running and ended is None and code is None
             if not goes_on:
                 stack.close()
         why = ended or error
@@ -208,11 +209,11 @@ def _job(
             click.echo("all is seen; the job goes on", err=True)
             for _ in running.events(1.0):
                 pass
-        code = running.exit_code or 0
+            code = running.exit_code
     if nothing:
         assert why is not None
         raise why
-    return replace(looked, code=ended.exit_code if ended else code)
+    return replace(looked, code=ended.exit_code if ended else code or 0)
 
 
 def _running(pid: int, seconds: float) -> Looked:

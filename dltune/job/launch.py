@@ -30,6 +30,8 @@ from dltune.proc.tree import Tree
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
+# and to be gone once they were killed
+KILLED_SECONDS = 1.0
 # bytes; a graph of a hundred thousand nodes takes a tenth of it
 LONGEST_MESSAGE = 1 << 28
 
@@ -272,6 +274,9 @@ class Job:
             self.pass_on(signal.SIGKILL)
             _signal(tree.refresh() if tree else [], signal.SIGKILL)
             self._child.wait()
+            until = time.monotonic() + KILLED_SECONDS
+            while tree and tree.refresh() and time.monotonic() < until:
+                time.sleep(0.005)
 
     def _tree(self) -> Tree | None:
         """None where the job itself has ended: its pid may be another's."""
