@@ -134,7 +134,8 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers ended. In `denormal`
     of `denormal_looks` its main thread had computed with denormal numbers since the look before.
     `flushed`: time of a step in which these were taken for zero over one before, where it was
-    tried."""
+    tried. `period`: seconds from one execution of the graph with the most op time to its next, in
+    the mean, while none was recorded (None: not known)."""
 
     traced: int
     once: int
@@ -147,6 +148,7 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     denormal: int = 0
     flushed: Ratio | None = None
     waited: float | None = None
+    period: float | None = None
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -328,7 +328,8 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     those of the latter that wait for input. Clusters ran so often first with inputs of some shapes
     (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers have ended. The main
     thread was looked at `denormal_looks` times; in `denormal` of them it had computed with denormal
-    numbers since the look before."""
+    numbers since the look before. Until then (`at`, in nanoseconds) each graph has run so often
+    (`runs`), of TensorFlow's."""
 
     why: str
     xla: float
@@ -340,6 +341,8 @@ class Report(msgspec.Struct, tag="report", frozen=True):
     denormal_looks: int = 0
     denormal: int = 0
     waited: float = 0.0
+    at: int = 0
+    runs: tuple[int, ...] = ()
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):

@@ -18,7 +18,8 @@ from dltune.horovod.watch import document as ranks
 from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
-from dltune.job.record import Record
+from dltune.job import messages
+from dltune.job.record import NANOSECOND, Record, main_graph
 from dltune.job.unreported import loaded
 from dltune.machine import cpulist
 from dltune.machine.ranks import is_rank, local_rank
@@ -32,6 +33,8 @@ from dltune.proc import process, tree
 _NUMBERS = re.compile(r"(_\d+)+$")
 # of what the thread that works most does, below which another one sleeps
 WORKS = 0.05
+# executions of a graph, for a mean
+FEW = 20
 
 
 class JobWatch:
@@ -45,6 +48,7 @@ class JobWatch:
         record = records.get(pid)
         self._graphs = len(record.graphs) if record else 0
         self._report = record.report if record else None
+        self._since: messages.Report | None = None  # the first that came while it was watched
         processes = tree.Tree(root)
         several = any(map(_is_a_rank, processes.refresh()))
         self._watch = Watch(processes)
@@ -77,6 +81,9 @@ class JobWatch:
 
     def _weigh(self) -> None:
         now = time.monotonic()
+        record = self._records.get(self._subject)
+        if self._since is None and record and record.report is not self._report:
+            self._since = record.report
         for seen in self._watch.processes.values():
             if not seen.ended:
                 self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
@@ -175,7 +182,22 @@ class JobWatch:
             steps=added("steps"),
             denormal_looks=added("denormal_looks"),
             denormal=added("denormal"),
+            period=period(record, self._since),
         )
+
+
+def period(record: Record, before: messages.Report | None) -> float | None:
+    """Seconds between executions of the main graph from `before` to the last report, in the mean."""
+    main, now = main_graph(record), record.report
+    if main is None or before is None or now is None:
+        return None
+
+    def ran(report: messages.Report) -> int:
+        runs = enumerate(report.runs)
+        return sum(n for g, n in runs if g in record.graphs and record.same(g) == main)
+
+    executions, seconds = ran(now) - ran(before), (now.at - before.at) * NANOSECOND
+    return seconds / executions if executions >= FEW else None
 
 
 def _is_a_rank(pid: int) -> bool:

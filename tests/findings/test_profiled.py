@@ -301,6 +301,10 @@ def test_what_recording_ops_takes_is_no_threads_fault():
     ):
         found = wrong(steps)
         assert ("too-many-threads" in [one.cause for one in found]) is told
+    made = recorded(made, at=1.01)
+    for period, told in ((0.122, False), (0.3, True), (None, True)):
+        found = looked(Seen(observation(graphs=graphs(period=period)), analyse(made)))
+        assert ("too-many-threads" in [one.cause for one in found]) is told, "while it was watched"
 
 
 @pytest.mark.parametrize(("two", "threads"), [(2e-4, "1x1"), (1e-4, "2x1")])

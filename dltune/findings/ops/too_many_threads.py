@@ -53,7 +53,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     runs = sum(figures.op.count for figures in seen.profile.ops)
     walls = [step.wall for step in profile.steps]
     fastest = sum(one.min for one in walls) / sum(one.median for one in walls)
-    took_at_least = took - may_be_recording(profile)
+    # of what recording may have taken, what is not known to have been
+    took_at_least = took - max(0.0, may_be_recording(profile) - (wall(profile) - whole))
     least = (fastest * took_at_least - alone - min(executor, runs * DISPATCH)) / whole
     if least < SHARE:
         return

@@ -276,9 +276,16 @@ void Report(const char* why) {
   LookForDenormals();
   const std::string reason = why;
   Send([reason] {
+    std::vector<uint64_t> runs;  // by graph
+    for (int id = 0; id < g_graph_count.load() && id < kMaxGraphs; id++) {
+      const Graph* const graph = FindGraph(id);
+      runs.push_back(graph ? graph->runs() : 0);
+    }
     std::lock_guard<std::mutex> lock(g_clusters_mu);
     return Object({{"type", "report"},
                    {"why", reason},
+                   {"at", NowNs()},
+                   {"runs", List(runs, [](uint64_t count) { return Json(count); })},
                    {"xla", g_compiled_ns * 1e-9},
                    {"compilations", g_clusters.size()},
                    {"compiling", g_compiling_ns * 1e-9},

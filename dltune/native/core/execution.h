@@ -153,6 +153,8 @@ struct Graph {
     return EnterSlow(step);
   }
   void CloseCurrent();
+  // How many executions have begun.
+  uint64_t runs() const { return executions.load(std::memory_order_relaxed); }
 
  private:
   Entered EnterSlow(int64_t step);
@@ -163,7 +165,7 @@ struct Graph {
   std::atomic<Execution*> current{nullptr};
   std::mutex mu;
   Execution slots[kSlots];
-  uint64_t executions = 0;
+  std::atomic<uint64_t> executions{0};
 };
 
 // Graphs by id; ids are given out by AddGraph and never reused.
