@@ -187,7 +187,7 @@ class JobWatch:
 
 
 def period(record: Record, before: messages.Report | None) -> float | None:
-    """Seconds between executions of the main graph from `before` to the last report, in the mean."""
+    """Seconds from one execution of the main graph to the next, in the mean since `before`."""
     main, now = main_graph(record), record.report
     if main is None or before is None or now is None:
         return None
