@@ -50,8 +50,8 @@ def first_turn(
             # with several step graphs the last step is not seen to end
             wanted += barrier.graphs > 1
             # one may run several steps: of each that counts another one must have been
-            least = WARM_UP + 1 + (barrier.graphs > 1)
-            executions = max(least, math.ceil(wanted * taken.per_step))
+            fewest = WARM_UP + 1 + (barrier.graphs > 1)
+            executions = max(fewest, math.ceil(wanted * taken.per_step))
             steps = executions / taken.per_step
             return Allotment(executions, steps, max(wanted, steps) * step)
         executions *= 2

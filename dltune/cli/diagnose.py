@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -146,7 +147,6 @@ def _job(
 ) -> Looked:
     """What was found of a job that is started; `tell` is called with it once the job has ended, or
     goes on. Raises the reason where nothing was seen of it."""
-    import contextlib
     import tempfile
     import time
 

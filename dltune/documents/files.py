@@ -221,7 +221,7 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", remedy="name a file")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no plain file", remedy="name one")
+        raise UsageError(f"{path} is no plain file", remedy="name a file")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
     lock = path.with_name(f".{path.name}.claim")

@@ -135,7 +135,8 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of `denormal_looks` its main thread had computed with denormal numbers since the look before.
     `flushed`: time of a step in which these were taken for zero over one before, where it was
     tried. `period`: seconds from one execution of the graph with the most op time to its next, in
-    the mean, while none was recorded (None: not known)."""
+    the mean, while none was recorded: in the watch, or when its ops had been measured, whichever
+    was less (None: not known)."""
 
     traced: int
     once: int

@@ -15,6 +15,8 @@ from dltune.job import messages
 NANOSECOND = 1e-9
 # executions kept of each graph: a job may run thousands of small ones before its step is known
 KEPT = 32
+# executions, for a mean
+FEW = 10
 # nodes by which a graph computes gradients or applies them, which validation does not
 _TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Apply|_backward\b")
 # nodes by which a graph uses the model, which the functions of an input pipeline do not
@@ -155,6 +157,23 @@ def main_graph(record: Record) -> int | None:
     return max(
         repeating, key=lambda graph: (record.trains(graph), record.seconds[graph]), default=None
     )
+
+
+def period(
+    record: Record, before: messages.Report | None, after: messages.Report | None
+) -> float | None:
+    """Seconds from one execution of the main graph to the next, in the mean between two reports;
+    None of too few."""
+    main = main_graph(record)
+    if main is None or before is None or after is None:
+        return None
+
+    def ran(report: messages.Report) -> int:
+        runs = enumerate(report.runs)
+        return sum(n for g, n in runs if g in record.graphs and record.same(g) == main)
+
+    executions, seconds = ran(after) - ran(before), (after.at - before.at) * NANOSECOND
+    return seconds / executions if executions >= FEW else None
 
 
 def step_graphs(record: Record, least_share: float) -> list[int]:

@@ -14,8 +14,9 @@ from dltune.documents.roofs import Roofs
 from dltune.errors import DltuneError
 from dltune.findings.python import denormals
 from dltune.findings.seen import Seen
+from dltune.job import messages
 from dltune.job.launch import Job, Process
-from dltune.job.record import Record
+from dltune.job.record import Record, period
 from dltune.job.unreported import loaded
 from dltune.machine.placement import default_interval
 from dltune.observe.growth import looked_at_again, unsettled
@@ -32,6 +33,8 @@ SHARE, MOST, LEAST = 0.4, 30.0, 5.0
 # framework, so long after its start; but TensorFlow's import may take so long, and what comes
 # before the first step of an optimizer of PyTorch's, of which some jobs have none
 FEW, UNTRAINED, WITHOUT, IMPORTS, PREPARES = 10.0, 30.0, 30.0, 300.0, 60.0
+# at last it runs by itself for so long, and may take so long to report
+AFTER, PATIENT = 2.0, 2.0
 
 
 class Observing:
@@ -62,6 +65,7 @@ class Observing:
         self._seen: Seen | None = None
         self._prepared = False  # whether the watch began before the job trained
         self._settled = False  # whether memory grows
+        self._period: float | None = None  # of its graph, at last
         self._session = Session(
             machine,
             command,
@@ -92,6 +96,7 @@ class Observing:
         except DltuneError as error:
             problem = error
         self._session.release()
+        self._period = self._runs_at_last(job)
         seen = self._seen
         if seen is not None and seen.observation is not None:
             looked = looked_at_again(seen.observation, job, self._left(), self._tell_of_growth)
@@ -109,10 +114,38 @@ class Observing:
             return seen
         if not self._settled:
             observation = unsettled(observation)
-        if flushed is not None and observation.graphs is not None:
-            graphs = msgspec.structs.replace(observation.graphs, flushed=flushed)
+        if (graphs := observation.graphs) is not None:
+            known = [one for one in (graphs.period, self._period) if one is not None]
+            graphs = msgspec.structs.replace(
+                graphs, flushed=flushed, period=min(known, default=None)
+            )
             observation = msgspec.structs.replace(observation, graphs=graphs)
         return replace(seen, observation=observation)
+
+    def _runs_at_last(self, job: Job) -> float | None:
+        """How its main graph runs by itself once its ops are measured: by then the machine may be
+        a faster one than when the job was watched."""
+        pid = self._subject(job)
+        record = self._session.sightings.records.get(pid)
+        if record is None or record.process.framework != "tensorflow":
+            return None
+        first = self._reported(job, pid)
+        until = time.monotonic() + AFTER
+        for _ in job.events(0.1):
+            if time.monotonic() >= until:
+                break
+        return period(record, first, self._reported(job, pid))
+
+    def _reported(self, job: Job, pid: int) -> messages.Report | None:
+        self._session.ask(pid)
+        until = time.monotonic() + PATIENT
+        for event in job.events(0.1):
+            mine = event and event.process and event.process.pid == pid
+            if event and mine and isinstance(event.message, messages.Report):
+                return event.message
+            if time.monotonic() >= until:
+                break
+        return None
 
     def _over(self) -> bool:
         return self._left() <= 0
@@ -156,14 +189,18 @@ class Observing:
             return
         if self._job is None or self._job.exit_code is not None:
             return
-        records = self._session.sightings.records
-        subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
+        subject = self._subject(self._job)
         if self._watch is not None:
             self._end(self._watch)
             self._seen = None
             self._wanted = max(LEAST, min(SHARE * self._left(), MOST))
         self._prepared = self._session.trained is None
-        self._watch = JobWatch(self._job.pid, subject, records)
+        self._watch = JobWatch(self._job.pid, subject, self._session.sightings.records)
+
+    def _subject(self, job: Job) -> int:
+        """The process that trains."""
+        records = self._session.sightings.records
+        return max(records, key=lambda pid: _trained(records[pid]), default=job.pid)
 
     def _is_early(self) -> bool:
         """For a job without its third step to be watched all the same."""

@@ -19,7 +19,7 @@ from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job import messages
-from dltune.job.record import NANOSECOND, Record, main_graph
+from dltune.job.record import Record, period
 from dltune.job.unreported import loaded
 from dltune.machine import cpulist
 from dltune.machine.ranks import is_rank, local_rank
@@ -33,8 +33,6 @@ from dltune.proc import process, tree
 _NUMBERS = re.compile(r"(_\d+)+$")
 # of what the thread that works most does, below which another one sleeps
 WORKS = 0.05
-# executions of a graph, for a mean
-FEW = 20
 
 
 class JobWatch:
@@ -182,22 +180,8 @@ class JobWatch:
             steps=added("steps"),
             denormal_looks=added("denormal_looks"),
             denormal=added("denormal"),
-            period=period(record, self._since),
+            period=period(record, self._since, record.report),
         )
-
-
-def period(record: Record, before: messages.Report | None) -> float | None:
-    """Seconds from one execution of the main graph to the next, in the mean since `before`."""
-    main, now = main_graph(record), record.report
-    if main is None or before is None or now is None:
-        return None
-
-    def ran(report: messages.Report) -> int:
-        runs = enumerate(report.runs)
-        return sum(n for g, n in runs if g in record.graphs and record.same(g) == main)
-
-    executions, seconds = ran(now) - ran(before), (now.at - before.at) * NANOSECOND
-    return seconds / executions if executions >= FEW else None
 
 
 def _is_a_rank(pid: int) -> bool:

@@ -203,6 +203,11 @@ class Session:
         """Let the job go on as if dltune were not there."""
         self._order_all(discover=False)
 
+    def ask(self, pid: int) -> None:
+        """For a report of a process."""
+        if process := self._processes.get(pid):
+            process.order([REPORT])
+
     def interrupted(self) -> None:
         """Keep what there is, as partial: the user ended the session."""
         self._save("interrupted")

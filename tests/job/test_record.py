@@ -6,7 +6,7 @@ import pytest
 from told import MS, PIPELINE, TRAINING, VALIDATION, execution, graph, record
 
 from dltune.job import messages
-from dltune.job.record import KEPT, main_graph, step_graphs
+from dltune.job.record import KEPT, main_graph, period, step_graphs
 
 
 def rounds(which: int, every: int, times: int, seconds: list[float], *, first: int = 0):
@@ -134,3 +134,18 @@ def test_settings_are_those_that_the_script_asked_for():
 )
 def test_what_tells_that_a_graph_trains(kind, trains):
     assert record([graph(0, ["Conv2D", kind])]).trains(0) == trains
+
+
+def test_how_often_the_main_graph_ran_between_two_reports():
+    told = record(
+        [graph(0, PIPELINE), graph(1, TRAINING)],
+        rounds(0, 30, 33, [0.02]) + rounds(1, 100, 10, [0.05]),
+    )
+    idle = messages.Admission(0, 0, 0.0, [])
+    first, last = (
+        messages.Report("asked", 0.0, 0, 0.0, 0.0, idle, at=at * 10**9, runs=runs)
+        for at, runs in ((5, (99, 40)), (15, (9999, 4040)))
+    )
+    assert period(told, first, last) == pytest.approx(10 / 4000)
+    assert period(told, None, last) is None
+    assert period(told, first, first) is None, "it did not run"
