@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.cli import results
-from dltune.errors import JobFailed, UsageError
+from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.planners.duration import Duration
 
 if TYPE_CHECKING:
@@ -199,14 +199,20 @@ def _job(
             goes_on = keep_running and ended is None and code is None
             if not goes_on:
                 stack.close()
-        why = ended or error
+        why: BaseException | None = ended or error
         nothing = why is not None and seen.observation is None and seen.profile is None
         seconds, no_step = time.monotonic() - began, str(error) if error else None
         looked = replace(_looked(seen, shlex.join(job), seconds, no_step, ended), command=job)
-        if not nothing:
-            tell(looked)
+        try:
+            if not nothing:
+                tell(looked)
+        except (DltuneError, OSError) as trouble:
+            if not goes_on:
+                raise
+            why, nothing = trouble, True  # the job is not to end for it
         if goes_on:
-            click.echo("all is seen; the job goes on", err=True)
+            with contextlib.suppress(OSError):
+                click.echo("all is seen; the job goes on", err=True)
             for _ in running.events(1.0):
                 pass
             code = running.exit_code

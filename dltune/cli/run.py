@@ -74,8 +74,11 @@ def command(
         for sentence in composition.announced():
             _say(sentence)
         running = stack.enter_context(composition.started())
-        passed = (*interrupts.ENDING, *interrupts.TOLD)
-        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number), passed))
+        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
+        # helpers of the job would end by these
+        stack.enter_context(
+            interrupts.heard(lambda number, _: running.tell(number), interrupts.TOLD)
+        )
         outcomes = composition.watch(running)
         code = running.exit_code
     try:

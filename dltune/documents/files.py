@@ -178,7 +178,7 @@ class Output:
 
     def write_bytes(self, data: bytes) -> None:
         """Raises UsageError when the disk is full or the file appeared meanwhile."""
-        path = self.path.resolve()  # a link stays one
+        path = self.path
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             with open(beside, "xb") as file:
@@ -218,6 +218,11 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     Raises UsageError at once, before any work, when the file exists (without `overwrite`), cannot
     be written, or is claimed by another process that is still alive.
     """
+    if path.is_symlink():  # it stays one
+        try:
+            path = path.resolve()
+        except (OSError, RuntimeError):
+            raise UsageError(f"{path} is a link to itself", remedy="name a file") from None
     if path.is_dir():
         raise UsageError(f"{path} is a folder", remedy="name a file")
     if path.exists() and not path.is_file():

@@ -134,9 +134,8 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers ended. In `denormal`
     of `denormal_looks` its main thread had computed with denormal numbers since the look before.
     `flushed`: time of a step in which these were taken for zero over one before, where it was
-    tried. `period`: seconds from one execution of the graph with the most op time to its next, in
-    the mean, while none was recorded: in the watch, or when its ops had been measured, whichever
-    was less (None: not known)."""
+    tried. `period`: seconds from one step to the next, in the mean, while nothing was recorded,
+    once its ops had been measured (None: not known)."""
 
     traced: int
     once: int

@@ -16,7 +16,6 @@ from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding, Gain
 from dltune.findings import registry
 from dltune.findings.looked import few
-from dltune.findings.ops.in_the_job import by_itself
 from dltune.findings.python.beside_steps import at_steps
 from dltune.findings.seen import Seen
 
@@ -45,7 +44,7 @@ def diagnose(
         dltune=__version__,
         subject=subject,
         seconds=seconds,
-        step=_step(seen, seen.profile) if seen.profile else None,
+        step=step(seen.profile, _ranks(seen)) if seen.profile else None,
         no_step=no_step,
         healthy=not costly and no_step is None and partial is None and not few(seen),
         findings=tuple(costly[:MOST]),
@@ -74,11 +73,6 @@ def _unmeasured(analysis: Analysis) -> Iterator[str]:
     if analysis.profile.partial:
         yield f"not all ops were measured: {analysis.profile.partial}"
     yield from unmeasured(analysis.profile)
-
-
-def _step(seen: Seen, analysis: Analysis) -> Step | None:
-    found = step(analysis, _ranks(seen))
-    return found and msgspec.structs.replace(found, seconds=by_itself(seen, analysis.profile))
 
 
 def _ranks(seen: Seen) -> int:

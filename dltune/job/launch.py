@@ -30,6 +30,8 @@ from dltune.proc.tree import Tree
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
+# between two looks at what descends from it meanwhile
+LOOK_SECONDS = 0.25
 # and to be gone once they were killed
 KILLED_SECONDS = 1.0
 # bytes; a graph of a hundred thousand nodes takes a tenth of it
@@ -254,6 +256,7 @@ class Job:
         try:
             self.pass_on(signal.SIGTERM)
             until = time.monotonic() + GRACE_SECONDS
+            looked = time.monotonic()
             while time.monotonic() < until:
                 if not self._group_alive():
                     left = tree.refresh() if tree else []
@@ -262,8 +265,9 @@ class Job:
                     if not asked:
                         _signal(left, signal.SIGTERM)
                         asked = True
-                elif tree:
+                elif tree and time.monotonic() - looked > LOOK_SECONDS:
                     tree.refresh()
+                    looked = time.monotonic()
                 for key, _ in self._selector.select(0.05):  # who cannot send last words cannot end
                     if key.data:
                         self._selector.unregister(key.fileobj)
@@ -290,6 +294,11 @@ class Job:
         """Send the whole process group a signal, as one that dltune itself was sent."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
+
+    def tell(self, number: int) -> None:
+        """Send the command itself a signal."""
+        if self._child.poll() is None:
+            os.kill(self.pid, number)
 
     def _group_alive(self) -> bool:
         self._child.poll()

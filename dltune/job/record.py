@@ -160,17 +160,14 @@ def main_graph(record: Record) -> int | None:
 
 
 def period(
-    record: Record, before: messages.Report | None, after: messages.Report | None
+    record: Record, graph: int, before: messages.Report, after: messages.Report
 ) -> float | None:
-    """Seconds from one execution of the main graph to the next, in the mean between two reports;
-    None of too few."""
-    main = main_graph(record)
-    if main is None or before is None or after is None:
-        return None
+    """Seconds from one execution of a graph to the next, in the mean between two reports; None of
+    too few."""
 
     def ran(report: messages.Report) -> int:
         runs = enumerate(report.runs)
-        return sum(n for g, n in runs if g in record.graphs and record.same(g) == main)
+        return sum(n for g, n in runs if g in record.graphs and record.same(g) == graph)
 
     executions, seconds = ran(after) - ran(before), (after.at - before.at) * NANOSECOND
     return seconds / executions if executions >= FEW else None

@@ -65,7 +65,7 @@ class Observing:
         self._seen: Seen | None = None
         self._prepared = False  # whether the watch began before the job trained
         self._settled = False  # whether memory grows
-        self._period: float | None = None  # of its graph, at last
+        self._period: float | None = None  # of its step, at last
         self._session = Session(
             machine,
             command,
@@ -115,26 +115,25 @@ class Observing:
         if not self._settled:
             observation = unsettled(observation)
         if (graphs := observation.graphs) is not None:
-            known = [one for one in (graphs.period, self._period) if one is not None]
-            graphs = msgspec.structs.replace(
-                graphs, flushed=flushed, period=min(known, default=None)
-            )
+            graphs = msgspec.structs.replace(graphs, flushed=flushed, period=self._period)
             observation = msgspec.structs.replace(observation, graphs=graphs)
         return replace(seen, observation=observation)
 
     def _runs_at_last(self, job: Job) -> float | None:
-        """How its main graph runs by itself once its ops are measured: by then the machine may be
-        a faster one than when the job was watched."""
-        pid = self._subject(job)
-        record = self._session.sightings.records.get(pid)
-        if record is None or record.process.framework != "tensorflow":
+        """The period of the step that was measured, by itself once its ops are: by then the machine
+        may be a faster one than when it was recorded."""
+        if (measured := self._session.measured) is None:
             return None
-        first = self._reported(job, pid)
+        pid, graph = measured
+        if (before := self._reported(job, pid)) is None:
+            return None
         until = time.monotonic() + AFTER
         for _ in job.events(0.1):
             if time.monotonic() >= until:
                 break
-        return period(record, first, self._reported(job, pid))
+        after = self._reported(job, pid)
+        record = self._session.sightings.records[pid]
+        return period(record, graph, before, after) if after else None
 
     def _reported(self, job: Job, pid: int) -> messages.Report | None:
         self._session.ask(pid)
@@ -189,18 +188,14 @@ class Observing:
             return
         if self._job is None or self._job.exit_code is not None:
             return
-        subject = self._subject(self._job)
+        records = self._session.sightings.records
+        subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
         if self._watch is not None:
             self._end(self._watch)
             self._seen = None
             self._wanted = max(LEAST, min(SHARE * self._left(), MOST))
         self._prepared = self._session.trained is None
-        self._watch = JobWatch(self._job.pid, subject, self._session.sightings.records)
-
-    def _subject(self, job: Job) -> int:
-        """The process that trains."""
-        records = self._session.sightings.records
-        return max(records, key=lambda pid: _trained(records[pid]), default=job.pid)
+        self._watch = JobWatch(self._job.pid, subject, records)
 
     def _is_early(self) -> bool:
         """For a job without its third step to be watched all the same."""

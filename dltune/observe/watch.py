@@ -18,8 +18,7 @@ from dltune.horovod.watch import document as ranks
 from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
-from dltune.job import messages
-from dltune.job.record import Record, period
+from dltune.job.record import Record
 from dltune.job.unreported import loaded
 from dltune.machine import cpulist
 from dltune.machine.ranks import is_rank, local_rank
@@ -46,7 +45,6 @@ class JobWatch:
         record = records.get(pid)
         self._graphs = len(record.graphs) if record else 0
         self._report = record.report if record else None
-        self._since: messages.Report | None = None  # the first that came while it was watched
         processes = tree.Tree(root)
         several = any(map(_is_a_rank, processes.refresh()))
         self._watch = Watch(processes)
@@ -79,9 +77,6 @@ class JobWatch:
 
     def _weigh(self) -> None:
         now = time.monotonic()
-        record = self._records.get(self._subject)
-        if self._since is None and record and record.report is not self._report:
-            self._since = record.report
         for seen in self._watch.processes.values():
             if not seen.ended:
                 self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
@@ -180,7 +175,6 @@ class JobWatch:
             steps=added("steps"),
             denormal_looks=added("denormal_looks"),
             denormal=added("denormal"),
-            period=period(record, self._since, record.report),
         )
 
 

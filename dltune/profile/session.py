@@ -141,6 +141,7 @@ class Session:
         self._lines: PythonLines | None = None
         self._discovery = Discovery(self.sightings.records)
         self._climbing: _Climbing | None = None
+        self._released = False
         self._processes: dict[int, Process] = {}
         self._version = 1
         self._executions = 0
@@ -153,7 +154,7 @@ class Session:
         self.sightings.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
         self._building = None
-        watched = self._climbing is None
+        watched = self._climbing is None and not self._released
         return [
             *machine_lines(self.machine),
             DETACH,
@@ -200,8 +201,19 @@ class Session:
         return self.profile
 
     def release(self) -> None:
-        """Let the job go on as if dltune were not there."""
+        """Let the job go on as if dltune were not there, and what it starts from now on."""
+        self._released = True
         self._order_all(discover=False)
+
+    @property
+    def measured(self) -> tuple[int, int] | None:
+        """The process and the graph of TensorFlow's that is the step, where that is one graph."""
+        climbing = self._climbing
+        if climbing is None or len(climbing.steps.targets) > 1:
+            return None
+        pid = climbing.steps.pid
+        known = self.sightings.records[pid].process.framework == "tensorflow"
+        return (pid, climbing.steps.targets[0]) if known else None
 
     def ask(self, pid: int) -> None:
         """For a report of a process."""
@@ -471,7 +483,8 @@ class Session:
     def _is_gone(self, climbing: _Climbing) -> bool:
         """Whether the job does something else for good, as with its next model."""
         waited = time.monotonic() - climbing.began
-        return waited > SEARCH_SECONDS and not any(climbing.repeats.values())
+        alone = GONE * len(self.machine.cores) * climbing.own.longest_wall  # on one thread, at most
+        return waited > max(SEARCH_SECONDS, alone) and not any(climbing.repeats.values())
 
     def _next_case(self, climbing: _Climbing) -> None:
         climbing.spent.append(time.monotonic() - climbing.began)

@@ -218,18 +218,18 @@ class HangingJob(PretendedJob):
 
 
 def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "HUNG", 0.05)
+    monkeypatch.setattr(contest, "HUNG", 0.2)
     jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock, turns=2)}
     trial = Trial(jobs)
     trial.contest.run()
-    why = "under plan (0.05 s without news): it hangs in a step"
+    why = "under plan (0.2 s without news): it hangs in a step"
     assert str(trial.contest.hung) == why
     assert trial.contest.partial == f"{why}, in round 2 of 6"
     assert [len(turns) for turns in trial.contest.turns.values()] == [1, 1], (
         "what there was is kept"
     )
     jobs = {"default": HangingJob(clock, turns=1), "plan": PretendedJob(clock)}
-    with pytest.raises(UsageError, match=r"under default \(0.05 s without news\): it hangs"):
+    with pytest.raises(UsageError, match=r"under default \(0.2 s without news\): it hangs"):
         Trial(jobs).contest.run()
 
 

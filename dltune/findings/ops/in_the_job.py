@@ -21,14 +21,6 @@ class InTheJob(NamedTuple):
     executor: float
 
 
-def by_itself(seen: Seen, profile: Profile) -> float:
-    """Seconds of a round of the steps while nothing is recorded: at most what they took, with all
-    that comes between them, while the job was watched."""
-    graphs = seen.observation.graphs if seen.observation else None
-    period = graphs.period if graphs and len(profile.steps) == 1 else None
-    return min(unrecorded(profile), period or math.inf)
-
-
 def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
     whole = wall(profile)
     # an op on several threads waits for the one whose core others want most; it has half of that
@@ -38,6 +30,7 @@ def in_the_job(seen: Seen, profile: Profile) -> InTheJob:
     if seen.observation and seen.observation.main:
         free = max(0.0, free - fault_share(seen.observation.main))
     ops, executor = part(profile, "ops") * whole, part(profile, "executor") * whole
-    step = by_itself(seen, profile)
+    graphs = seen.observation.graphs if seen.observation else None
+    step = min(unrecorded(profile), (graphs and graphs.period) or math.inf)
     within = max(0.0, ops + executor - (whole - step))
     return InTheJob(step, within * free, (executor - recording(profile)) * free)

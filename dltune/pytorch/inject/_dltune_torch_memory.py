@@ -33,6 +33,7 @@ _UNCOUNTED = {
 }
 _PARTITIONERS = "torch._functorch.partitioners"
 _WARM = 2  # steps, after which optimizers have their state
+_STEPPING: list[int] = []  # the thread that steps first
 _GROWN = 1.001  # times: a peak is told again where it is so much higher
 
 
@@ -84,15 +85,15 @@ def _without_cache() -> None:
 def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
     """`act` at steps of this process, on the thread that steps first, that are not within a
     backward pass; `closures`: also at those that are given one."""
-    pid, threads = os.getpid(), list[int]()
+    pid = os.getpid()
     within: Callable[[], int] = torch._C._current_graph_task_id
 
     def hook(_: Any, given: tuple[Any, ...]) -> None:
         closed = any(one is not None for one in given)
         if (closures or not closed) and within() < 0 and os.getpid() == pid:
-            if not threads:
-                threads.append(threading.get_ident())
-            if threading.get_ident() == threads[0]:
+            if not _STEPPING:
+                _STEPPING.append(threading.get_ident())
+            if threading.get_ident() == _STEPPING[0]:
                 act()
 
     return hook

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OLDEST = (2, 4)  # with it on CPUs
 NAMES = ("SGD", "Adam", "AdamW", "Adagrad")
+OTHERWISE = "gradients or state lie otherwise than its tensors"
 
 
 def fused_optimizer(report: Report) -> Hooks:
@@ -35,6 +36,8 @@ class _Fused:
         self._stepping: list[Any] = []  # groups
         # of each optimizer, how many tensors its groups have, and which of these may
         self._fit: Any = weakref.WeakKeyDictionary()
+        # of each its state as it was looked at, and whether that lies as its tensors
+        self._even: Any = weakref.WeakKeyDictionary()
         self._stepped: Any = weakref.WeakSet()
         self._sparse: Any = weakref.WeakSet()
 
@@ -59,9 +62,14 @@ class _Fused:
         sizes = tuple(len(group["params"]) for group in groups)
         if self._fit.get(optimizer, (None,))[0] != sizes:
             self._fit[optimizer] = sizes, tuple(map(self._is_fit, groups))
-        for group, fit in zip(groups, self._fit[optimizer][1], strict=True):
+        fits = self._fit[optimizer][1]
+        fitting = [group for group, fit in zip(groups, fits, strict=True) if fit]
+        if not self._is_state_even(optimizer, fitting):
+            self._report.left(type(optimizer).__name__, OTHERWISE)
+            return
+        for group in fitting:
             asked = group.get("fused") is not None or group.get("foreach") is not None
-            if fit and not asked and self._is_even(group, optimizer.state):
+            if not asked and self._is_even(group, optimizer.state):
                 group["fused"] = True
                 self._stepping.append(group)
 
@@ -105,22 +113,34 @@ class _Fused:
                 yield "a tensor is a part of another"
 
     def _is_even(self, group: dict[str, Any], state: Any) -> bool:
-        """Whether the op may have what it is given in this step: it walks gradients and state by
-        address, and makes momentum for all tensors or none."""
-        begun: set[bool] = set()
+        """Whether the op may have the group in this step: it walks tensors and gradients by
+        address, and makes momentum for all or none."""
+        momentum, begun = bool(group.get("momentum")), set()
         for one in group["params"]:
-            if one.grad is None:
+            grad = one.grad
+            if grad is None:
                 continue
-            own = state.get(one) or {}
-            if group.get("momentum"):
-                begun.add(own.get("momentum_buffer") is not None)
-            for other in (one.grad, *own.values()):
-                if isinstance(other, self._torch.Tensor) and not _is_alike(one, other):
-                    self._report.left(
-                        "a group", "gradients or state lie otherwise than its tensors"
-                    )
-                    return False
+            if grad.stride() != one.stride() and not _is_alike(one, grad):
+                self._report.left("a group", OTHERWISE)
+                return False
+            if momentum:
+                begun.add((state.get(one) or {}).get("momentum_buffer") is not None)
         return len(begun) < 2
+
+    def _is_state_even(self, optimizer: Any, groups: list[dict[str, Any]]) -> bool:
+        """Of what these groups have. Looked at where it was loaded, or has grown."""
+        state = optimizer.state
+        seen, even = self._even.get(optimizer, (None, True))
+        if seen != (id(state), len(state)):
+            even = all(
+                _is_alike(one, other)
+                for group in groups
+                for one in group["params"]
+                for other in (state.get(one) or {}).values()
+                if isinstance(other, self._torch.Tensor)
+            )
+            self._even[optimizer] = (id(state), len(state)), even
+        return bool(even)
 
     def _is_sparse(self, optimizer: Any) -> bool:
         return any(
