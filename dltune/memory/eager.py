@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,8 @@ def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
 def _settled(found: EagerStep, steps: Sequence[Run]) -> Sequence[Run]:
     """As the job reads what is planned from these steps: they are read in the order in which they
     are told."""
+    # a group that is read may be computed from another, and that from a third
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 4 * len(found.groups)))
     for _ in range(TURNS):
         told, steps = steps, as_read(found, steps)
         if steps == told:

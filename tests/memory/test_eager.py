@@ -146,6 +146,22 @@ def test_what_is_in_hand_does_not_run_again_for_what_is_computed_from_it():
     assert [one.reads for one in recomputed(found, run)] == [[[0], [2]], [[0], [1]], [[0], [1]]]
 
 
+def test_a_chain_of_any_length_is_computed_again_for_its_end():
+    count = 2000
+    calls = [
+        Call("aten.tanh", "forward", 1.0, 0, (at - 1,) if at else (), (at,), (), True, False)
+        for at in range(count)
+    ]
+    calls.append(Call("aten.back", "backward", 1.0, 0, (count - 1,), (), (), True, False))
+    storages = [Storage(4, at, min(at + 1, count - 1), count) for at in range(count)]
+    last = ((count - 1, count),)
+    found = eager(Calls(tuple(calls), tuple(storages), last, last, True))
+    at = next(node for node in found.step.order if found.readers.get(node))
+    before, after = found.step.order[:at], found.step.order[at:]
+    run = found.step.run([Step(one) for one in (*before, *sorted(found.groups), *after)])
+    assert [one.node for one in run] == [*before, *sorted(found.groups), *after]
+
+
 def test_who_writes_into_a_result_is_one_with_its_call():
     """As a batch norm and its ReLU in place, with which what others read between is not again."""
     gives = [Storage(4, 0, 3, 5), Storage(4, 1, 3, 4)]

@@ -31,12 +31,12 @@ SCRIPT = JOBS / "torch_memory.py"
 
 
 def ran(
-    folder: Path, adapter: Mapping[str, Any], *arguments: object
+    folder: Path, adapter: Mapping[str, Any], *arguments: object, script: Path = SCRIPT
 ) -> tuple[dict[str, Any], list[messages.Message]]:
     """What the job has computed, and what its adapter told."""
     heard: list[messages.Message] = []
     job = Job(
-        [str(TORCH_PYTHON), str(SCRIPT), *map(str, arguments)],
+        [str(TORCH_PYTHON), str(script), *map(str, arguments)],
         answer=lambda _: {"adapters": [adapter]},
         folder=folder,
     )
@@ -104,6 +104,26 @@ def test_recording_changes_no_number(calls, plain, tmp_path):
     phases = {call.phase for call in found.calls}
     assert phases == {"forward", "backward", "aside"}
     assert max(found.levels) > found.live
+
+
+def test_a_long_chain_is_computed_again_for_its_end(tmp_path):
+    """Deeper than Python calls by itself."""
+    script = JOBS / "torch_chain.py"
+    computes(tmp_path, script)
+    plain = json.loads((tmp_path / "found.json").read_text())
+    _, heard = ran(tmp_path, memory_adapter(), script=script)
+    (called,) = [one for one in heard if isinstance(one, messages.Called)]
+    forward = [one.name for one in called.step.calls if one.phase == "forward"]
+    chain = [at for at, name in enumerate(forward) if name.startswith("aten.tanh")]
+    assert len(chain) == 400
+    # each is read by the next one's second run and by its own gradient, the last one by `pow`'s
+    groups = [{"calls": [at], "reads": [[0], [2]]} for at in chain]
+    computed, heard = ran(
+        tmp_path, memory_adapter({"forward": forward, "groups": groups}), script=script
+    )
+    (*_, last) = [one for one in heard if isinstance(one, messages.GivenUp)]
+    assert computed == plain
+    assert (last.groups, last.left) == (400, "")
 
 
 @pytest.fixture(scope="module")

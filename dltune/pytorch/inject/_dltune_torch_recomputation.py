@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -10,6 +11,8 @@ from typing import Any
 # beside this file
 from _dltune_torch_calls import Calls, name_of
 
+# of Python's, for a group that is computed again for another; and for all else
+FRAMES, BESIDE = 8, 1000
 # what it writes is not told by its schema: `running_mean` and `running_var`, where it trains
 _BATCH_NORM = "aten.native_batch_norm.default"
 
@@ -91,6 +94,9 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 for number, group in enumerate(orders["groups"])
                 for call in group["calls"]
             }
+            # a group may be computed from another again, and that from a third
+            deepest = FRAMES * len(orders["groups"])
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), BESIDE + deepest))
             self.given_up = 0  # groups of this step
             self._known: dict[Any, str] = {}
             self._at = 0
