@@ -122,7 +122,7 @@ class Observing:
     def _runs_at_last(self, job: Job) -> float | None:
         """The period of the step that was measured, by itself once its ops are: by then the machine
         may be a faster one than when it was recorded."""
-        if (measured := self._session.measured) is None:
+        if (measured := self._session.measured_step) is None:
             return None
         pid, graph = measured
         if (before := self._reported(job, pid)) is None:

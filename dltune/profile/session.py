@@ -206,7 +206,7 @@ class Session:
         self._order_all(discover=False)
 
     @property
-    def measured(self) -> tuple[int, int] | None:
+    def measured_step(self) -> tuple[int, int] | None:
         """The process and the graph of TensorFlow's that is the step, where that is one graph."""
         climbing = self._climbing
         if climbing is None or len(climbing.steps.targets) > 1:

@@ -69,10 +69,8 @@ def _effect(trial: Trial, kinds: Mapping[Choice, Kind]) -> Effect:
     more = added(trial.candidate, trial.against)
     if more:
         found, beside, verdict = measured(trial.ratios), trial.against, trial.verdict
-    elif trial.candidate and trial.verdict in (
-        "failed",
-        "no effect",
-    ):  # it is what is left that does
+    elif trial.candidate and trial.verdict in ("failed", "no effect"):
+        # it is what is left that does
         more, found, beside, verdict = trial.candidate, None, AS_GIVEN, trial.verdict
     else:
         more, beside = added(trial.against, trial.candidate), trial.candidate

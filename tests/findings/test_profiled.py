@@ -304,7 +304,7 @@ def test_what_recording_ops_takes_is_no_threads_fault():
     made = recorded(made, at=1.01)
     for period, told in ((0.122, False), (0.3, True), (None, True)):
         found = looked(Seen(observation(graphs=graphs(period=period)), analyse(made)))
-        assert ("too-many-threads" in [one.cause for one in found]) is told, "while it was watched"
+        assert ("too-many-threads" in [one.cause for one in found]) is told, "by itself"
 
 
 @pytest.mark.parametrize(("two", "threads"), [(2e-4, "1x1"), (1e-4, "2x1")])

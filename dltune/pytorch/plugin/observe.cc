@@ -272,9 +272,9 @@ DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
 // From now on, on this thread: it has no optimizer.
 DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
 
-// This thread begins a backward pass; whether it steps, so that its end is to be told. While ops are heard of, autograd
-// makes a text for each of its nodes (std::ostringstream), a microsecond: those known by their places
-// are heard of within nodes alone.
+// This thread begins a backward pass; whether it steps, so that its end is to be told. While ops are
+// heard of, autograd makes a text for each of its nodes (std::ostringstream), a microsecond: those
+// known by their places are heard of within nodes alone.
 DLTUNE_API int dltune_pass_begins() {
   using namespace dltune;
   if (!tl.steps || InChild()) return 0;
