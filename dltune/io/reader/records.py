@@ -42,7 +42,7 @@ class Records:
         self._arguments = (Path(path), database, options)
         self.options = planned(Path(path)) if options is None else options
         self._database = Database(Path(path), database, direct=self.options.direct)
-        self._buffer = mmap.mmap(-1, mmap.PAGESIZE)
+        self._buffer = _room(mmap.PAGESIZE)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Records:
         def read(chosen: tuple[NDArray[np.int64], Layout]) -> UsageError | None:
             _, found = chosen
             if found.size > len(self._buffer):
-                self._buffer = mmap.mmap(-1, found.size)
+                self._buffer = _room(found.size)
             address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
             return database.fetch(found.pieces, address, options.parallel)
 
@@ -108,3 +108,8 @@ class Records:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _room(size: int) -> mmap.mmap:
+    """Memory at the beginning of a page, of this process alone: that of a fork is its own."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

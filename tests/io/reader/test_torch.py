@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
 from pathlib import Path
 
@@ -17,6 +19,25 @@ def test_records_are_pickled_by_their_path(tmp_path: Path) -> None:
     contents = made(tmp_path, [100, 5000, 20])
     with Records(tmp_path) as records, pickle.loads(pickle.dumps(records)) as copy:
         assert copy.read([2, 0]) == [contents[2], contents[0]]
+
+
+def test_forked_readers_do_not_share_what_they_read(tmp_path: Path) -> None:
+    """Where all that they read has room in what their parent had."""
+    contents = made(tmp_path, [(i * 977) % 9000 for i in range(60)])
+    with Records(tmp_path) as records:
+        assert len(records.read(range(60))) == 60
+
+        def reads(first: int) -> None:
+            own = range(first, first + 20)
+            os._exit(any(records.read(own) != contents[first : first + 20] for _ in range(300)))
+
+        forking = multiprocessing.get_context("fork")
+        readers = [forking.Process(target=reads, args=(first,)) for first in (0, 20, 40)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(timeout=120)
+    assert [reader.exitcode for reader in readers] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
