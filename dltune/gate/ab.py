@@ -13,7 +13,7 @@ from dltune.errors import UsageError
 from dltune.gate import result, where, whole, worktrees
 from dltune.gate.config import PYPROJECT, Config, load
 from dltune.gate.measure import Measurement, measure
-from dltune.gate.side import in_checkout, require_own_files
+from dltune.gate.side import in_checkout, require_own_files, with_program
 
 
 def configuration(here: Path, path: Path | None) -> Config:
@@ -51,13 +51,14 @@ def ab(
     require_own_files(repo, command)
     with worktrees.checkouts(repo, commits) as checkouts:
         both = [
-            in_checkout(name, revision, checkouts[name], command, here)
+            in_checkout(name, revision, checkouts[name], command)
             for name, revision in revisions.items()
         ]
         if config.build is not None:
             for side in both:
                 tell(f"building {side.title}")
                 whole.build(side, config.build, config.timeout)
+        both = [with_program(side, here) for side in both]
         made = measure(both, machine, config, tell=tell)
         slower: tuple[doc.Slower, ...] = ()
         if where.asked(made.verdicts):

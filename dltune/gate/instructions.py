@@ -19,23 +19,18 @@ TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
 
 
 class Counter:
-    """A performance counter of this thread and of all that it starts, in user space.
-
-    What a child has counted is added when it ends; this thread itself only waits meanwhile.
-    """
+    """A performance counter of this thread and of all that it starts, in user space, which whoever
+    inherits its handle may read."""
 
     def __init__(
         self, kind: int = syscall.TYPE_HARDWARE, config: int = HARDWARE["instructions"]
     ) -> None:
         """Raises OSError when the kernel refuses."""
         flags = syscall.INHERIT | syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
-        self._handle = syscall.perf_event_open(kind, config, flags=flags)
-
-    def read(self) -> int:
-        return int.from_bytes(os.read(self._handle, 8), "little")
+        self.handle = syscall.perf_event_open(kind, config, flags=flags)
 
     def close(self) -> None:
-        os.close(self._handle)
+        os.close(self.handle)
 
 
 def why_no_counter() -> str | None:

@@ -77,14 +77,11 @@ def require_own_files(repo: Repository, command: Sequence[str]) -> None:
             )
 
 
-def in_checkout(
-    name: str, revision: str, checkout: Checkout, command: Sequence[str], here: Path
-) -> Side:
-    """The command in a checkout. Raises UsageError when there is no such program.
+def in_checkout(name: str, revision: str, checkout: Checkout, command: Sequence[str]) -> Side:
+    """The command in a checkout.
 
     PYTHONPATH begins with the folder's counterpart and the checkout's top, so that their packages
-    come before an installed copy; a program by a relative path that the checkout lacks, such as
-    .venv/bin/python, is `here`'s.
+    come before an installed copy.
     """
     folders = dict.fromkeys((checkout.folder, checkout.top))
     own = [str(path) for each in folders for path in (each / SOURCE, each) if path.is_dir()]
@@ -94,13 +91,20 @@ def in_checkout(
     return Side(
         name=name,
         title=f"{name} ({named}{short})",
-        command=[_program(command[0], checkout.folder, here), *command[1:]],
+        command=command,
         folder=checkout.folder,
         environment={
             "PYTHONPATH": os.pathsep.join([*own, *inherited]),
             "TMPDIR": str(checkout.temporary),  # a job that is ended leaves its temporary files
         },
     )
+
+
+def with_program(side: Side, here: Path) -> Side:
+    """A program by a relative path that the checkout lacks, once it is built, such as
+    .venv/bin/python, is `here`'s. Raises UsageError when there is no such program."""
+    program, *arguments = side.command
+    return replace(side, command=[_program(program, side.folder, here), *arguments])
 
 
 def _program(program: str, folder: Path, here: Path) -> str:

@@ -33,8 +33,7 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
     with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
         with open(log, "wb") as file:
-            counted = counter.read() if counter else 0
-            told, late = _accounted(side, file, timeout)
+            told, late = _accounted(side, file, timeout, counter)
         if late:
             raise blame(side, f"the command took longer than {timeout:g} s", log)
         if errno := told.get("errno"):
@@ -45,8 +44,6 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
             shown = code if code > 0 else 128 - code
             raise blame(side, f"the command ended with exit code {shown}", log)
     values: dict[str, float] = told["values"]
-    if counter:
-        values["instructions"] = float(counter.read() - counted)
     return values
 
 
@@ -59,22 +56,26 @@ def build(side: Side, script: str, timeout: float) -> None:
         raise UsageError(f"the build failed {error}", remedy="build = ... names it") from None
 
 
-def _accounted(side: Side, log: BinaryIO, timeout: float) -> tuple[dict[str, Any], bool]:
+def _accounted(
+    side: Side, log: BinaryIO, timeout: float, counter: Counter | None
+) -> tuple[dict[str, Any], bool]:
     """What accounted.py tells of the side's command, and whether it had to be ended for being
     late."""
     late = threading.Event()
     reading, writing = os.pipe()
+    counting = counter.handle if counter else -1
+    handles = [str(writing), str(counting)]
     with open(reading, "rb") as told:
         try:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", ACCOUNTED, str(writing), *side.command],
+                [sys.executable, "-I", "-S", ACCOUNTED, *handles, *side.command],
                 cwd=side.folder,
                 env={**os.environ, **side.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=[writing],
+                pass_fds=[writing, counting] if counter else [writing],
             )
         except OSError as error:
             why = error.strerror or "it cannot be run"

@@ -126,6 +126,19 @@ def test_each_side_runs_its_own_package(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("temporary")
+def test_each_side_runs_the_program_that_it_has_built(project: Path) -> None:
+    """Although there is one here, of a build by hand."""
+    script = f"(echo '#!{sys.executable}'; cat job.py) > bench; chmod +x bench"
+    for branch in ("base", "main"):
+        git(project, "checkout", "-q", branch)
+        (project / ".gitignore").write_text("bench\n")
+        commit(project, "built", build_toml=f'build = "{script}"\n{QUICK}')
+    subprocess.run(["sh", "-c", script], cwd=project, check=True)
+    done = gate(project, "ab", "--base", "base", "--config", "build.toml", "--", "./bench")
+    assert done.returncode == 1, done.stderr + done.stdout
+
+
+@pytest.mark.usefixtures("temporary")
 def test_a_baseline_is_recorded_and_held(project: Path) -> None:
     done = gate(project, "record", *CONFIG, "-o", "b.json", "--rounds", 5, *JOB)
     assert done.returncode == 0, done.stderr

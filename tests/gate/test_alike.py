@@ -106,7 +106,7 @@ def test_two_checkouts_begin_alike(project: Path, tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = [sys.executable, "-c", WRITE, str(told)]
     with worktrees.checkouts(repo, commits) as checkouts:
-        both = [in_checkout(n, n, checkouts[n], command, project) for n in commits]
+        both = [in_checkout(n, n, checkouts[n], command) for n in commits]
         config = Config(limits=TIME, timed="whole", disturbed="kept")
         measure(both, decided.HERE, config, tell=lambda _: None, rounds=3)
     rounds = [eval(line) for line in told.read_text().splitlines()][2:]  # after the first runs

@@ -15,7 +15,7 @@ import pytest
 
 from dltune.errors import UsageError
 from dltune.gate import worktrees
-from dltune.gate.side import in_checkout, require_own_files
+from dltune.gate.side import in_checkout, require_own_files, with_program
 
 
 @pytest.fixture(autouse=True)
@@ -203,18 +203,20 @@ def test_a_side_s_code_comes_first(project: Path, monkeypatch: pytest.MonkeyPatc
     with worktrees.checkouts(repo, commits(repo)) as found:
         top = found["base"].top
         (top / "src").mkdir()
-        side = in_checkout("base", "base", found["base"], ["python3", "job.py"], project)
+        side = in_checkout("base", "base", found["base"], ["python3", "job.py"])
         assert side.environment["PYTHONPATH"] == f"{top / 'src'}:{top}:/mine"
         inner = worktrees.Checkout(found["base"].commit, top, top / "part", found["base"].temporary)
         (inner.folder / "src").mkdir(parents=True)
-        side = in_checkout("base", "base", inner, ["python3", "job.py"], project)
+        side = in_checkout("base", "base", inner, ["python3", "job.py"])
         paths = [inner.folder / "src", inner.folder, top / "src", top, "/mine"]
         assert side.environment["PYTHONPATH"] == ":".join(map(str, paths))
         (project / "tool").symlink_to(sys.executable)
-        side = in_checkout("base", "base", found["base"], ["./tool", "job.py"], project)
-        assert side.command == [str(project / "tool"), "job.py"]
+        side = in_checkout("base", "base", found["base"], ["./tool", "job.py"])
+        assert with_program(side, project).command == [str(project / "tool"), "job.py"]
         for program in ("./none", "no-such-program-here"):
+            side = in_checkout("base", "base", found["base"], [program])
             with pytest.raises(UsageError, match="command not found"):
-                in_checkout("base", "base", found["base"], [program], project)
+                with_program(side, project)
+        side = in_checkout("base", "base", found["base"], ["./job.py"])
         with pytest.raises(UsageError, match="is not executable"):
-            in_checkout("base", "base", found["base"], ["./job.py"], project)
+            with_program(side, project)
