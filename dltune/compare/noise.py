@@ -32,6 +32,8 @@ FALSE_ALARM = 0.05
 LEAST_SAMPLES = 3
 # ops from which on their ratios say how much the machine's own changes do
 LEAST_OPS = 10
+# a ratio's logarithm goes no further: `math.exp` of more than 709 overflows
+FURTHEST = 700.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ def intervals(pairs: Sequence[Pair]) -> list[tuple[float, float] | None]:
             continue
         reach = t_quantile(level, pair.a.samples + pair.b.samples - 2)
         half = reach * math.hypot(_error(pair, floors), between)
-        found.append((math.exp(pair.logarithm - half), math.exp(pair.logarithm + half)))
+        ends = (pair.logarithm - half, pair.logarithm + half)
+        low, high = (math.exp(max(-FURTHEST, min(end, FURTHEST))) for end in ends)
+        found.append((low, high))
     return found
 
 

@@ -9,9 +9,15 @@ like, as long as both groups have noise of the same shape.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from fractions import Fraction
+from statistics import NormalDist
 
 from dltune.stats.interval import Interval, between_ranks
+
+# steps of `_ways` that may be taken, about a second; beyond, U is as good as normal
+MOST_STEPS = 2_000_000
 
 
 def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -30,12 +36,17 @@ def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0
 
 def _rank(m: int, n: int, confidence: float) -> int:
     """The largest k for which [ratio k, ratio m*n+1-k] has the confidence; 0 when none has."""
+    m, n = sorted((m, n))
+    if m * m * n > MOST_STEPS:
+        sigma = math.sqrt(m * n * (m + n + 1) / 12)
+        within = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
+        return max(math.floor(m * n / 2 - within + 0.5), 0)  # U is a whole number
     ways = _ways(m, n)
-    total = sum(ways)
+    most = Fraction(1 - confidence) * sum(ways) / 2  # more than the largest float may hold
     below, rank = 0, 0
     for k, count in enumerate(ways, start=1):
         below += count  # outcomes with U < k
-        if 2 * below > (1 - confidence) * total:
+        if below > most:
             break
         rank = k
     return min(rank, m * n // 2)

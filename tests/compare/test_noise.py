@@ -54,6 +54,17 @@ def test_large_changes_are_found() -> None:
     assert alarms(0.05, 8, 0.0, slower=1.5)[1] >= 0.95
 
 
+def test_one_disturbed_sample_is_noise() -> None:
+    """A preemption in the middle of a short op, one of a thousand."""
+    calm = OpTime(1, "spread", 3, 5e-6, 5e-6, 0.01)
+    disturbed = OpTime(1, "spread", 3, 5e-6, 5e-6, relative_spread([5e-6, 5e-6, 2e-3]))
+    *others, found = intervals([*[Pair(calm, calm)] * 1000, Pair(disturbed, calm)])
+    assert found is not None
+    assert found[0] < 1e-9
+    assert found[1] > 1e9
+    assert all(span is not None and span[0] <= 1 <= span[1] < 2 for span in others)
+
+
 def test_two_samples_tell_nothing() -> None:
     draw = random.Random(0)
     few = measured(draw, 1.0, 0.1, 2)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dltune.stats import unpaired
 from dltune.stats.unpaired import unpaired_ratio
 
 times = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=8)
@@ -58,6 +59,19 @@ def test_it_is_as_narrow_as_the_tables() -> None:
     b = [math.exp(k * 1e-5) for k in range(10)]
     ratios = sorted(y / x for x in a for y in b)
     assert unpaired_ratio(a, b).bounds == (ratios[23], ratios[-24])
+
+
+def test_many_times_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all orders are too many to count, U is taken to be normal."""
+    for m, n in ((20, 30), (5, 60), (50, 50), (2, 40), (1, 50)):
+        exact = unpaired._rank(m, n, 0.95)
+        monkeypatch.setattr(unpaired, "MOST_STEPS", 0)
+        assert exact - 0.01 * m * n - 1 <= unpaired._rank(m, n, 0.95) <= exact + 1
+        monkeypatch.undo()
+    draw = random.Random(2)
+    noise = [draw.lognormvariate(0.0, 0.05) for _ in range(1200)]
+    found = unpaired_ratio(noise[:600], [1.02 * value for value in noise[600:]])
+    assert 1.01 < found.low < 1.02 < found.high < 1.03
 
 
 def test_a_shift_is_found_and_none_is_not() -> None:
