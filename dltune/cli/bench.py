@@ -104,6 +104,7 @@ def command(
         pyperf_file.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():
         raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
+    results.require_apart([plan_path], (output, pyperf))
     plan = load(plan_path)
     machine = topology.local()
     asked = against or ",".join(usual(plan))

@@ -80,6 +80,7 @@ def command(
             "--keep-running and --verbose are for a job that dltune starts",
             remedy="leave them out, or give the command after --",
         )
+    results.require_apart(map(Path, job) if measured else (), (output, plan_path))
     with (
         interrupts.reported(),
         results.claimed(output, overwrite=overwrite) as kept,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dltune.cli.results import require_apart
 from dltune.errors import GateFailed, UsageError
 from dltune.visible import visible
 
@@ -211,9 +212,7 @@ def check_command(
     before = against.load(baseline)
     if measured and job:
         raise UsageError("--measured and a command exclude each other")
-    for path in filter(None, (baseline, measured)):
-        if path.resolve() in {file.resolve() for file in outputs.written()}:
-            raise UsageError(f"{path} is both read and written", remedy="choose another output")
+    require_apart((baseline, measured), outputs.written())
     began = time.monotonic()
     with _claimed(outputs.files, outputs.overwrite) as (files, tell):
         if measured:

@@ -61,6 +61,7 @@ def command(
             "name one thing to look at",
             remedy="a command after --, or --pid PID, or --timeline FILE, or --merge FILES",
         )
+    results.require_apart((timeline, *(map(Path, job) if merge else ())), [output])
     with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
         code = 0
         if merge:
@@ -68,7 +69,10 @@ def command(
         elif pid is not None:
             document = _watch_process(pid, seconds or PID_SECONDS, timeline)
         elif job:
-            document, code = _watch_job(job, seconds, timeline)
+            with results.claimed(timeline, overwrite=overwrite):
+                if timeline is not None:
+                    timeline.unlink(missing_ok=True)  # another job's must not stand for this one's
+                document, code = _watch_job(job, seconds, timeline)
         else:
             assert timeline is not None
             document = _read(timeline)
@@ -180,9 +184,14 @@ def _run(
 
 
 def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partial: bool) -> Horovod:
-    """The timeline's cycles are judged by what the ranks were told."""
+    """The timeline's cycles are judged by what the ranks were told. What was watched stands where
+    the timeline cannot be read."""
     from dltune.horovod import timeline
     from dltune.horovod.watch.document import assemble, cycle_time
 
-    told = timeline.read(path, cycle_time=cycle_time(watch)) if path else None
+    told = None
+    try:
+        told = timeline.read(path, cycle_time=cycle_time(watch)) if path else None
+    except UsageError as error:
+        click.echo(f"dltune: no timeline in the report: {error}", err=True)
     return assemble(watch, command, told, partial)

@@ -65,6 +65,7 @@ def command(
             "name one thing to look at",
             remedy="a command after --, or --pid PID, or --file FILE",
         )
+    results.require_apart([file], [output])
     with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
         if file is not None:
             document, code = _read(file, readers, seconds), 0

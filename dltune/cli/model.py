@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.results import print_json
+from dltune.cli.results import print_json, require_apart
 from dltune.model.regression.regressors import DEFAULT, NAMES
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def train(
     from dltune.model.regression.file import encode, require_same
     from dltune.model.regression.train import train as trained_on
 
+    require_apart(profiles, [output])
     with claim(output, overwrite=overwrite) as file:
         loaded = [documents.load(path) for path in profiles]
         machine = require_same(loaded, profiles)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.cli.results import print_json
+from dltune.cli.results import print_json, require_apart
 from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.words import between_commas
 
@@ -102,6 +102,7 @@ def command(
     The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
     the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
     """
+    require_apart((ops_of, trace, plan_path), [output])
     if trace:
         if job or ops_of or batch or plan_path or keep_running:
             raise UsageError("--from reads what was measured", remedy="leave the rest out")
@@ -195,7 +196,9 @@ def command(
                     if failed and (words := last_words(Path(log.name))):
                         line.say(words)
                 if keep_running and running.exit_code is None:
-                    line.say("all is measured; the job goes on")
+                    session.release()
+                    what = "what could be" if profile.partial else "all is"
+                    line.say(f"{what} measured; the job goes on")
                     for _ in running.events(1.0):
                         pass
                 code = running.exit_code

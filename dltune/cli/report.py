@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from dltune.cli.results import require_apart
 from dltune.errors import UsageError
 
 
@@ -41,8 +42,7 @@ def command(
     written = [path for path in (output, perfetto) if path]
     if len({path.resolve() for path in written}) < len(written):
         raise UsageError("-o and --perfetto name the same file", remedy="give them two names")
-    if taken := {path.resolve() for path in files} & {path.resolve() for path in written}:
-        raise UsageError(f"{taken.pop()} is both read and written", remedy="choose another output")
+    require_apart(files, written)
     context = read(files)
     with contextlib.ExitStack() as stack:
         claimed = [(p, stack.enter_context(claim(p, overwrite=overwrite))) for p in written]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from dltune.errors import UsageError
 from dltune.visible import visible
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONGEST = 4000  # characters of a sentence
+
+
+def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -> None:
+    """Raises UsageError where a file is read and to be written: what it holds would be lost."""
+    resolved = {path.resolve() for path in filter(None, written)}
+    for path in filter(None, read):
+        if path.resolve() in resolved:
+            raise UsageError(f"{path} is both read and written", remedy="choose another output")
 
 
 def claimed(

@@ -46,11 +46,12 @@ def command(
     thread setting: results agree to rounding, and bit for bit under `dltune plan --bitwise`.
     """
     from dltune.cli import interrupts
-    from dltune.cli.results import claimed
+    from dltune.cli.results import claimed, require_apart
     from dltune.machine import topology
     from dltune.planners.plan import load, require_machine
     from dltune.run.composition import Composition
 
+    require_apart([path], [as_json])
     plan = load(path, _say if partial else None)
     machine = topology.local()
     if not partial:

@@ -73,7 +73,9 @@ def test_wrong_use_is_told_before_anything_starts(plan: Path, tmp_path: Path) ->
     refused(dltune("--plan", plan, "--against", ",", "--no-one-core", "--", "true"), "no setting")
     refused(dltune("--plan", plan, "--rounds", 0, "--", "true"), "--rounds")
     refused(dltune("--plan", plan, "--", "no-such-command"), "command not found: no-such-command")
-    refused(dltune("--plan", plan, "-o", plan, "--", "true"), f"{plan} exists")
+    there = tmp_path.parent / f"{tmp_path.name}.json"
+    there.touch()
+    refused(dltune("--plan", plan, "-o", there, "--", "true"), f"{there} exists")
     refused(dltune("--plan", plan, "-o", tmp_path, "--", "true"), "is a folder")
     both = tmp_path / "both.json"
     refused(dltune("--plan", plan, "-o", both, "--pyperf", both, "--", "true"), "the same file")

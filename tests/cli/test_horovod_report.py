@@ -156,6 +156,22 @@ def test_a_timeline_alone(tmp_path):
     assert report.timeline.controller == "gloo"
 
 
+def test_what_was_watched_stands_without_the_timeline(library, tmp_path):
+    """These ranks write none, and another job's does not stand for theirs."""
+    file, kept = tmp_path / "timeline.json", tmp_path / "report.json"
+    file.write_text(TIMELINE)
+    asked = ("--timeline", file, "-o", kept)
+    refused = dltune(*asked, *job(library))
+    assert refused.returncode == 2
+    assert f"{file} exists" in refused.stderr
+    done = dltune(*asked, "--overwrite", *job(library))
+    assert done.returncode == 0, done.stderr
+    assert f"no timeline in the report: cannot read {file}" in done.stderr
+    report = horovod.load(kept)
+    assert len(report.ranks) == 2
+    assert report.timeline is None
+
+
 def test_a_timeline_that_is_cut_off(tmp_path):
     file = tmp_path / "timeline.json"
     file.write_text(TIMELINE + '{"ph": "B", "name": "NEGO')
