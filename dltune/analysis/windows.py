@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from dltune.analysis.keys import Key
 
 Shape = tuple[int, ...]
+# along one dimension: pairs are counted tap by tap, and what is said of an op may be anything
+MOST_TAPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Sliding:
         return (size - 1) * self.dilations[axis] + 1
 
     def windows(self, image: Shape, window: Shape) -> Shape | None:
-        """How many windows along each dimension; None when one does not fit."""
+        """How many windows along each dimension; None when one does not fit, or cannot be meant."""
         found = []
         for axis, (size, taps) in enumerate(zip(image, window, strict=True)):
             stride = self.strides[axis]
@@ -61,7 +63,8 @@ class Sliding:
             else:
                 span = size + sum(self.padding[axis])
                 found.append((span - self.reach(axis, taps)) // stride + 1)
-        return tuple(found) if all(count > 0 for count in found) else None
+        meant = all(taps <= MOST_TAPS for taps in window)
+        return tuple(found) if meant and all(count > 0 for count in found) else None
 
     def pairs(self, image: Shape, window: Shape, windows: Shape) -> int:
         """(window, element of the image in it), over all windows."""

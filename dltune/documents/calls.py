@@ -13,7 +13,8 @@ from dltune.documents.faults import AMOUNT, at_least, each, index
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """Of an operator below autograd; what gives out nothing, or but views, is none.
+    """Of an operator below autograd; what writes nothing and gives out nothing, or but views, is
+    none.
 
     `phase`: autograd was to differentiate it, ran it itself, or neither. `reads`, `gives` (anew)
     and `writes` are storages. `scratch`: bytes that it took and gave back. `plain`: it has no

@@ -89,8 +89,13 @@ def each(here: str, items: Iterable[T], name: str = "") -> Iterator[tuple[str, T
 
 
 def empty(here: str, struct: msgspec.Struct, *fields: str) -> Iterator[str]:
-    """A sentence for each of these fields that holds nothing."""
-    return (f"{path(here, f)} must not be empty" for f in fields if not getattr(struct, f))
+    """A sentence for each of these fields that holds nothing, or but spaces."""
+    held = ((field, getattr(struct, field)) for field in fields)
+    return (
+        f"{path(here, field)} must not be empty"
+        for field, value in held
+        if not (value.strip() if isinstance(value, str) else value)
+    )
 
 
 def repeated(here: str, what: str, values: Iterable[Hashable]) -> Iterator[str]:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from dltune.errors import UsageError
 T = TypeVar("T", bound=msgspec.Struct)
 # from a document's fields under one schema to those under the next
 Step = Callable[[dict[str, Any]], dict[str, Any]]
+# what decoding raises: the second where lists within lists are too deep
+NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 
 
 class _Header(msgspec.Struct):
@@ -93,7 +95,7 @@ def decode(
             document = _made_newer(data, kind, schema, older)
         else:
             document = msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise UsageError(f"{source}: {error}") from None
     refuse(source, check(document))
     return document
@@ -118,12 +120,12 @@ def schema(path: Path) -> str:
 def _schema(data: bytes, expected: str, source: str) -> str:
     try:
         return msgspec.json.decode(data, type=_Header).schema
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         what = "is empty" if not data.strip() else f"is not {expected}: {_fault(data, error)}"
         raise UsageError(f"{source} {what}") from None
 
 
-def _fault(data: bytes, error: msgspec.DecodeError) -> str:
+def _fault(data: bytes, error: Exception) -> str:
     """The decoder's sentence; a plain one for what Python's own encoder writes for such numbers."""
     at = re.search(r"\(byte (\d+)\)", str(error))
     found = re.compile(rb"NaN|Infinity").match(data, int(at[1])) if at else None
@@ -218,20 +220,19 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     Raises UsageError at once, before any work, when the file exists (without `overwrite`), cannot
     be written, or is claimed by another process that is still alive.
     """
-    if path.is_symlink():  # it stays one
-        try:
-            path = path.resolve()
-        except (OSError, RuntimeError):
-            raise UsageError(f"{path} is a link to itself", remedy="name a file") from None
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", remedy="name a file")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no plain file", remedy="name a file")
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
-    lock = path.with_name(f".{path.name}.claim")
     try:
+        if path.is_symlink():  # it stays one
+            path = path.resolve()
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", remedy="name a file")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no plain file", remedy="name a file")
+        if path.exists() and not overwrite:
+            raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
+        lock = path.with_name(f".{path.name}.claim")
         handle = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except RuntimeError:
+        raise UsageError(f"{path} is a link to itself", remedy="name a file") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     import fcntl

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from dltune.documents import files
-from dltune.documents.faults import AMOUNT, Bound, at_least, each, index, repeated
+from dltune.documents.faults import AMOUNT, Bound, at_least, each, empty, index, repeated
 
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
@@ -108,6 +108,7 @@ def _faults(graph: Operators) -> Iterator[str]:
         yield from at_least(1).of(here, learned, "bytes")
     some_weights = index(len(graph.weights), "weights")
     for place, (here, one) in enumerate(each("operators", graph.operators, "name")):
+        yield from empty(here, one, "type")
         yield from AMOUNT.of(here, one, "flops", "backward_flops")
         yield from at_least(1).of(here, one, "element")
         yield from some_weights.of(here, one, "weights")

@@ -26,7 +26,7 @@ def value(limit: Limit, folder: Path) -> float:
         return _predicted(path)
     try:
         found: object = msgspec.json.decode(files.content(path))
-    except msgspec.DecodeError as error:
+    except files.NOT_JSON as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     assert limit.field is not None
     for part in limit.field.split("."):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from dltune.documents.files import NOT_JSON
 from dltune.documents.gate import Outcome, Result, Unit
 from dltune.errors import UsageError
 from dltune.gate import metrics
@@ -97,7 +98,7 @@ def load(path: Path) -> list[Entry]:
     for number, line in enumerate(lines, 1):
         try:
             found = msgspec.json.decode(line, type=Entry)
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             raise UsageError(
                 f"{path}, line {number}, is not a gate: {error}", remedy="name another history file"
             ) from None

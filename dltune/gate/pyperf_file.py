@@ -39,7 +39,7 @@ def is_one(path: Path) -> bool:
     """Whether a file looks like one of pyperf's. Raises UsageError when it cannot be read."""
     try:
         found = msgspec.json.decode(files.content(path), type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except files.NOT_JSON:
         return False
     return "benchmarks" in found and "version" in found and "schema" not in found
 
@@ -53,7 +53,7 @@ def load(path: Path) -> dict[str, list[float]]:
     """
     try:
         suite = msgspec.json.decode(files.content(path), type=_Suite)
-    except msgspec.DecodeError as error:
+    except files.NOT_JSON as error:
         raise UsageError(f"{path} is not a pyperf file: {error}") from None
     found: dict[str, list[float]] = {}
     for number, benchmark in enumerate(suite.benchmarks):

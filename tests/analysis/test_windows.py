@@ -71,3 +71,9 @@ def test_factors_are_all_that_there_are(product, rank):
     assert len(set(found)) == len(found)
     if sizes:
         assert sorted(found) == sorted(window for window in sizes if math.prod(window) == product)
+
+
+def test_a_window_that_cannot_be_meant() -> None:
+    """As a trace may say: its taps are not counted one by one."""
+    sliding = Sliding(Layout(1, (2,)), (1,), (1,), ((0, 0),))
+    assert sliding.windows((10**12,), (10**12,)) is None

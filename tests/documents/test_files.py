@@ -24,6 +24,22 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    for path in (tmp_path / ("x" * 300), tmp_path / ("x" * 300) / "profile.json"):
+        with (
+            pytest.raises(UsageError, match="File name too long"),
+            files.claim(path, overwrite=True),
+        ):
+            pass
+
+
+def test_lists_within_lists_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"schema": "dltune.profile/1", "ops": ' + "[" * 100_000)
+    with pytest.raises(UsageError, match="recursion"):
+        files.schema(path)
+
+
 def test_a_link_stays_one(tmp_path: Path) -> None:
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     link.symlink_to(real)

@@ -46,6 +46,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
             "weights[0] (w).bytes must be at least 1, got 0",
         ),
         (with_first(flops=-1.0), "operators[1] (step0).flops must be finite and not negative"),
+        (with_first(type=" "), "operators[1] (step0).type must not be empty"),
         (with_first(element=0), ".element must be at least 1, got 0"),
         (with_first(weights=2), ".weights must be at least 0 and below 2"),
         (with_first(dimensions=()), ".dimensions must be 1 to 4"),

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, Bound, at_least, each, index, repeated
+from dltune.documents.faults import AMOUNT, Bound, at_least, each, empty, index, repeated
 
 Consumer = Literal["keras", "jax", "torch"]
 
@@ -121,12 +121,11 @@ def faults(section: Parallelism) -> Iterator[str]:
             f"{len(section.devices)}, one for each device",
             lambda hosts: len(hosts) == len(section.devices),
         ).of(here, section, "hosts")
-    for name in ("devices", "operators"):
-        if not getattr(section, name):
-            yield f"{here}.{name} must not be empty"
+    yield from empty(here, section, "devices", "operators")
     yield from repeated(f"{here}.operators", "name", (one.name for one in section.operators))
     a_device = index(len(section.devices), "parallelism.devices")
     for at, one in each(f"{here}.operators", section.operators, "name"):
+        yield from empty(at, one, "type")
         yield from at_least(1).of(at, one, "replicas")
         yield from at_least(1).faults(f"{at}.degrees", *one.degrees)
         yield from a_device.faults(f"{at}.devices", *one.devices)

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from dltune.documents.files import NOT_JSON
 from dltune.errors import UsageError
 
 # bytes, also of what a compressed file holds
@@ -46,7 +47,7 @@ def arguments(event: Event, kind: type[_Arguments], source: str) -> _Arguments:
     of another type."""
     try:
         return msgspec.json.decode(event.args, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None
 
 
@@ -64,7 +65,7 @@ def decoded(data: bytes, source: str) -> list[Event]:
     """As `load`, from bytes; `source` stands for the file in messages."""
     try:
         return msgspec.json.decode(data, type=_Trace).traceEvents
-    except (msgspec.DecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise UsageError(f"{source} is not a trace in Chrome's format: {error}") from None
 
 

@@ -32,6 +32,7 @@ _OPTIMIZER = re.compile(r"Optimizer\.step#")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
 _MEMORY = "[memory]"
 _CPU = 0  # as the file numbers devices
+_ACCELERATED = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of what a GPU does
 # an op has its library's name before it; autograd's nodes and its engine have none, or its own
 _OP = re.compile(r"(?!autograd::|profiler::)\w[\w.]*::")
 # PyTorch's names of types that dltune calls otherwise
@@ -51,6 +52,7 @@ _DTYPES = {
     "c10::complex<float>": "complex64",
     "c10::complex<double>": "complex128",
 }
+_MOST_ELEMENTS = 2**48
 _LIST = "TensorList"
 _NUMBER = r"(-?\d{1,18}|True|False)"
 _NUMBERS = re.compile(rf"{_NUMBER}|\[{_NUMBER}(, {_NUMBER})*\]")
@@ -75,7 +77,11 @@ class _Op(NamedTuple):
 
 
 def told(events: Sequence[Event], source: str) -> Told:
-    """Raises UsageError, which names `source`, where no step can be told apart."""
+    """Raises UsageError, which names `source`, where no step can be told apart, or a GPU ran."""
+    if any(one.cat in _ACCELERATED for one in events):
+        raise UsageError(
+            f"the ops of {source} ran on a GPU", remedy="dltune works on training on CPUs"
+        )
     spans = _spans(events, source)
     first = spans[0]
     mine = [one for one in events if one.pid == first.pid and one.ph in "XiI"]
@@ -160,7 +166,12 @@ def _op(event: Event, arguments: _Arguments) -> _Op:
 
 
 def _is_shape(dims: Any) -> bool:
-    return isinstance(dims, list) and all(isinstance(size, int) and size >= 0 for size in dims)
+    """And of a tensor that there may be: what is made of it is in proportion to its sizes."""
+    return (
+        isinstance(dims, list)
+        and all(isinstance(size, int) and size >= 0 for size in dims)
+        and math.prod(dims) <= _MOST_ELEMENTS
+    )
 
 
 def _steps(spans: Sequence[Event], threads: Sequence[Sequence[_Op]]) -> Iterator[Step]:

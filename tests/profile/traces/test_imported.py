@@ -188,7 +188,7 @@ def test_arguments_of_another_kind_are_told(tmp_path: Path, arguments: dict[str,
         imported(kept(tmp_path, events), MACHINE)
 
 
-@pytest.mark.parametrize("dims", [[["x"]], [[-1]], [[[1]]], [{}], [None]])
+@pytest.mark.parametrize("dims", [[["x"]], [[-1]], [[[1]]], [{}], [None], [[10**17, 2]]])
 def test_shapes_of_another_kind_are_no_shapes(tmp_path: Path, dims: list[object]) -> None:
     odd = {"Input Dims": dims, "Input type": ["float"]}
     events = []
@@ -197,6 +197,12 @@ def test_shapes_of_another_kind_are_no_shapes(tmp_path: Path, dims: list[object]
         events += kineto_trace.step(at, number, kineto_trace.op("aten::odd", at + 970, 5, **odd))
     profile = imported(kept(tmp_path, events), MACHINE)
     assert "aten::odd()" in {op.key for op in profile.ops}
+
+
+def test_what_a_gpu_has_run_is_refused(tmp_path: Path) -> None:
+    kernel = {**kineto_trace.op("ampere_sgemm_64x64", 1e9 + 970, 5), "cat": "kernel"}
+    with pytest.raises(UsageError, match="ran on a GPU"):
+        imported(kept(tmp_path, [*kineto_trace.steps(), kernel]), MACHINE)
 
 
 def test_what_pytorch_has_written() -> None:
