@@ -196,7 +196,8 @@ def _type(layer: Layer) -> str:
     if layer.kind.startswith("Conv"):
         if layer.groups == 1:
             return f"conv {window}{bias}"
-        depthwise = layer.groups == layer.inputs[0][1] == layer.output[1]
+        read = layer.inputs[0] if layer.inputs else ()
+        depthwise = read[1:2] == layer.output[1:2] == (layer.groups,)
         return f"{'depthwise' if depthwise else layer.kind} {window}{bias}"
     for kind, words in (("MaxPool", "max_pool"), ("AvgPool", "avg_pool")):
         if layer.kind.startswith(kind):

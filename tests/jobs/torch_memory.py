@@ -22,8 +22,32 @@ parser.add_argument("--twice", action="store_true", help="the backward pass runs
 parser.add_argument("--accumulated", action="store_true", help="two backward passes a step")
 parser.add_argument("--closure", action="store_true", help="the optimizer runs the step's passes")
 parser.add_argument("--shifted", action="store_true", help="what is added steps before the passes")
+parser.add_argument("--marked", action="store_true", help="an operator that gives out nothing")
+parser.add_argument("--apart", action="store_true", help="an optimizer for each part")
 parser.add_argument("--compiled", metavar="BACKEND", help="of the compiler, for the blocks")
 options = parser.parse_args()
+
+
+def double(x):
+    x.mul_(2)
+
+
+if options.marked:
+    library = torch.library.Library("jobs", "DEF")
+    library.define("double_(Tensor(a!) x) -> ()")
+    library.impl("double_", double, "CPU")
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        torch.ops.jobs.double_(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
 
 
 class Block(nn.Module):
@@ -35,7 +59,10 @@ class Block(nn.Module):
 
     def forward(self, images):
         found = functional.relu(self.norms[0](self.first(images)), inplace=True)
-        found = self.norms[1](self.second(found))
+        found = self.second(input=found)
+        if options.marked:
+            found = Doubled.apply(found)
+        found = self.norms[1](found)
         found += images
         return functional.dropout(functional.gelu(found), options.dropout)
 
@@ -48,7 +75,8 @@ head = nn.Linear(16, 10)
 if options.compiled:
     blocks.compile(backend=options.compiled)
 model = nn.ModuleList([stem, blocks, head])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+parts = list(model) if options.apart else [model]
+optimizer, *others = (torch.optim.SGD(part.parameters(), lr=0.05) for part in parts)
 shift = nn.Parameter(torch.ones(()))
 shifts = torch.optim.SGD([shift], lr=0.1)
 images, labels = torch.randn(8, 3, 24, 24), torch.randint(0, 10, (8,))
@@ -77,7 +105,7 @@ hooks = (
 )
 with hooks:
     for step in range(options.steps):
-        optimizer.zero_grad()
+        model.zero_grad()
         if options.closure:
 
             def closure(step=step):
@@ -97,6 +125,8 @@ with hooks:
         if options.accumulated:
             loss_of(step).backward()
         optimizer.step()
+        for other in others:
+            other.step()
         losses.append(loss.item())
         if options.validated:
             with torch.no_grad():

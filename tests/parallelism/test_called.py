@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import field
 
+import msgspec
 import pytest
 
 from dltune.documents import operators as doc
@@ -172,6 +173,18 @@ def test_what_groups_of_channels_learn_is_whole() -> None:
     found = step.operators()["conv"]
     assert found.type == "depthwise 3x3/1"
     assert found.dimensions[-1].kind == "whole"
+
+
+def test_a_convolution_of_groups_whose_input_is_not_known() -> None:
+    step = Step()
+    step.layer(
+        *("conv", "Conv2d", 0, (8, 4, 8, 8), (8, 4, 8, 8), ((0, 144),)),
+        window=(3, 3, 1),
+        groups=4,
+    )
+    (layer,) = step.layers
+    step.layers = [msgspec.structs.replace(layer, reads=(), inputs=())]
+    assert step.operators()["conv"].type == "Conv2d 3x3/1"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_recording_changes_no_number(calls, plain, tmp_path):
     assert found.counted
     phases = {call.phase for call in found.calls}
     assert phases == {"forward", "backward", "aside"}
+    assert all(layer.reads for layer in found.layers)  # also what is given by its name
     assert max(found.levels) > found.live
 
 
@@ -183,7 +184,9 @@ def test_what_comes_between_steps_is_none_of_them(sections, alone, tmp_path):
     assert told.peak == pytest.approx(section.live + section.peak, rel=0.01)
 
 
-@pytest.mark.parametrize("argument", ["--functional", "--twice", "--accumulated"])
+@pytest.mark.parametrize(
+    "argument", ["--functional", "--twice", "--accumulated", "--marked", "--apart"]
+)
 def test_planned_for_what_they_do(argument, alone, tmp_path):
     _, calls = recorded(tmp_path, argument)
     section = decide(profiled(calls)).section

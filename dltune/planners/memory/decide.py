@@ -136,7 +136,7 @@ def _called(profile: Profile) -> EagerStep | None:
     not tell it."""
     if profile.framework.name != "pytorch":
         return None
-    if profile.calls is None:
+    if profile.calls is None or not profile.calls.forward:
         raise UsageError(
             "the profile does not tell what a step holds in memory: it is of an older dltune, or "
             "the script has hooks on saved tensors around its steps, or ended before its fifth",

@@ -16,7 +16,7 @@ class Calls:
         self.torch = torch
         self._tensor = torch.Tensor
         self._plain = torch.Tensor.__torch_dispatch__
-        self._writes: dict[Any, tuple[tuple[int, str], ...]] = {}
+        self._writing: dict[Any, tuple[tuple[int, str], ...]] = {}
         self._idle: dict[Any, bool] = {}
         self._within: Callable[[], int] = torch._C._current_graph_task_id
 
@@ -28,25 +28,31 @@ class Calls:
         return "forward" if self.torch.is_grad_enabled() else "aside"
 
     def makes_nothing(self, operator: Any) -> bool:
-        """Whether it gives out no tensor, as `item` does, or but views of its arguments."""
+        """Whether it gives out no tensor, as `item` does, or but views of its arguments, and writes
+        none, as `_foreach_add_` does."""
         known = self._idle.get(operator)
         if known is None:
             given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
-            views = (one.alias_info and not one.alias_info.is_write for one in given)
-            known = self._idle[operator] = operator.namespace == "profiler" or all(views)
+            views = all(one.alias_info and not one.alias_info.is_write for one in given)
+            idle = views and not self._written_places(operator)
+            known = self._idle[operator] = operator.namespace == "profiler" or idle
         return known
 
     def written(self, operator: Any, args: Any, kwargs: Any) -> Iterator[Any]:
         """Of its arguments, the tensors that it writes."""
-        if (places := self._writes.get(operator)) is None:
-            places = self._writes[operator] = tuple(
+        for place, name in self._written_places(operator):
+            value = args[place] if place < len(args) else kwargs.get(name)
+            yield from self.tensors(value)
+
+    def _written_places(self, operator: Any) -> tuple[tuple[int, str], ...]:
+        """Arguments, by place and name."""
+        if (places := self._writing.get(operator)) is None:
+            places = self._writing[operator] = tuple(
                 (place, argument.name)
                 for place, argument in enumerate(operator._schema.arguments)
                 if argument.alias_info and argument.alias_info.is_write
             )
-        for place, name in places:
-            value = args[place] if place < len(args) else kwargs.get(name)
-            yield from self.tensors(value)
+        return places
 
     def draws(self, operator: Any) -> bool:
         """Whether it draws random numbers."""

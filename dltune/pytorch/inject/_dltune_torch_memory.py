@@ -33,6 +33,7 @@ _UNCOUNTED = {
 }
 _PARTITIONERS = "torch._functorch.partitioners"
 _WARM = 2  # steps, after which optimizers have their state
+_MOST = 16  # steps that are recorded, until one has a forward pass: optimizers may step in turn
 _STEPPING: list[int] = []  # the thread that steps first
 _GROWN = 1.001  # times: a peak is told again where it is so much higher
 
@@ -173,7 +174,7 @@ class _Recorded:
 
     def __init__(self, torch: ModuleType, ladders: Ladders, tell: Tell) -> None:
         self._torch, self._ladders, self._tell = torch, ladders, tell
-        self._steps = 0
+        self._steps = self._empty = 0
         self._around: _Around | None = None
         self._passes: _Passes | None = None
 
@@ -204,7 +205,10 @@ class _Recorded:
         elif self._around:
             around, self._around = self._around, None
             around.exit()
-            if not around.context.failed:
+            if not around.context.has_forward and self._empty < _MOST:
+                self._empty += 1
+                self._steps = _WARM - 1
+            elif not around.context.failed:
                 self._tell({"type": "calls", "step": around.context.told(_Allocator.is_counted)})
 
 
@@ -331,6 +335,8 @@ class _Enforced:
     def _note(self, around: _Around) -> None:
         """The step that has ended."""
         context = around.context
+        if not context.begun:  # of optimizers that step in turn one that comes after another
+            return
         grown = context.given_up > self._given_up or self._steps == 1
         self._given_up = max(self._given_up, context.given_up)
         if self._allocator and self._allocator.counts_all:

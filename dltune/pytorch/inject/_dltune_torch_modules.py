@@ -32,38 +32,40 @@ class Modules:
         module = self._torch.nn.modules.module
         self._hooks = [
             module.register_module_forward_pre_hook(self._enter),
-            module.register_module_forward_hook(self._leave),
+            module.register_module_forward_hook(self._leave, with_kwargs=True),
         ]
 
     def end(self) -> None:
+        module: Any = self._torch.nn.modules.module
         for hook in self._hooks:
             hook.remove()
+            # it leaves this behind, with which every module's call takes the longer way
+            module._global_forward_hooks_with_kwargs.pop(hook.id, None)
         self._within.clear()
         self._names.clear()
 
-    def _enter(self, module: Any, given: tuple[Any, ...]) -> None:
+    def _enter(self, module: Any, _: Any) -> None:
         if self._calls.phase != "forward":
             return
         if not self._within:
             self._names |= {one: name for name, one in module.named_modules()}
-        read = [one for one in self._calls.tensors(given) if self._calls.is_plain(one)]
-        shapes = [tuple(one.shape) for one in read]
-        reads = [self._number(one) for one in read]
-        self._within.append((module, len(self.layers), self._at(), reads, shapes))
+        self._within.append((module, len(self.layers), self._at()))
 
-    def _leave(self, module: Any, _: Any, result: Any) -> None:
+    def _leave(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
         # one whose forward pass has failed is not left
         while self._within and self._within[-1][0] is not module:
             self._within.pop()
         if not self._within or self._calls.phase != "forward":
             return
-        _, layers, begun, reads, shapes = self._within.pop()
+        _, layers, begun = self._within.pop()
         name = self._names.get(module, "")
-        given = [one for one in self._calls.tensors(result) if self._calls.is_plain(one)]
+        given = self._plain(result)
         if layers < len(self.layers) or begun == self._at() or not given or not name:
             return  # it is its layers, or computes nothing
         weights = [self._weight(one) for one in module.parameters()]
-        gives = [self._number(one) for one in given]
+        read = self._plain([args, kwargs])
+        reads, gives = ([self._number(one) for one in those] for those in (read, given))
+        shapes = [tuple(one.shape) for one in read]
         first = given[0]
         self.layers.append(
             (
@@ -72,6 +74,9 @@ class Modules:
                 *(self._window(module), getattr(module, "groups", 1), self._samples(module, first)),
             )
         )
+
+    def _plain(self, value: Any) -> list[Any]:
+        return [one for one in self._calls.tensors(value) if self._calls.is_plain(one)]
 
     def _weight(self, weight: Any) -> tuple[int, int]:
         number = self._weights.setdefault(id(weight), len(self._weights))

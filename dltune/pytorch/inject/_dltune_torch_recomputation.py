@@ -98,6 +98,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             deepest = FRAMES * len(orders["groups"])
             sys.setrecursionlimit(max(sys.getrecursionlimit(), BESIDE + deepest))
             self.given_up = 0  # groups of this step
+            self.begun = False  # whether anything of it was to be differentiated
             self._known: dict[Any, str] = {}
             self._at = 0
             self._recipes: dict[int, _Recipe] = {}
@@ -145,6 +146,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             self._forget()
             self._at = 0
             self.given_up = 0
+            self.begun = False
 
         @property
         def other(self) -> str:
@@ -191,6 +193,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
 
         def _planned(self, func: Any) -> int | None:
             """The group of this call, if it is the next that was planned for."""
+            self.begun = True
             name = self._known.get(func)
             if name is None:
                 name = self._known[func] = name_of(func)

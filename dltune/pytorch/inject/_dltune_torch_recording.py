@@ -74,6 +74,10 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
                 "counted": counted,
             }
 
+        @property
+        def has_forward(self) -> bool:
+            return any(phase == "forward" for _, phase, *_ in self.calls)
+
         def __enter__(self) -> Any:
             for storage in calls.storages():
                 self._of_storage(storage)
