@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from dltune.documents.operators import Operator, Operators
 from dltune.documents.topology import Topology
+from dltune.errors import UsageError
 from dltune.parallelism.configurations import Configuration, require_some
 from dltune.parallelism.costs import Costs, part
 from dltune.parallelism.routes import Routes, routes
 
 Nanoseconds: TypeAlias = NDArray[np.int64]
 Space: TypeAlias = Callable[[Operator, int], list[Configuration]]
+LONGEST = 1e6  # seconds of an operator: those of all of them in nanoseconds are to fit into 64 bits
 Strategy: TypeAlias = tuple[int, ...]  # by operator the place of its configuration in its catalog
 
 
@@ -58,7 +60,7 @@ def problem(
     all_to_all: float = 1.0,
 ) -> Problem:
     """`space`: all configurations of an operator on so many devices. Raises UsageError when an
-    operator has none, or devices have no path between them."""
+    operator has none, or takes longer than `LONGEST`, or devices have no path between them."""
     count = len(topology.devices)
     catalogs: dict[tuple[object, ...], list[Configuration]] = {}
     times: dict[tuple[object, ...], tuple[Nanoseconds, Nanoseconds]] = {}
@@ -105,5 +107,12 @@ def _times(
             largest = part(graph, operator, degrees)
             of_degrees[degrees] = [costs(operator, largest, kind) for kind in topology.kinds]
         rows.append(of_degrees[degrees])
-    both = np.maximum(np.rint(np.array(rows) * 1e9), 1).astype(np.int64)
+    seconds = np.array(rows)
+    if seconds.max() > LONGEST:
+        kind = topology.kinds[int(seconds.max(axis=(0, 2)).argmax())].name
+        raise UsageError(
+            f"the operator {operator.name!r} takes {seconds.max():.3g} s on a {kind!r}",
+            remedy="give a topology's flops and bandwidth a second, as in 1.06e13, not in Tera",
+        )
+    both = np.maximum(np.rint(seconds * 1e9), 1).astype(np.int64)
     return both[:, :, 0], both[:, :, 1]

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from dltune.errors import UsageError
@@ -63,6 +64,14 @@ def scheduler() -> Iterator[str]:
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
     ) as cluster:
         yield cluster.scheduler_address
+
+
+def test_rates_in_the_wrong_unit_are_refused() -> None:
+    """As in Tera and Giga: nanoseconds would not fit into 64 bits."""
+    good = p100(4)
+    kinds = tuple(msgspec.structs.replace(kind, flops=0.1, bandwidth=0.1) for kind in good.kinds)
+    with pytest.raises(UsageError, match="s on a 'P100'"):
+        problem(NETWORKS["LeNet"](), msgspec.structs.replace(good, kinds=kinds), soap, roofline)
 
 
 def test_the_same_on_a_cluster(lenet: Problem, alone: Found, scheduler: str) -> None:
