@@ -267,6 +267,7 @@ def test_ranks_that_are_not_there():
     [
         ({"truncated": True}, "the timeline ends in the middle of a record"),
         ({"late": {"0": 0.05, "1": 0.95}}, "rank 1 is the last to have its gradients 95%"),
+        ({"late": {"1": 1.0}}, "rank 1 is the last to have its gradients 100%"),
         (
             {
                 "fused": distribution(1.5),

@@ -14,10 +14,12 @@ ALWAYS_LATE = 1.5
 
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
-    if timeline is None or len(timeline.late) < 2:
+    if seen.horovod is None or timeline is None or not timeline.late:
         return
     rank, share = max(timeline.late.items(), key=lambda one: one[1])
-    even = 1.0 / len(timeline.late)
+    sizes = [one.size for one in seen.horovod.ranks]
+    # of the timeline alone: a rank that never was the last is not in it
+    even = 1.0 / max(sizes or [2, *(int(one) + 1 for one in timeline.late)])
     if share > min(ALWAYS_LATE * even, 0.9) and timeline.negotiation.samples >= 20:
         yield Finding(
             "late-rank",

@@ -33,6 +33,7 @@ struct Settings {
   int every = 0;     // GS: cycles from one agreement to the next; 0: off
   double rest = 0;   // most seconds that a thread with nothing to send rests; 0: off
   bool invalid = false;
+  bool off = false;  // nothing is done, and nothing counted
   const char* folder = nullptr;
 };
 

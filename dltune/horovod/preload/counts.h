@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,8 @@ inline void write_counts(const char* folder, int rank, int size, const Counts& n
     fprintf(stderr, "dltune: cannot write %s: %s\n", path, strerror(errno));
     return;
   }
+  // a point in numbers, whatever the job's locale says
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr), before = uselocale(plain);
   char wait[32] = "null";
   if (waited >= 0) snprintf(wait, sizeof wait, "%.6f", waited);
   fprintf(file,
@@ -48,6 +51,8 @@ inline void write_counts(const char* folder, int rank, int size, const Counts& n
           rank, size, getpid(), static_cast<long>(syscall(SYS_gettid)), elapsed, cpu, wait,
           n.cycles, n.collectives, n.tests, n.sleeps, n.slept, n.agreements, n.shortened, n.saved,
           n.rests, n.rested);
+  uselocale(before);
+  freelocale(plain);
   if (fclose(file) == 0) rename(part, path);
 }
 

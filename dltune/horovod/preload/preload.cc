@@ -77,7 +77,7 @@ bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 // The thread's own, made when it begins its first cache synchronisation.
 Background* synchronising(const Pmpi& mpi, MPI_Comm comm, void* caller) {
-  if (!mine && !on_main_thread()) {
+  if (!mine && !settings.off && !on_main_thread()) {
     if (void* place = malloc(sizeof(Background))) {
       Settings own = settings;
       // who agrees on sleeps has no use for longer ones
@@ -133,6 +133,9 @@ using namespace dltune;
 // The bootstrap's, before hvd.init(): the job may have process sets, whose members would wait for
 // ranks that rest.
 EXPORT void dltune_no_rests() { settings.rest = 0; }
+
+// The bootstrap's, too: other ranks of the job do without this library, and it agrees with none.
+EXPORT void dltune_no_sleeps() { settings.off = true; }
 
 EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
                          MPI_Comm comm) {

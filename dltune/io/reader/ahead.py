@@ -7,6 +7,7 @@ next. A wrong hint costs time, never data: whoever reads sees what the file hold
 from __future__ import annotations
 
 import collections
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -45,15 +46,15 @@ class ReadAhead:
         ahead: int | None = None,
         database: bytes | None = None,
     ) -> None:
-        """`ahead`: None takes what the job's plan says. Raises UsageError when the file cannot be
-        read, or has no such database."""
+        """`ahead`: None takes what the job's plan says, which may be no hints. Raises UsageError
+        when the file cannot be read, or has no such database."""
         from dltune.io.reader.planned import planned_ahead
 
         self._database = Database(Path(path), database, direct=False)
         self._positions = iter(positions)
         self.ahead = planned_ahead(self._database.path) if ahead is None else ahead
-        if self.ahead < 1:
-            raise UsageError(f"ahead must be at least 1 (bytes), got {self.ahead}")
+        if ahead is not None and ahead < 1:
+            raise UsageError(f"ahead must be at least 1 (bytes), got {ahead}")
         self._look = 0.0
 
     def __len__(self) -> int:
@@ -64,6 +65,9 @@ class ReadAhead:
         """The positions. Hints are given as they are taken."""
         import numpy as np
 
+        if not self.ahead:
+            yield from self._positions
+            return
         self._hint_tree()
         sizes = self._database.first.sizes
         waiting: collections.deque[int] = collections.deque()
@@ -96,15 +100,23 @@ class ReadAhead:
     def _hint(self, positions: NDArray[np.int64]) -> None:
         if not len(positions):
             return
+        self._keep_up()
         database = self._database
-        if time.monotonic() >= self._look and database.index.stale():
-            began = time.monotonic()
-            database.overtake()
-            # a writer that never rests must not keep the job busy with indexes
-            self._look = time.monotonic() + LEAST_SHARE * (time.monotonic() - began)
         at = database.current(positions)
         index = database.index
         database.hint(index.offsets[at], index.sizes[at])
+
+    def _keep_up(self) -> None:
+        """With a writer's commits. Where they come too fast for an index, the old one will do."""
+        began = time.monotonic()
+        if began < self._look:
+            return
+        with contextlib.suppress(UsageError):
+            if not self._database.index.stale():
+                return
+            self._database.overtake()
+        # a writer that never rests must not keep the job busy with indexes
+        self._look = time.monotonic() + LEAST_SHARE * (time.monotonic() - began)
 
     def _hint_tree(self) -> None:
         """The pages between records are those of the tree, which every search goes through."""

@@ -5,8 +5,9 @@ alike; the others connect and are handed the memory (a memfd) over it. Neither h
 file system, so whatever is killed leaves nothing behind. Each message is a packet:
 
     a rank says     {"rank": 3}, and later {"free": slot} for a slot that it has used
-    the reader says {"memory": size, ...} with its descriptor, then {"filled": ...} for each slot,
-                    and at last {"end": true} or {"error": ..., "remedy": ...}
+    the reader says {"ranks": 4} once all have come, {"memory": size, ...} with its descriptor once
+                    it knows the file, then {"filled": ...} for each slot, and at last {"end": true}
+                    or {"error": ..., "remedy": ...}
 
 A rank that ends is forgotten; if the reader ends, the others are told by the closed socket.
 """
@@ -145,17 +146,25 @@ def join(name: bytes, rank: int) -> Member:
         send(connection, {"rank": rank})
         connection.settimeout(WAIT_SECONDS)
         try:
-            data, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
+            answer, _ = _received(connection)
         except TimeoutError:
             raise UsageError("the node's reader did not begin: not all of its ranks came") from None
-        answer = json.loads(data or "{}")
+        connection.settimeout(None)  # an index of a large file takes its time
+        descriptors: list[int] = []
+        if "ranks" in answer:
+            answer, descriptors = _received(connection)
         if not descriptors:
             raise UsageError(answer.get("error", "the process that reads for this node has ended"))
-        connection.settimeout(None)
         memory = Memory(answer["memory"], descriptors[0])
         os.close(descriptors[0])
         failing.pop_all()
         return Member(connection, memory, answer["place"], answer["records"])
+
+
+def _received(connection: socket.socket) -> tuple[Message, list[int]]:
+    """A packet with the descriptors that came with it; {} when the other end is closed."""
+    data, descriptors, _, _ = socket.recv_fds(connection, LONGEST, 1)
+    return json.loads(data or "{}"), descriptors
 
 
 def lead(
@@ -177,6 +186,9 @@ def lead(
         if size > 1:
             assert name is not None
             connections = _gathered(name, rank, size)
+        for connection in connections.values():
+            with contextlib.suppress(OSError):  # it ended: the thread will see that
+                send(connection, {"ranks": size})
         shared = Memory(memory)
         filler = filling([rank, *connections], shared)
     except BaseException as error:
@@ -190,7 +202,7 @@ def lead(
     records = filler.order.records
     for place, connection in enumerate(connections.values(), 1):
         answer = {"memory": memory, "place": place, "records": records}
-        with contextlib.suppress(OSError):  # it ended: the thread will see that
+        with contextlib.suppress(OSError):
             socket.send_fds(connection, [json.dumps(answer).encode()], [shared.descriptor])
     mine, own = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     threading.Thread(

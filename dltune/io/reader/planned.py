@@ -27,10 +27,10 @@ def planned(path: Path) -> Options:
 
 
 def planned_ahead(path: Path) -> int:
-    """Bytes of read-ahead hints that the job's plan has for the data file at `path`; `AHEAD`
-    without. Raises UsageError when that is not one of dltune's."""
+    """Bytes of read-ahead hints that the job's plan has for the data file at `path`, 0 for none;
+    `AHEAD` without. Raises UsageError when that is not one of dltune's."""
     file = _file(path)
-    return file.ahead if file and file.ahead else AHEAD
+    return AHEAD if file is None else file.ahead
 
 
 def write(section: IoPlan, path: Path) -> None:
@@ -52,6 +52,8 @@ def _file(path: Path) -> FilePlan | None:
 
         try:
             section = msgspec.json.decode(Path(source).read_bytes(), type=IoPlan)
+        except FileNotFoundError:  # of a rank on another node than dltune's: it runs plain
+            return None
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(
                 f"{VARIABLE}={source} is not what dltune run sets: {error}",

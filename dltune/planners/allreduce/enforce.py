@@ -100,7 +100,7 @@ class EnforcedAllreduce(Enforcement):
             return {}
         self._require_ranks(where.size, local)
         self._require_controller(_controller(python.environment))
-        self._leave_bins_to_all(python.environment)
+        self._leave_to_all(python.environment)
         # a plan on threads divides the node between its ranks where this section does not
         reply = self._run.shares.answer(python) if self.section.cores is not None else {}
         return {**reply, "horovod": self._orders(local)}
@@ -161,7 +161,10 @@ class EnforcedAllreduce(Enforcement):
         return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
 
     def _orders(self, local: Rank) -> dict[str, object]:
-        orders: dict[str, object] = {"settings": settings(self.section)}
+        orders: dict[str, object] = {
+            "settings": settings(self.section),
+            "sleeps": self.section.sleeps is not None,
+        }
         if self.section.cores is not None:
             mine = self.section.cores[local.rank]
             orders["cores"] = {
@@ -254,13 +257,17 @@ class EnforcedAllreduce(Enforcement):
             told += f", so its cores are not those of {local.size}"
         self.dropped.append(told)
 
-    def _leave_bins_to_all(self, told: Mapping[str, str]) -> None:
-        """Ranks with bins wait for ever for ranks without."""
-        if self.section.orders and are_unheard(told, self._run.environment):
-            self.section = msgspec.structs.replace(self.section, orders=None)
+    def _leave_to_all(self, told: Mapping[str, str]) -> None:
+        """What all ranks are to do alike: those that do wait for ever for those that do not, whose
+        collectives are others."""
+        section = self.section
+        parts = {"bins": section.orders, "sleeps": section.sleeps, "knobs": section.knobs}
+        alike = [name for name, planned in parts.items() if planned]
+        if alike and are_unheard(told, self._run.environment):
+            self.section = msgspec.structs.replace(section, orders=None, sleeps=None, knobs=None)
             self.dropped.append(
-                "bins: ranks on other nodes are not under this dltune; start one for each rank, as "
-                "in mpirun ... dltune run ... python"
+                f"{', '.join(alike)}: ranks on other nodes are not under this dltune; start one "
+                "for each rank, as in mpirun ... dltune run ... python"
             )
 
     def _require_controller(self, controller: Controller | None) -> None:

@@ -13,7 +13,7 @@ document.querySelectorAll("th button").forEach((button) => {
       const cell = row.cells[column];
       const text = cell.dataset.value ?? cell.textContent;
       if (!number) return text;
-      const found = parseFloat(text);
+      const found = parseFloat(text.replaceAll(",", ""));
       return Number.isNaN(found) ? (down ? -Infinity : Infinity) : found;
     };
     const rows = Array.from(body.rows, (row) => [value(row), row]);

@@ -60,9 +60,12 @@ class Rank:
             if hvd.is_initialized():
                 return init(hvd, *arguments, **options)
             overridden = self._set_environment()
+            library: Any = ctypes.CDLL(None)
+            if not self._orders.get("sleeps", True) and hasattr(library, "dltune_no_sleeps"):
+                library.dltune_no_sleeps()  # ranks on other nodes do without
             if _REST in os.environ and _process_sets(*arguments, **options):
                 # members would wait for ranks that rest
-                ctypes.CDLL(None).dltune_no_rests()
+                library.dltune_no_rests()
                 overridden[_REST] = os.environ.pop(_REST)
             before = _threads()
             with self._on_background_cores():

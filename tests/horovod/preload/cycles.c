@@ -1,10 +1,12 @@
 // Cycles as Horovod's background thread makes them, with ranks delayed at random: a sleep only
 // where the last cycle was short, then the cache synchronisation of each process set, then
 // transfers. Arguments: seed, cycle time (us), most cycles (up to 1000), and "dynamic" for process sets that may
-// come and go. Some rank asks for the shutdown at some cycle.
+// come and go, or "off" for a library that does nothing. Some rank asks for the shutdown at some cycle.
 //
 // What must hold: all ranks end, after the same cycles, with the right sums; nobody sleeps less
 // than the least wish where it is agreed on, nor less than its own where it is not.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -113,8 +115,13 @@ int main(int argc, char** argv) {
   seed = atoi(argv[1]);
   cycle_time = atoi(argv[2]);
   most = atoi(argv[3]);
-  dynamic = argc > 4;
+  dynamic = argc > 4 && !strcmp(argv[4], "dynamic");
   every = getenv("DLTUNE_GS") ? atoi(getenv("DLTUNE_GS")) : 0;
+  if (argc > 4 && !dynamic) {
+    void (*off)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "dltune_no_sleeps");
+    off();
+    every = 0;
+  }
   pthread_t thread;
   pthread_create(&thread, NULL, background, NULL);
   pthread_join(thread, NULL);

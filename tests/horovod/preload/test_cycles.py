@@ -43,6 +43,14 @@ def test_ranks_delayed_at_random_end_after_the_same_cycles(
         assert told.shortened <= told.agreements
 
 
+def test_where_others_do_without_the_library_it_does_nothing(mpi: Callable[..., Any]) -> None:
+    """Not even the agreement that the ranks have the same settings."""
+    ended = mpi("cycles", 0, 1000, 20, "off", nbcs="3e-5", gs="1", rest="1")
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.startswith("cycles ")
+    assert ended.counts == []
+
+
 def test_a_rank_that_does_not_sleep_wakes_the_others(mpi: Callable[..., Any]) -> None:
     ended = mpi("straggler", 10, ranks=3, gs="1")
 

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from making import made
 from dltune.errors import UsageError
 from dltune.io import Options, Reader
 from dltune.io.reader import node
+from dltune.io.reader.filling import Filling
 from dltune.io.reader.tokens import Tokens
 
 # prints what it read as JSON lines; waits for a line before each iteration when told to
@@ -197,6 +200,27 @@ def test_ranks_that_do_not_come_are_told(path: Path, monkeypatch: pytest.MonkeyP
         next(reader)
     with Reader(path, batch=1, options=Options(node=False)) as reader:
         assert len(next(reader)) == 1
+
+
+def test_ranks_that_have_come_wait_for_the_index_as_long_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node, "WAIT_SECONDS", 2.0)
+    name = f"\0dltune-test-{os.getpid()}".encode()
+
+    def indexes(ranks: list[int], memory: node.Memory) -> Filling:
+        time.sleep(2.5)
+        raise UsageError("there are no records")
+
+    def leads() -> None:
+        with pytest.raises(UsageError, match="there are no records"):
+            node.lead(name, 0, 2, 1 << 20, indexes)
+
+    leader = threading.Thread(target=leads)
+    leader.start()
+    with pytest.raises(UsageError, match="there are no records"):
+        node.join(name, 1)
+    leader.join()
 
 
 def test_jobs_are_told_apart(path: Path) -> None:

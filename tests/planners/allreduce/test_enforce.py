@@ -105,6 +105,7 @@ def test_a_rank_is_told_its_cores_its_bins_and_its_settings() -> None:
     assert told["cpus"] == [3]
     assert told["horovod"] == {
         "cores": {"background": [2], "helpers": [2], "first": True},
+        "sleeps": False,
         "settings": {
             "HOROVOD_CYCLE_TIME": "2.5",
             "HOROVOD_FUSION_THRESHOLD": "1048576",
@@ -159,12 +160,16 @@ def test_a_partial_plan_for_other_ranks_keeps_what_does_not_depend_on_them() -> 
 
 
 def test_ranks_on_other_nodes_would_wait_for_bins_for_ever() -> None:
-    under = ranks(msgspec.structs.replace(SECTION, ranks=4))
+    under = ranks(msgspec.structs.replace(SECTION, ranks=4, sleeps=Sleeps(3e-5, None)))
     told = under.answer(python(1, size=4, local=2))["horovod"]
     assert isinstance(told, dict)
     assert told["orders"] == []
+    assert told["sleeps"] is False
+    assert told["settings"] == {}
     assert told["cores"]
-    assert under.dropped[0].startswith("bins: ranks on other nodes are not under this dltune")
+    under.answer(python(0, size=4, local=2))
+    (dropped,) = under.dropped
+    assert dropped.startswith("bins, sleeps, knobs: ranks on other nodes are not under this")
 
 
 def test_a_plan_for_another_controller_is_refused_before_the_job_has_begun() -> None:

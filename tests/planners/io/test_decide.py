@@ -33,7 +33,7 @@ from dltune.documents.io import (
 from dltune.documents.sections.io import IoPlan
 from dltune.errors import UsageError
 from dltune.io import Options, ReadAhead, Reader
-from dltune.io.reader.planned import planned
+from dltune.io.reader.planned import AHEAD, VARIABLE, planned, write
 from dltune.io.report.cached import cached
 from dltune.machine import topology
 from dltune.planners import plan as plans
@@ -144,6 +144,21 @@ def test_hints_that_are_worth_nothing_are_not_planned() -> None:
     section = made(experiment(shuffled=(random(0, 5e8, 1e-4), random(16, 5e8, 1e-4))))
     assert section.files[0].ahead == 0
     assert section.files[0].follow is None
+
+
+def test_a_job_gives_no_hints_where_none_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = database(tmp_path / "db", records=10)
+    worthless = (random(0, 5e8, 1e-4), random(16, 5e8, 1e-4))
+    write(made(experiment(str(data), shuffled=worthless)), tmp_path / "section.json")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "section.json"))
+    plain = ReadAhead(data, [3, 1])
+    assert (plain.ahead, list(plain)) == (0, [3, 1])
+    # of a rank on another node, which has no such file
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "elsewhere.json"))
+    assert ReadAhead(data, [3, 1]).ahead == AHEAD
+    assert planned(data) == Options()
 
 
 def test_readers_that_get_no_slower_need_no_tokens() -> None:
