@@ -2,6 +2,8 @@
 // waits.
 #pragma once
 
+#include <locale.h>
+
 #include <cstdio>
 #include <initializer_list>
 #include <string>
@@ -9,6 +11,20 @@
 #include <utility>
 
 namespace dltune {
+
+// As long as it lives, this thread writes numbers with a point, whatever the job's locale says.
+class PlainNumbers {
+ public:
+  PlainNumbers() : plain_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(plain_)) {}
+  PlainNumbers(const PlainNumbers&) = delete;
+  ~PlainNumbers() {
+    uselocale(before_);
+    freelocale(plain_);
+  }
+
+ private:
+  locale_t plain_, before_;
+};
 
 // A number, a truth value, text, or what `List` and `Object` make.
 struct Json {
@@ -18,6 +34,7 @@ struct Json {
   Json(Integer number) : text(std::to_string(number)) {}
   // `digits` are significant ones: ten are more than any clock here has, but not all of a double's
   Json(double number, int digits = 10) {
+    const PlainNumbers plain;
     char buffer[48];
     text.assign(buffer, snprintf(buffer, sizeof buffer, "%.*g", digits, number));
   }

@@ -218,6 +218,14 @@ bool IsMainThread() {
   static thread_local const bool main = syscall(SYS_gettid) == getpid();
   return main;
 }
+void StandOnAll() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (auto& core : TheCores().cpus())
+    for (int cpu : core) CPU_SET(cpu, &all);
+  sched_setaffinity(0, sizeof all, &all);
+  tl_stand = nullptr;
+}
 }  // namespace
 
 Stand::Stand(const View& view) {
@@ -229,13 +237,11 @@ Stand::Stand(const View& view) {
 }
 
 Stand::~Stand() {
-  if (!restore_) return;
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  for (auto& core : TheCores().cpus())
-    for (int cpu : core) CPU_SET(cpu, &all);
-  sched_setaffinity(0, sizeof all, &all);
-  tl_stand = nullptr;
+  if (restore_) StandOnAll();
+}
+
+void LeaveStand() {
+  if (tl_stand && !tl_stand->covers_all()) StandOnAll();
 }
 
 }  // namespace dltune

@@ -129,4 +129,7 @@ class Stand {
   bool restore_ = false;
 };
 
+// The calling thread runs what is not steered: where it was left on some cores it gets all again.
+void LeaveStand();
+
 }  // namespace dltune

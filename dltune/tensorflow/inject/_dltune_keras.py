@@ -11,6 +11,7 @@ import inspect
 import math
 import weakref
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def steps_per_execution(report: Report) -> Hooks:
         """Before `fit` and the like: how many at a time; the functions are traced for it."""
         if model not in given or model.steps_per_execution != given[model]:
             return
-        whole = math.gcd(*(n for name in limits if isinstance(n := arguments.get(name), int)))
+        whole = math.gcd(*(n for name in limits if isinstance(n := arguments.get(name), Integral)))
         fits = "steps_per_epoch" in limits
         batches = None if whole or not fits else _batches(arguments)
         if (why := _each_batch(arguments)) is not None:

@@ -61,8 +61,10 @@ std::string Short(const AttrValue& value) {
   switch (value.value_case()) {
     case AttrValue::kI:
       return std::to_string(value.i());
-    case AttrValue::kF:
+    case AttrValue::kF: {
+      const PlainNumbers plain;
       return std::to_string(value.f());
+    }
     case AttrValue::kB:
       return value.b() ? "true" : "false";
     case AttrValue::kS:

@@ -182,6 +182,7 @@ class TunedDevice : public ThreadPoolDevice {
     const Orders& orders = *entered.orders;
     const bool records = entered.records();
     if (!records && !entered.steers()) {
+      LeaveStand();
       ThreadPoolDevice::Compute(kernel, context);
       return;
     }
@@ -350,6 +351,7 @@ class TunedDevice : public ThreadPoolDevice {
   void NoteUnmarked(OpKernel* kernel, OpKernelContext* context) {
     std::optional<Clustered> cluster;
     if (IsCluster(kernel->type_string())) cluster.emplace(*kernel, context);
+    LeaveStand();
     const int64_t start = NowNs();
     ThreadPoolDevice::Compute(kernel, context);
     const int64_t took = NowNs() - start;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import platform
 import re
 import shutil
@@ -107,6 +108,22 @@ def answers(lines: Sequence[str]) -> list[str]:
 
 def asked(key: str) -> str:
     return "?" + key.encode("latin-1").hex()
+
+
+def test_numbers_have_a_point_whatever_the_jobs_locale(tmp_path: Path) -> None:
+    if not (localedef := shutil.which("localedef")):
+        pytest.skip("no localedef here to make a locale with a decimal comma")
+    made = [localedef, "-c", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE"]
+    if (done := subprocess.run(made, capture_output=True)).returncode:
+        pytest.skip(f"localedef makes no de_DE here: {done.stderr.decode().strip()}")
+    said, _ = run("locales", MEMORY, tmp_path, "de_DE")
+    assert said == "0,5 0.5"
+
+
+def test_a_thread_that_is_steered_no_longer_has_all_cores_again() -> None:
+    cores = len(os.sched_getaffinity(0))
+    said, _ = run("stands", MEMORY)
+    assert said == f"1 1 {cores}"
 
 
 def test_an_execution_obeys_one_snapshot_while_they_are_switched():
