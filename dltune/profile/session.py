@@ -71,10 +71,15 @@ class _Climbing:
     receives: bool  # from other tasks
     peers: list[tuple[Record, Own]] = field(default_factory=list)
     repeats: dict[int, int] = field(default_factory=dict)
+    ran: dict[int, float] = field(default_factory=dict)  # when a step did last, since the climb
     gone: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
     spent: list[float] = field(default_factory=list)  # seconds for each case so far
     training: int = 0  # executions of other graphs, which train where these do not
+
+    def ran_last(self, graph: int) -> float:
+        """Or when the present case began."""
+        return max(self.began, self.ran.get(graph, 0.0))
 
 
 class Session:
@@ -443,6 +448,7 @@ class Session:
         graph = record.same(execution.graph)
         self._executions += 1
         climbing.gone.discard(graph)
+        climbing.ran[graph] = time.monotonic()
         climbing.repeats[graph] += 1
         if climbing.repeats[graph] == 1:
             return  # the first after a change of threads warms caches and workers
@@ -470,21 +476,22 @@ class Session:
         repeats = climbing.repeats
         if not any(repeats.values()):
             return False  # the job does something else now: validation, a checkpoint
-        waited = time.monotonic() - climbing.began
-        if waited >= max(GONE * climbing.own.longest_wall, GONE_SECONDS):
-            climbing.gone |= {graph for graph, n in repeats.items() if n == 0}
+        late = time.monotonic() - max(GONE * climbing.own.longest_wall, GONE_SECONDS)
+        climbing.gone |= {graph for graph in repeats if climbing.ran_last(graph) <= late}
+        if climbing.gone >= repeats.keys():
+            return False
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
         wanted = LEAST_OF_RECEIVER if climbing.receives else LEAST_REPEATS
         if least < max(min(wanted, self.cap), 2 * len(self._groups)):
             return False
-        heavy = climbing.own.heaviest(HEAVY_SHARE)
+        heavy = filter(self.climb.is_measured, climbing.own.heaviest(HEAVY_SHARE))
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
 
     def _is_gone(self, climbing: _Climbing) -> bool:
         """Whether the job does something else for good, as with its next model."""
-        waited = time.monotonic() - climbing.began
+        last = max(climbing.ran_last(graph) for graph in climbing.repeats)
         alone = GONE * len(self.machine.cores) * climbing.own.longest_wall  # on one thread, at most
-        return waited > max(SEARCH_SECONDS, alone) and not any(climbing.repeats.values())
+        return time.monotonic() - last > max(SEARCH_SECONDS, alone)
 
     def _next_case(self, climbing: _Climbing) -> None:
         climbing.spent.append(time.monotonic() - climbing.began)

@@ -117,6 +117,8 @@ def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:
         dltune(path, "--explain", "mul(", "--strategy", "s1+s2", "--overwrite").stdout
     )
     assert "not controlled" in dltune(path, "--explain", "IteratorGetNext", "--overwrite").stdout
+    elsewhere = dltune(path, "--machine", "knl-7250", "--explain", "Apply", "--overwrite").stdout
+    assert "threads: they cannot be changed there" in elsewhere
     refused(
         dltune(path, "--explain", "Conv9D", "-o", tmp_path / "other.json"),
         "no op's key or type contains 'Conv9D'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from profile_pretended import Job, NoLooks, Process
@@ -205,20 +206,43 @@ def test_two_steps_share_the_climb():
     assert {op.count for op in found.ops} == {2}
 
 
-def test_a_step_that_stops_running_does_not_stop_the_climb(monkeypatch):
-    monkeypatch.setattr(session, "GONE", 0.0)
-    monkeypatch.setattr(session, "GONE_SECONDS", 0.0)
+@pytest.fixture
+def clock(monkeypatch):
+    """A second for each time that it is looked at."""
+    seconds = itertools.count()
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+
+
+@pytest.mark.parametrize("times", [17, 18, 19, 20])
+def test_a_step_that_stops_running_does_not_stop_the_climb(monkeypatch, clock, times):
+    """Wherever in a case it stops."""
+    monkeypatch.setattr(session, "GONE_SECONDS", 500.0)
     profiling = Profiling()
     process = profiling.process
 
     def story():
         yield from process.show(graph(0, TRAINING, "first"))
         yield from process.show(graph(1, TRAINING, "second"))
-        yield from forever(process, 0, 1, times=20)
+        yield from forever(process, 0, 1, times=times)
         yield from forever(process, 1)
 
     found = profiling.run(story())
     assert found.partial is None
+
+
+@pytest.mark.parametrize("times", [17, 18, 19, 20])
+def test_a_job_that_goes_on_to_another_model_is_given_up(monkeypatch, clock, times):
+    monkeypatch.setattr(session, "GONE_SECONDS", 500.0)
+    profiling = Profiling()
+
+    def story():
+        yield from profiling.process.show(graph(0, TRAINING))
+        yield from forever(profiling.process, 0, times=times)
+        yield from itertools.repeat(None, 5000)
+        raise AssertionError("it is waited for")
+
+    found = profiling.run(story())
+    assert found.partial == "the step that was measured did not run for 600 s"
 
 
 def test_a_function_that_is_traced_for_each_epoch_is_one_step():

@@ -214,7 +214,8 @@ def planned(
             own if choice is None or workload.small(index) else choice
             for index, (choice, own) in enumerate(zip(choices, own_pool, strict=True))
         ]
-        return Option(name, base, workload.fifo(enforced, base.inter), choices)
+        # those of several slots would run on the same cores
+        return Option(name, Uniform(base.intra, 1), workload.fifo(enforced, 1), choices)
     near = candidates(workload, choices)
     second = "s4" in name
     return _best(

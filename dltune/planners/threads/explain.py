@@ -41,16 +41,19 @@ def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
         measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
         times = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
         lines.append(f"  measured: {times}")
-        lines.append(
-            f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
-            + _bar(workload, op, best)
-        )
-        leader = leading[op.type]
-        lines.append(
-            "  strategy 2: it leads its type"
-            if leader == index
-            else f"  strategy 2: its type follows {workload.ops[leader].key}"
-        )
+        if index in workload.held:
+            lines.append(f"  it keeps its {best.threads} threads: they cannot be changed there")
+        else:
+            lines.append(
+                f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
+                + _bar(workload, op, best)
+            )
+            leader = leading[op.type]
+            lines.append(
+                "  strategy 2: it leads its type"
+                if leader == index
+                else f"  strategy 2: its type follows {workload.ops[leader].key}"
+            )
         lines += (f"  {text}" for text in _outcome(workload, decision, index))
     if len(matching) > OPS:
         lines.append(f"and {len(matching) - OPS} more ops match {wanted!r}")

@@ -70,6 +70,17 @@ def test_ops_with_small_optima_side_by_side_co_run() -> None:
     assert section.strategy.startswith("s1+s2+s3")
 
 
+def test_without_strategy_3_ops_run_one_at_a_time_on_two_sockets_too() -> None:
+    """Each is on the first cores of its number of threads: two at a time would share them."""
+    there = synthetic.machine(8, sockets=2)
+    profile = synthetic.network(there, layers=3, branches=3, optimum=2, span=0.05)
+    made, decision = planned(profile, "s1+s2")
+    option = next(one for one in decision.options if one.setting == "s1+s2")
+    assert option.uniform.inter == 1
+    assert option.outcome.corunning <= 1.0
+    assert decision.threads(made).uniform.inter == 1
+
+
 def test_hyper_threads_take_up_small_ops_beside_one_that_needs_all_cores() -> None:
     """One op that scales to all 68 cores, and many short serial ones that are ready beside it."""
     ops = [
