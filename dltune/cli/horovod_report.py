@@ -55,6 +55,7 @@ def command(
     CMD (horovodrun, mpirun, torchrun) as it is, or looks at ranks that run.
     """
     from dltune.cli import horovod_tables, interrupts, results
+    from dltune.job.launch import require_executable
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
         raise UsageError(
@@ -69,9 +70,10 @@ def command(
         elif pid is not None:
             document = _watch_process(pid, seconds or PID_SECONDS, timeline)
         elif job:
-            with results.claimed(timeline, overwrite=overwrite):
-                if timeline is not None:
-                    timeline.unlink(missing_ok=True)  # another job's must not stand for this one's
+            require_executable(job[0])
+            with results.claimed(timeline, overwrite=overwrite) as writes:
+                if writes:
+                    writes.path.unlink(missing_ok=True)  # another job's is not this one's
                 document, code = _watch_job(job, seconds, timeline)
         else:
             assert timeline is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,9 +23,9 @@ LONGEST = 4000  # characters of a sentence
 
 def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -> None:
     """Raises UsageError where a file is read and to be written: what it holds would be lost."""
-    resolved = {path.resolve() for path in filter(None, written)}
+    resolved = set(map(os.path.realpath, filter(None, written)))
     for path in filter(None, read):
-        if path.resolve() in resolved:
+        if os.path.realpath(path) in resolved:
             raise UsageError(f"{path} is both read and written", remedy="choose another output")
 
 

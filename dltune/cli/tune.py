@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.results import require_apart
 from dltune.errors import UsageError
 from dltune.planners.duration import Duration, written
 from dltune.words import between_commas
@@ -107,6 +108,7 @@ def command(
     if output and into:
         raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")
     target = into or output or Path("plan.json")
+    require_apart([profile_path], [target])
     machine = topology.local()
     existing = _existing(into, machine) if into else None
     here = Circumstances(machine, job, dict(os.environ))

@@ -13,7 +13,7 @@ from dltune.errors import UsageError
 from dltune.gate import result, where, whole, worktrees
 from dltune.gate.config import PYPROJECT, Config, load
 from dltune.gate.measure import Measurement, measure
-from dltune.gate.side import in_checkout, require_own_files, with_program
+from dltune.gate.side import in_checkout, require_on_path, require_own_files, with_program
 
 
 def configuration(here: Path, path: Path | None) -> Config:
@@ -44,6 +44,7 @@ def ab(
             "no command to measure",
             remedy="give it after --: dltune gate ab --base main -- python train.py",
         )
+    require_on_path(command[0])
     repo = worktrees.repository(here)
     revisions = {"base": base, "head": "HEAD"}
     commits = {name: worktrees.commit_of(repo, at) for name, at in revisions.items()}

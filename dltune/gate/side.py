@@ -77,6 +77,13 @@ def require_own_files(repo: Repository, command: Sequence[str]) -> None:
             )
 
 
+def require_on_path(program: str) -> None:
+    """Raises UsageError when a program by its name alone is not there; one by a path may still be
+    built."""
+    if os.sep not in program and shutil.which(program) is None:
+        raise UsageError(f"command not found: {visible(program)}")
+
+
 def in_checkout(name: str, revision: str, checkout: Checkout, command: Sequence[str]) -> Side:
     """The command in a checkout.
 
@@ -109,8 +116,6 @@ def with_program(side: Side, here: Path) -> Side:
 
 def _program(program: str, folder: Path, here: Path) -> str:
     if os.sep not in program:
-        if shutil.which(program) is None:
-            raise UsageError(f"command not found: {visible(program)}")
         return program
     found = [path for path in (folder / program, here / program) if path.exists()]
     if not found:

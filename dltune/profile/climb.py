@@ -74,18 +74,15 @@ class Climb:
         if self.case is not None and not self.held():
             self._steps.setdefault(graph, {}).setdefault(self.case, []).append(seconds)
 
-    def is_measured(self, key: str) -> bool:
-        """At its present case; an op that nobody controls never is."""
-        return bool(self._present(key))
+    def has_measured(self, key: str) -> bool:
+        """At any case; never an op that nobody controls."""
+        return key in self._samples
 
     def spread(self, key: str) -> float:
         """Spread of `key`'s samples at its present case; infinite below three samples."""
-        samples = self._present(key)
-        return relative_spread(samples) if len(samples) >= 3 else float("inf")
-
-    def _present(self, key: str) -> Sequence[float]:
         case = self.wanted(key)
-        return self._samples.get(key, {}).get(case, []) if case else []
+        samples = self._samples.get(key, {}).get(case, []) if case else []
+        return relative_spread(samples) if len(samples) >= 3 else float("inf")
 
     def advance(self) -> None:
         """End the present case. At the end of a thread count, ops that got slower stop."""

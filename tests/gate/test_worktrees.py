@@ -15,7 +15,7 @@ import pytest
 
 from dltune.errors import UsageError
 from dltune.gate import worktrees
-from dltune.gate.side import in_checkout, require_own_files, with_program
+from dltune.gate.side import in_checkout, require_on_path, require_own_files, with_program
 
 
 @pytest.fixture(autouse=True)
@@ -213,10 +213,11 @@ def test_a_side_s_code_comes_first(project: Path, monkeypatch: pytest.MonkeyPatc
         (project / "tool").symlink_to(sys.executable)
         side = in_checkout("base", "base", found["base"], ["./tool", "job.py"])
         assert with_program(side, project).command == [str(project / "tool"), "job.py"]
-        for program in ("./none", "no-such-program-here"):
-            side = in_checkout("base", "base", found["base"], [program])
-            with pytest.raises(UsageError, match="command not found"):
-                with_program(side, project)
+        side = in_checkout("base", "base", found["base"], ["./none"])
+        with pytest.raises(UsageError, match="command not found"):
+            with_program(side, project)
+        with pytest.raises(UsageError, match="command not found"):
+            require_on_path("no-such-program-here")
         side = in_checkout("base", "base", found["base"], ["./job.py"])
         with pytest.raises(UsageError, match="is not executable"):
             with_program(side, project)

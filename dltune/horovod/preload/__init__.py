@@ -13,6 +13,7 @@ All ranks need the same NBCS and GS, and the library in LD_PRELOAD; `library.var
                    up to 1; 0, unset or beside GS: off
     DLTUNE_SLEEPS  a folder, in which each rank leaves what it did (`counts`) when Horovod shuts
                    down; unset: nowhere. With the others unset, Horovod is only counted.
+    DLTUNE_NODE    the host name of dltune's node; on others nothing is done, nor counted
 
 Where ranks differ, or a value is no such number, all are off and rank 0 says so.
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ def variables(
     `counts`: the folder for what each rank did. Without `sleeps` Horovod is only counted.
     """
     preloaded = [str(library), *filter(None, environment.get("LD_PRELOAD", "").split(":"))]
-    chosen = {"LD_PRELOAD": ":".join(dict.fromkeys(preloaded))}
+    chosen = {"LD_PRELOAD": ":".join(dict.fromkeys(preloaded)), "DLTUNE_NODE": socket.gethostname()}
     if sleeps and sleeps.between_tests is not None:
         chosen["DLTUNE_NBCS"] = f"{sleeps.between_tests:.9f}"
     if sleeps and sleeps.agree_every is not None:

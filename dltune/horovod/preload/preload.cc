@@ -56,6 +56,10 @@ __attribute__((constructor)) void begin() {
   settings.rest = number("DLTUNE_REST", 1);
   settings.folder = getenv("DLTUNE_SLEEPS");
   if (settings.folder) settings.folder = strdup(settings.folder);
+  // ranks on other nodes than dltune's may get its environment, but nobody tells them anything
+  char here[256] = "";
+  gethostname(here, sizeof here - 1);
+  if (const char* node = getenv("DLTUNE_NODE")) settings.off = strcmp(node, here) != 0;
   // a thread that ends without freeing its communicators still tells what it did
   pthread_key_create(&at_exit, [](void*) {
     if (mine) forget(false);

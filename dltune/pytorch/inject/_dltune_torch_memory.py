@@ -303,12 +303,15 @@ class _Enforced:
         self._other = self._left = ""
 
     def __call__(self) -> None:
-        if self._around or self._steps:
-            self._steps += 1
         if self._around:
             self._around.context.come_back()
-            self._note(self._around)
-        elif not self._steps and not self._left:
+            # of optimizers that step in turn, none but the first ends a step
+            if self._around.context.begun:
+                self._steps += 1
+                self._note(self._around)
+        elif self._steps:
+            self._steps += 1
+        elif not self._left:
             self._left = _why_not(self._torch)
             if not self._left:
                 context = recomputing(self._torch, self._orders, self._begin)
@@ -335,8 +338,6 @@ class _Enforced:
     def _note(self, around: _Around) -> None:
         """The step that has ended."""
         context = around.context
-        if not context.begun:  # of optimizers that step in turn one that comes after another
-            return
         grown = context.given_up > self._given_up or self._steps == 1
         self._given_up = max(self._given_up, context.given_up)
         if self._allocator and self._allocator.counts_all:

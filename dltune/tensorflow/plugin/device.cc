@@ -264,6 +264,8 @@ class TunedDevice : public ThreadPoolDevice {
       tl_pool = PoolOf(view);
       if (records) view->TakeUsed(event.used);
       if (group) view->Count(group);
+    } else if (!entered.steers()) {
+      LeaveStand();
     }
     if (group) before = ReadCounters(group);
     const int64_t taken = tl_taken, outer_most = std::exchange(tl_most, tl_taken);

@@ -48,6 +48,7 @@ def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         nbcs: str | None = None,
         gs: str | None = None,
         rest: str | None = None,
+        node: str | None = None,
     ) -> Ended:
         built = folder / program
         if not built.exists():
@@ -57,9 +58,8 @@ def mpi(preloaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         told = folder / f"{len(list(folder.iterdir()))}"
         told.mkdir()
         chosen = interposer.variables(preloaded, None, environment, told)
-        for name, value in (("DLTUNE_NBCS", nbcs), ("DLTUNE_GS", gs), ("DLTUNE_REST", rest)):
-            if value is not None:
-                chosen[name] = value
+        told_of = {"NBCS": nbcs, "GS": gs, "REST": rest, "NODE": node}
+        chosen |= {f"DLTUNE_{name}": value for name, value in told_of.items() if value is not None}
         command = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none"]
         with open(told / "out", "wb") as out, open(told / "err", "wb") as err:
             code = subprocess.run(

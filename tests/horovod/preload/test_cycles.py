@@ -43,9 +43,13 @@ def test_ranks_delayed_at_random_end_after_the_same_cycles(
         assert told.shortened <= told.agreements
 
 
-def test_where_others_do_without_the_library_it_does_nothing(mpi: Callable[..., Any]) -> None:
-    """Not even the agreement that the ranks have the same settings."""
-    ended = mpi("cycles", 0, 1000, 20, "off", nbcs="3e-5", gs="1", rest="1")
+@pytest.mark.parametrize(("told", "node"), [(["off"], None), ([], "elsewhere")])
+def test_where_others_do_without_the_library_it_does_nothing(
+    mpi: Callable[..., Any], told: list[str], node: str | None
+) -> None:
+    """Not even the agreement that the ranks have the same settings. Nor on another node than
+    dltune's, to which a launcher may have brought it."""
+    ended = mpi("cycles", 0, 1000, 20, *told, nbcs="3e-5", gs="1", rest="1", node=node)
     assert ended.code == 0, ended.stderr
     assert ended.stdout.startswith("cycles ")
     assert ended.counts == []

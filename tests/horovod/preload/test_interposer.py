@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,11 @@ def test_variables_keep_what_is_preloaded_already() -> None:
         Path("/x/sleeps.so"), Sleeps(3e-5, None), {"LD_PRELOAD": "/y/tcmalloc.so"}
     )
 
-    assert chosen == {"LD_PRELOAD": "/x/sleeps.so:/y/tcmalloc.so", "DLTUNE_NBCS": "0.000030000"}
+    assert chosen == {
+        "LD_PRELOAD": "/x/sleeps.so:/y/tcmalloc.so",
+        "DLTUNE_NODE": socket.gethostname(),
+        "DLTUNE_NBCS": "0.000030000",
+    }
 
 
 def test_no_mpicc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,11 +205,17 @@ def test_ranks_that_do_not_come_are_told(path: Path, monkeypatch: pytest.MonkeyP
 def test_ranks_that_have_come_wait_for_the_index_as_long_as_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node, "WAIT_SECONDS", 2.0)
     name = f"\0dltune-test-{os.getpid()}".encode()
+    timeouts: list[float | None] = []
+    received = node._received
+
+    def noted(connection: socket.socket) -> tuple[node.Message, list[int]]:
+        timeouts.append(connection.gettimeout())
+        return received(connection)
+
+    monkeypatch.setattr(node, "_received", noted)
 
     def indexes(ranks: list[int], memory: node.Memory) -> Filling:
-        time.sleep(2.5)
         raise UsageError("there are no records")
 
     def leads() -> None:
@@ -221,6 +227,7 @@ def test_ranks_that_have_come_wait_for_the_index_as_long_as_it_takes(
     with pytest.raises(UsageError, match="there are no records"):
         node.join(name, 1)
     leader.join()
+    assert timeouts == [node.WAIT_SECONDS, None]  # until all have come, and then
 
 
 def test_jobs_are_told_apart(path: Path) -> None:
