@@ -26,17 +26,20 @@ LIKE = 0.3
 
 @dataclass(frozen=True)
 class StepGraphs:
-    """Graphs of one process, the main one first: by signature, and the names of their nodes."""
+    """Graphs of one process, the main one first: by signature, and the names of their nodes.
+    `trains`: whether they do, or are XLA's, of which that cannot be told."""
 
     pid: int
     signatures: tuple[str, ...]
     nodes: tuple[frozenset[str], ...]
+    trains: bool = True
 
 
 class StepFinder:
     """Looks for the steps in what the processes of a job have told so far.
 
-    `known`: the names of the steps' nodes, from the same job under other settings (`nodes`).
+    `known`: the names of the nodes of steps that train, from the same job under other settings
+    (`nodes`). What trains not, as the filling of a buffer, is not taken for them then.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class StepFinder:
         if steps is None:
             return None
         graphs = [self._records[steps.pid].graphs[graph] for graph in steps.targets]
-        return _graphs(steps.pid, graphs)
+        trains = steps.trains or graphs[0].xla
+        return _graphs(steps.pid, graphs, trains) if trains or not self._known else None
 
     def _like_known(self, pid: int, record: Record) -> StepGraphs | None:
         """The graphs that are most like the known ones."""
@@ -83,11 +87,11 @@ class StepFinder:
                 yield shared, graph
 
 
-def _graphs(pid: int, graphs: list[Graph]) -> StepGraphs:
+def _graphs(pid: int, graphs: list[Graph], trains: bool = True) -> StepGraphs:
     by_signature: dict[str, frozenset[str]] = {}
     for graph in graphs:
         by_signature.setdefault(graph.signature, _names(graph))
-    return StepGraphs(pid, tuple(by_signature), tuple(by_signature.values()))
+    return StepGraphs(pid, tuple(by_signature), tuple(by_signature.values()), trains)
 
 
 def _names(graph: Graph) -> frozenset[str]:

@@ -109,9 +109,10 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
         folder = Path(name)
         worker = [python, "-m", "dltune.jax.links", ranks.free_address()]
         root = str(Path(__file__).resolve().parents[2])
+        paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         said = joined.run(
             *(folder, count, worker, "links between ranks could not be timed"),
-            {"PYTHONPATH": root, "DLTUNE_DISABLE": "1"},
+            {"PYTHONPATH": paths, "DLTUNE_DISABLE": "1"},
         )
     lines = said.splitlines()
     return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))

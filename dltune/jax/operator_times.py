@@ -48,11 +48,12 @@ def measured(
     here, for shapes that do not fit, and where `python` has no JAX."""
     for one in requests:
         require_known(one)
-    root = Path(__file__).resolve().parents[2]
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [python, "-m", "dltune.jax.operator_times"],
         input=json.dumps({"repeats": repeats, "requests": [asdict(one) for one in requests]}),
-        env={**os.environ, "PYTHONPATH": str(root), "DLTUNE_DISABLE": "1"},
+        env={**os.environ, "PYTHONPATH": paths, "DLTUNE_DISABLE": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -40,10 +40,9 @@ def limits(root: Path = Path("/"), pid: int | None = None) -> Limits:
                 break
     quotas = [quota for group in _groups(root, "cpu", pid) if (quota := _quota(group)) is not None]
     memories = [
-        int(limit)
+        limit
         for group in _groups(root, "memory", pid)
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (limit := text(group / name)).isdigit() and int(limit) < _NO_LIMIT
+        if (limit := _memory_limit(group)) is not None
     ]
     return Limits(
         cpus=frozenset.intersection(*cpusets) if cpusets else None,
@@ -75,14 +74,17 @@ def throttled(pid: int, root: Path = Path("/")) -> float | None:
 
 
 def reclaims(pid: int, root: Path = Path("/")) -> int:
-    """How often the group of a process wanted more memory than it may have, and pages of it were
-    taken back; 0 where that is not counted."""
+    """How often a group of a process that has a limit wanted more memory than that, and pages of it
+    were taken back; 0 where that is not counted. It is counted where the limit is, which may be
+    above the process's own group."""
+    most = 0
     for group in _groups(root, "memory", pid):
+        if _memory_limit(group) is None:
+            continue
         if count := text(group / "memory.failcnt"):
-            return int(count)
-        if (reached := _counts(group / "memory.events").get("max")) is not None:
-            return reached
-    return 0
+            most = max(most, int(count))
+        most = max(most, _counts(group / "memory.events").get("max", 0))
+    return most
 
 
 def _counts(file: Path) -> dict[str, int]:
@@ -115,6 +117,13 @@ def _upwards(point: Path, mount_root: str, path: str) -> Iterator[Path]:
         below = ()
     for depth in range(len(below), -1, -1):
         yield point.joinpath(*below[:depth])
+
+
+def _memory_limit(group: Path) -> int | None:
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        if (limit := text(group / name)).isdigit() and int(limit) < _NO_LIMIT:
+            return int(limit)
+    return None
 
 
 def _quota(group: Path) -> float | None:

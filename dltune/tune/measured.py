@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import os
 import statistics
 import tempfile
 import time
@@ -22,12 +21,10 @@ from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.errors import DltuneError, UsageError
-from dltune.machine.cgroups import limits
+from dltune.machine.free_memory import free_bytes, used_bytes
 from dltune.planners.settings.applied import as_it_is
 from dltune.planners.settings.launcher import starts_ranks
 from dltune.planners.settings.setting import Circumstances
-from dltune.proc import process
-from dltune.proc.tree import Tree
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.guardian import Guardian
@@ -212,7 +209,7 @@ class Measured:
             if self._first_start is None:
                 assert tried.steps is not None
                 self._first_start = time.monotonic() - made.began
-                self._known = tried.steps.nodes
+                self._known = tried.steps.nodes if tried.steps.trains else ()
                 self._given = tried.environment
                 self._require(tried.framework)
             self._largest = max(self._largest, used_bytes(made.pid))
@@ -297,22 +294,3 @@ class Measured:
                 remedy="leave --resume out to begin anew",
             )
         self.framework = found
-
-
-def used_bytes(pid: int) -> int:
-    """Resident memory of a process and all that it has started."""
-    with contextlib.suppress(UsageError):
-        return sum(map(process.resident, Tree(pid).refresh()))
-    return 0  # it has ended
-
-
-def free_bytes() -> tuple[int, int]:
-    """What may still be taken without swapping, and all that there is: of the machine, or of the
-    control group that dltune and its jobs are in."""
-    import psutil  # type: ignore[import-untyped]
-
-    machine = psutil.virtual_memory()
-    limit = limits().memory
-    if limit is None or limit >= machine.total:
-        return machine.available, machine.total
-    return min(machine.available, max(0, limit - used_bytes(os.getpid()))), limit

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from told import MS, TRAINING, VALIDATION, execution, graph, plugin
 
 from dltune.bench.steps import LEAST_RUNS, PATIENT_RUNS, StepFinder
 from dltune.job import messages
 from dltune.job.record import Record
+from dltune.profile import discovery
 
 STEP = [f"layer{i}" for i in range(8)]
 
@@ -79,6 +81,16 @@ def test_validation_is_no_step_however_much_alike() -> None:
     found = StepFinder(ran((validation, 9), (step, LEAST_RUNS)), KNOWN).find()
     assert found is not None
     assert found.signatures == ("signature 2",)
+
+
+def test_what_fills_a_buffer_is_no_step_once_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes beside others."""
+    monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
+    filling = named(1, ["decode", "resize", "scale"], VALIDATION)
+    found = StepFinder(ran((filling, 40))).find()
+    assert found is not None
+    assert not found.trains
+    assert StepFinder(ran((filling, 40)), KNOWN).find() is None
 
 
 def test_a_step_that_xla_has_compiled() -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from dltune.machine.cgroups import limits, oom_kills
+import os
+
+import pytest
+
+from dltune.machine.cgroups import limits, oom_kills, reclaims
 
 TWO = "sys/fs/cgroup"
 
@@ -72,3 +76,16 @@ def test_version_1_counts_them_in_another_file(tree):
     held = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
     tree.write(f"{TWO}/memory/docker/box/memory.oom_control", held)
     assert oom_kills(tree.root) == 3
+
+
+@pytest.mark.parametrize("leaf", ["max", 16 * 2**30])
+def test_reclaims_are_counted_where_the_limit_is(tree, leaf):
+    """As under Slurm, whose limits are above the group of a task."""
+    tree.cgroup2("/job/step/task")
+    own, above = (f"{TWO}/job/step/task", f"{TWO}/job")
+    tree.write(f"{own}/memory.max", leaf)
+    tree.write(f"{own}/memory.events", "low 0\nhigh 0\nmax 0\noom 0")
+    tree.write(f"{above}/memory.max", 8 * 2**30)
+    tree.write(f"{above}/memory.events", "low 0\nhigh 0\nmax 7\noom 0")
+    tree.write(f"proc/{os.getpid()}/cgroup", "0::/job/step/task")
+    assert reclaims(os.getpid(), tree.root) == 7

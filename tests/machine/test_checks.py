@@ -49,7 +49,7 @@ def test_a_container(epyc):
     quota = cores.quota(survey)
     assert quota.state == "limited"
     assert "1.5 CPUs of time for 2 cores" in quota.found
-    assert "--cores 0)" in quota.remedy
+    assert "--cores 1)" in quota.remedy
 
 
 def test_one_core_leaves_nothing_to_choose(epyc):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dltune.proc import descriptors
-from dltune.proc.maps import mappings
+from dltune.proc.maps import Mapping, mappings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,8 @@ PAGE = 4096
 # pages looked at behind the last frontier, at each look
 WINDOW = 8192
 NEAR, DENSE = 64, 18  # pages
-# looks without progress before the whole mapping is looked at
-PATIENCE = 50
+# looks without progress before the whole mapping is looked at, so many pages at each look
+PATIENCE, PART = 50, 1 << 20
 
 
 def foremost(touched: NDArray[np.bool_]) -> int | None:
@@ -53,7 +53,11 @@ class _Mapping:
     pages: int
     reached: int = 0  # pages of the mapping up to the last one seen
     idle: int = 0
-    known: NDArray[np.bool_] | None = None
+    # of looks at the whole: where one stands, what it has found, and what the one before saw, a bit
+    # for each page of a part
+    scanned: int = 0
+    found: int | None = None
+    known: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
 
     def look(self) -> int | None:
         """The page of the mapping behind the foremost one read now; None when nothing was."""
@@ -63,16 +67,32 @@ class _Mapping:
             self.idle = 0
             return self.reached
         self.idle += 1
-        if self.idle < PATIENCE:
+        return self._look_at_part() if self.idle >= PATIENCE else None
+
+    def _look_at_part(self) -> int | None:
+        """The same of the whole mapping, at the last of its parts: a job that has begun again, or
+        was found late."""
+        import numpy as np
+
+        first, last = self.scanned, min(self.pages, self.scanned + PART)
+        now = self._present(first, last)
+        if len(now) < last - first:  # its process has ended
+            self.idle = 0
             return None
-        self.idle = 0
-        before, self.known = self.known, self._present(0, self.pages)
-        # a job that has begun again, or was found late
-        front = foremost(self.known if before is None else self.known & ~before)
-        if front is None or front == self.reached:
+        before = self.known.get(first)
+        self.known[first] = np.packbits(now)
+        if before is not None:
+            now &= ~np.unpackbits(before, count=len(now)).astype(bool)
+        if (front := foremost(now)) is not None:
+            self.found = first + front
+        self.scanned = last
+        if last < self.pages:
             return None
-        self.reached = front
-        return front
+        found, self.found, self.scanned, self.idle = self.found, None, 0, 0
+        if found is None or found == self.reached:
+            return None
+        self.reached = found
+        return found
 
     def _present(self, first: int, last: int) -> NDArray[np.bool_]:
         import numpy as np
@@ -87,29 +107,33 @@ class _Mapping:
 
 @dataclass
 class Frontiers:
-    """Where the processes of a job read one file, known by device and inode."""
+    """Where the processes of a job read one file of `size` bytes, known by device and inode."""
 
     device: int
     inode: int
-    _mappings: dict[tuple[int, int], _Mapping] = field(default_factory=dict)
+    size: int
+    _mappings: dict[tuple[int, ...], _Mapping] = field(default_factory=dict)
     _descriptors: list[tuple[int, int]] = field(default_factory=list)
 
     def survey(self, pids: set[int]) -> None:
         """Find who has the file mapped or open now."""
         file = self.device, self.inode
-        found: dict[tuple[int, int], _Mapping] = {}
+        found: dict[tuple[int, ...], _Mapping] = {}
         self._descriptors = []
         for pid in pids:
             with contextlib.suppress(OSError):  # ended meanwhile, or another user's
                 for place in mappings(pid):
-                    if (place.device, place.inode) != file:
+                    if not self._shows(pid, place):
                         continue
-                    known = self._mappings.pop((pid, place.start), None)
+                    # a window that slides through the file may stand at the same address again
+                    key = pid, place.start, place.end, place.offset
+                    known = self._mappings.pop(key, None)
                     if known is None:
                         descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-                        first, pages = place.offset // PAGE, (place.end - place.start) // PAGE
-                        known = _Mapping(descriptor, place.start, first, pages)
-                    found[pid, place.start] = known
+                        shown = min(place.end - place.start, self.size - place.offset)
+                        pages = max(0, -(-shown // PAGE))  # a mapping may be longer than its file
+                        known = _Mapping(descriptor, place.start, place.offset // PAGE, pages)
+                    found[key] = known
                 self._descriptors += [
                     (pid, opened.number)
                     for opened in descriptors.plain_files(pid)
@@ -118,6 +142,15 @@ class Frontiers:
         for gone in self._mappings.values():
             os.close(gone.descriptor)
         self._mappings = found
+
+    def _shows(self, pid: int, place: Mapping) -> bool:
+        """Whether it is this file that is mapped there."""
+        if place.inode != self.inode or place.device == self.device:
+            return place.inode == self.inode
+        with contextlib.suppress(OSError):  # file systems with devices of their own: btrfs, overlay
+            status = os.stat(f"/proc/{pid}/root{place.path}")  # noqa: PTH116 - no path to resolve
+            return (status.st_dev, status.st_ino) == (self.device, self.inode)
+        return False
 
     def look(self) -> list[int]:
         """Bytes from the file's start to behind what each reader touched since the last look."""

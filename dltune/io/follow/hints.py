@@ -44,7 +44,7 @@ class Ahead(Hints):
         super().__init__(path)
         self.ahead = ahead
         status = os.fstat(self.descriptor)
-        self.frontiers = Frontiers(status.st_dev, status.st_ino)
+        self.frontiers = Frontiers(status.st_dev, status.st_ino, self.size)
         self._until = 0
 
     def look(self) -> None:

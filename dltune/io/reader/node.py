@@ -70,9 +70,9 @@ class Memory:
 
         new = descriptor is None
         if descriptor is None:
-            import psutil  # type: ignore[import-untyped]
+            from dltune.machine.free_memory import free_bytes
 
-            if size > (there := psutil.virtual_memory().available):
+            if size > (there := free_bytes()[0]):
                 raise UsageError(
                     f"the reader's memory={size} is more than the {there} bytes that are free here",
                     remedy="give it less memory",

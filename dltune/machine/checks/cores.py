@@ -50,7 +50,7 @@ def quota(survey: Survey) -> Check:
         "limited",
         f"{found}: more threads than that are stopped in turn",
         f"raise the container's CPU limit to {cores}, or plan for {_count(whole, 'core')} "
-        f"(dltune plan --cores {cpulist.show(range(whole))})",
+        f"(dltune plan --cores {whole})",
     )
 
 

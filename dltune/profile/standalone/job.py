@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import psutil  # type: ignore[import-untyped]
 
 from dltune.documents import profile as documents
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
+from dltune.machine.free_memory import free_bytes
 from dltune.profile.standalone import task as tasks
 
 
@@ -47,7 +47,7 @@ def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJ
             "running ops standalone needs TensorFlow in dltune's own environment",
             remedy="pip install 'dltune[tensorflow]'",
         )
-    require_memory(task, psutil.virtual_memory().available)
+    require_memory(task, free_bytes()[0])
     with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
         wanted, done = Path(folder) / "task.json", Path(folder) / "done.json"
         wanted.write_bytes(msgspec.json.encode(task))
