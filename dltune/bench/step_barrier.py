@@ -198,6 +198,8 @@ class StepBarrier:
         if not isinstance(message, messages.Execution):
             record.add(message)
             return
+        if message.graph not in record.graphs:
+            return  # what was told of it was lost
         if process.pid == self._lead:
             self._starts[record.graphs[message.graph].signature].append(message.start)
             self._hear_execution(record, message)

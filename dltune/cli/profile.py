@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from dltune.documents.profile import Profile
     from dltune.documents.roofs import Roofs
     from dltune.documents.sections.settings import SettingsPlan
+    from dltune.job.launch import Job
     from dltune.profile.counting import Choice
+    from dltune.profile.session import Session
     from dltune.profile.standalone.job import StandaloneJob
 
 
@@ -191,16 +193,18 @@ def command(
                 except interrupts.Ended:
                     session.interrupted()
                     raise
+                except (DltuneError, OSError):  # such as a full disk: none of the job's concern
+                    if keep_running:
+                        _let_go(session, running)
+                    raise
                 finally:  # before the job is ended, which has an exit code too
                     failed = session.profile is None or running.exit_code
                     if failed and (words := last_words(Path(log.name))):
                         line.say(words)
                 if keep_running and running.exit_code is None:
-                    session.release()
                     what = "what could be" if profile.partial else "all is"
                     line.say(f"{what} measured; the job goes on")
-                    for _ in running.events(1.0):
-                        pass
+                    _let_go(session, running)
                 code = running.exit_code
             if standalone:
                 profile = standalone.annotated(profile)
@@ -217,6 +221,13 @@ def command(
     _show(profile, output, top, as_json)
     if code and (profile.partial or keep_running):
         raise JobFailed(f"the job ended with exit code {code}; {_kept(profile, output)}", code)
+
+
+def _let_go(session: Session, running: Job) -> None:
+    """Until the job has ended by itself."""
+    session.release()
+    for _ in running.events(1.0):
+        pass
 
 
 def _show(profile: Profile, output: Path, top: int, as_json: bool) -> None:

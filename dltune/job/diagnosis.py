@@ -46,7 +46,7 @@ class Sightings:
 
     def reported(self) -> tuple[set[int], set[str]]:
         """Interpreters that have started, and frameworks whose plugin has come."""
-        pids = {python.pid for python in self.pythons}
+        pids = {python.pid for python in self.pythons} | self.records.keys()
         return pids, {record.process.framework for record in self.records.values()}
 
 

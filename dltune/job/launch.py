@@ -25,6 +25,7 @@ import msgspec
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.orders import encoded
+from dltune.job.record import trains
 from dltune.proc.tree import Tree
 
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
@@ -44,7 +45,7 @@ class Process:
     def __init__(self, connection: socket.socket, hello: messages.Plugin) -> None:
         self.hello = hello
         self.pid = hello.pid
-        self.has_graphs = False  # it has told of one
+        self.trains = False  # it has told of a graph that does
         self._connection = connection
 
     def order(self, lines: Sequence[str]) -> None:
@@ -223,15 +224,16 @@ class Job:
                 with contextlib.suppress(OSError):
                     source.sendall(msgspec.json.encode(reply) + b"\n")
             if isinstance(message, messages.Graph) and source in self._processes:
-                self._processes[source].has_graphs = True
+                self._processes[source].trains |= trains(message)
             yield Event(self._processes.get(source), message)
 
     def _is_let_go(self, hello: messages.Plugin) -> bool:
         """Whether the process works with another framework already. A plugin that is let go does
-        nothing. One that has only been imported makes room for one that comes when it trains."""
+        nothing. One that has only been imported, or reads the data, makes room for one that comes
+        when it trains."""
         for source, one in list(self._processes.items()):
             if one.pid == hello.pid and one.hello.framework != hello.framework:
-                if one.has_graphs or hello.framework == "tensorflow":
+                if one.trains or hello.framework == "tensorflow":
                     return True
                 self._forget(source)
         return False

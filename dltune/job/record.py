@@ -23,6 +23,11 @@ _TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Ap
 _MODEL = re.compile(r"ReadVariable|^Var|^ResourceGather")
 
 
+def trains(graph: messages.Graph) -> bool:
+    """Whether it computes gradients or changes variables by them."""
+    return graph.eager or any(_TRAINING.search(node.type) for node in graph.nodes)
+
+
 @dataclass
 class Record:
     """Facts of one process, gathered message by message.
@@ -59,9 +64,7 @@ class Record:
         if isinstance(message, messages.Graph):
             self.graphs[message.id] = message
             self._same[message.id] = self._first_like(message)
-            self._trains[message.id] = message.eager or any(
-                _TRAINING.search(node.type) for node in message.nodes
-            )
+            self._trains[message.id] = trains(message)
         elif isinstance(message, messages.Key):
             self.keys[message.id] = message
         elif isinstance(message, messages.OutputBytes):

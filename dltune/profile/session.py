@@ -185,8 +185,8 @@ class Session:
                 self._look_after(job)
             elif not self._measured and self._case_is_over(self._climbing):
                 self._next_case(self._climbing)
-            elif not self._measured and self._is_gone(self._climbing):
-                self._save(f"the step that was measured did not run for {SEARCH_SECONDS:.0f} s")
+            elif not self._measured and (gone := self._gone_for(self._climbing)):
+                self._save(f"the step that was measured did not run for {gone:.0f} s")
                 break
             if self._climbing is not None and self.climb.case is None:
                 if not self._measured:
@@ -251,7 +251,8 @@ class Session:
         elif climbing is None:
             self._ran = time.monotonic()
             record.add(message)
-            if self.trained is None and record.trains(message.graph):
+            known = message.graph in record.graphs
+            if self.trained is None and known and record.trains(message.graph):
                 self.trained = time.monotonic()
             self._look_for_steps()
         elif pid == climbing.steps.pid and record.understands(message):
@@ -484,14 +485,15 @@ class Session:
         wanted = LEAST_OF_RECEIVER if climbing.receives else LEAST_REPEATS
         if least < max(min(wanted, self.cap), 2 * len(self._groups)):
             return False
-        heavy = filter(self.climb.is_measured, climbing.own.heaviest(HEAVY_SHARE))
+        heavy = filter(self.climb.has_measured, climbing.own.heaviest(HEAVY_SHARE))
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
 
-    def _is_gone(self, climbing: _Climbing) -> bool:
-        """Whether the job does something else for good, as with its next model."""
-        last = max(climbing.ran_last(graph) for graph in climbing.repeats)
+    def _gone_for(self, climbing: _Climbing) -> float | None:
+        """Seconds without a step, so many that the job does something else for good, as with its
+        next model."""
+        quiet = time.monotonic() - max(climbing.ran_last(graph) for graph in climbing.repeats)
         alone = GONE * len(self.machine.cores) * climbing.own.longest_wall  # on one thread, at most
-        return time.monotonic() - last > max(SEARCH_SECONDS, alone)
+        return quiet if quiet > max(SEARCH_SECONDS, alone) else None
 
     def _next_case(self, climbing: _Climbing) -> None:
         climbing.spent.append(time.monotonic() - climbing.began)

@@ -27,7 +27,8 @@ def plugin(framework):
 
 first = plugin(sys.argv[1])
 if "graph" in sys.argv[3:]:
-    say(first, type="graph", id=0, signature="s", name="", device="", xla=False, nodes=[])
+    node = ["node", "AssignSub" if "kept" in sys.argv[3:] else "DecodeJpeg", [], [], False]
+    say(first, type="graph", id=0, signature="s", name="", device="", xla=False, nodes=[node])
 second = plugin(sys.argv[2])
 kept, gone = (first, second) if "kept" in sys.argv[3:] else (second, first)
 say(kept, type="complaint", text="kept")
@@ -39,6 +40,7 @@ assert gone.recv(1) == b""
     "frameworks",
     [
         ("tensorflow", "pytorch"),  # imported only, and the one that trains
+        ("tensorflow", "pytorch", "graph"),  # which reads the data
         ("tensorflow", "pytorch", "graph", "kept"),
         ("pytorch", "tensorflow", "kept"),
     ],

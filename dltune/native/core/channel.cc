@@ -21,7 +21,8 @@
 namespace dltune {
 namespace {
 
-constexpr size_t kMaxQueued = 4096;  // a dltune that stopped reading must not eat the job's memory
+// a dltune that stopped reading must not eat the job's memory: of what is told once there is less
+constexpr size_t kMaxQueued = 4096, kMaxQueuedInAll = 1 << 16;
 
 std::atomic<int> g_socket{-1};
 // What threads use is never destroyed: they run on while the process exits.
@@ -122,11 +123,11 @@ std::string OpenChannel(const std::string& path, const std::string& hello) {
   return "";
 }
 
-void Send(std::function<std::string()> make) {
+void Send(std::function<std::string()> make, bool may_be_lost) {
   if (InChild()) return;
   {
     std::lock_guard<std::mutex> lock(g_mu);
-    if (g_closed || g_queue.size() >= kMaxQueued) return;
+    if (g_closed || g_queue.size() >= (may_be_lost ? kMaxQueued : kMaxQueuedInAll)) return;
     g_queue.push_back(std::move(make));
   }
   g_queued.notify_one();

@@ -13,8 +13,9 @@ namespace dltune {
 // complaint, or nothing.
 std::string OpenChannel(const std::string& path, const std::string& hello);
 
-// Queues a message; `make` runs on the channel's thread, where text is put together.
-void Send(std::function<std::string()> make);
+// Queues a message; `make` runs on the channel's thread, where text is put together. One that comes
+// again and again may be lost where dltune does not read as fast.
+void Send(std::function<std::string()> make, bool may_be_lost = false);
 // Tells dltune what did not work, in a sentence.
 void Complain(const std::string& text);
 // Waits until what is queued has been sent, at most a second; for the end of the process.

@@ -212,7 +212,7 @@ Entered Graph::EnterSlow(int64_t step) {
 }
 
 void Graph::Close(Execution* execution) {
-  if (auto message = execution->Close(id)) Send(std::move(message));
+  if (auto message = execution->Close(id)) Send(std::move(message), true);
 }
 
 void Graph::CloseCurrent() {

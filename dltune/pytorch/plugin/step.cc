@@ -187,7 +187,7 @@ void SendExecution(const EagerGraph& graph) {
     }
   }
   record->collectives = g_collectives.Ended();
-  Send([record] { return MessageOf(*record); });
+  Send([record] { return MessageOf(*record); }, true);
 }
 
 // Of this type; nothing else is known of it.

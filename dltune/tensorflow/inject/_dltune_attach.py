@@ -41,6 +41,11 @@ _Failed = Callable[[BaseException], None]
 _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
+def _readable(text: str) -> str:
+    """Without what is no UTF-8, as in names of files of old, which JSON cannot hold."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
 def start(path: str) -> None:
     """Report this process, take its share of the cores, and watch for what it imports."""
     bound = os.sched_getaffinity(0)
@@ -49,10 +54,10 @@ def start(path: str) -> None:
         {
             "type": "python",
             "pid": os.getpid(),
-            "argv": list(sys.orig_argv),
+            "argv": list(map(_readable, sys.orig_argv)),
             "python": sys.version.split()[0],
             "environment": {
-                name: value
+                name: _readable(value)
                 for name, value in os.environ.items()
                 if name.startswith(_VARIABLES) or name in _TORCHRUN
             },
