@@ -75,7 +75,8 @@ def local_rank(environ: Mapping[str, str]) -> Rank | None:
     ranks = [
         _pair(environ, rank, size)
         for rank, size in LOCAL_VARIABLES
-        if environ.get(rank) or environ.get(size)
+        # Lightning's and DeepSpeed's launchers set LOCAL_RANK alone
+        if environ.get(size) or (environ.get(rank) and rank != "LOCAL_RANK")
     ]
     if slurm := _slurm(environ):
         ranks.append(slurm)

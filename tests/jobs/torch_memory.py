@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -55,7 +56,7 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, groups=np.int64(1))
 
     def forward(self, images):
         found = functional.relu(self.norms[0](self.first(images)), inplace=True)
@@ -94,6 +95,7 @@ def loss_of(step):
     loss = functional.cross_entropy(head(found.mean((2, 3))), labels)
     if options.functional:
         loss = loss + torch.func.grad(lambda x: (x**3).sum())(head.bias).sum()
+        loss = loss + torch.vmap(head)(torch.ones(2, 3, 16)).mean()
     return loss
 
 

@@ -13,6 +13,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--view", default="flat", choices=["flat", "folded"])
 parser.add_argument("--compiled", action="store_true", help="by the script itself")
 parser.add_argument("--twice", action="store_true", help="gradients of gradients")
+parser.add_argument("--closure", action="store_true", help="in which the step's passes run")
 parser.add_argument("--dropout", type=float, default=0.0)
 args = parser.parse_args()
 warnings.simplefilter("ignore")
@@ -47,11 +48,22 @@ if args.compiled:
     model = torch.compile(model, backend="eager")
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 losses = []
-for _ in range(6):
+
+
+def passes():
+    global output
     optimizer.zero_grad()
     output = model(images)
     loss = cross_entropy(output, labels)
     loss.backward(create_graph=args.twice)
+    return loss
+
+
+for _ in range(6):
+    if args.closure:
+        losses.append(optimizer.step(passes).item())
+        continue
+    loss = passes()
     optimizer.step()
     losses.append(loss.item())
 

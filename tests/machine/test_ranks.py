@@ -65,10 +65,17 @@ def test_launchers_that_agree():
     assert found(HOROVOD_LOCAL_RANK="2", HOROVOD_LOCAL_SIZE="4", **ompi) == (2, 4)
 
 
+def test_a_local_rank_without_a_size_tells_nothing():
+    """As Lightning sets it; a launcher that tells more counts."""
+    assert local_rank({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}) is None
+    slurm = {"SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "2"}
+    assert found(LOCAL_RANK="1", **slurm) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("environ", "named"),
     [
-        ({"LOCAL_RANK": "1"}, ["LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
+        ({"LOCAL_WORLD_SIZE": "2"}, ["LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
         ({"HOROVOD_LOCAL_SIZE": "2"}, ["HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"]),
         ({"LOCAL_RANK": "one", "LOCAL_WORLD_SIZE": "2"}, ["LOCAL_RANK='one'"]),
         ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, ["LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"]),

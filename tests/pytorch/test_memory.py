@@ -194,6 +194,7 @@ def test_planned_for_what_they_do(argument, alone, tmp_path):
     computed, told = under(tmp_path, section, argument)
     assert computed == alone(argument)
     assert (told.groups, told.other) == (len(section.given_up), "")
+    assert told.steps <= 7
 
 
 def test_a_script_with_hooks_of_its_own_is_left_alone(sections, plain, tmp_path):

@@ -89,8 +89,9 @@ def test_a_module_is_compiled_and_computes_the_same(tmp_path):
     assert (plain["compiled"], found["compiled"] > 0) == (0, True)
 
 
-def test_what_is_differentiated_twice_is_left_as_it_is(tmp_path):
-    found, heard = ran(tmp_path, {"jit_compile": "on"}, "--twice")
+@pytest.mark.parametrize("passes", [(), ("--closure",)])
+def test_what_is_differentiated_twice_is_left_as_it_is(tmp_path, passes):
+    found, heard = ran(tmp_path, {"jit_compile": "on"}, "--twice", *passes)
     assert found["compiled"] == 0
     assert heard["jit_compile"].left == [
         "the model: it is differentiated twice, which is not compiled"

@@ -18,6 +18,7 @@ class Calls:
         self._plain = torch.Tensor.__torch_dispatch__
         self._writing: dict[Any, tuple[tuple[int, str], ...]] = {}
         self._idle: dict[Any, bool] = {}
+        self._wrapped: Callable[[Any], bool] = torch._C._functorch.is_functorch_wrapped_tensor
         self._within: Callable[[], int] = torch._C._current_graph_task_id
 
     @property
@@ -76,9 +77,11 @@ class Calls:
             yield from self.tensors(list(value.values()))
 
     def is_plain(self, tensor: Any) -> bool:
-        """Whether its memory is a storage of the CPU's that has all there is of it."""
+        """Whether its memory is a storage of the CPU's that has all there is of it, as those of
+        `torch.func` have not."""
         return (
             type(tensor).__torch_dispatch__ is self._plain
+            and not self._wrapped(tensor)
             and tensor.layout is self.torch.strided
             and tensor.device.type == "cpu"
         )

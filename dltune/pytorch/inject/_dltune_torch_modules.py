@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -31,8 +33,8 @@ class Modules:
     def begin(self) -> None:
         module = self._torch.nn.modules.module
         self._hooks = [
-            module.register_module_forward_pre_hook(self._enter),
-            module.register_module_forward_hook(self._leave, with_kwargs=True),
+            module.register_module_forward_pre_hook(_harmless(self._enter)),
+            module.register_module_forward_hook(_harmless(self._leave), with_kwargs=True),
         ]
 
     def end(self) -> None:
@@ -71,7 +73,7 @@ class Modules:
             (
                 *(name.replace(".", "/"), kind_of(self._torch, module), begun, self._at()),
                 *(reads, gives, shapes, tuple(first.shape), first.element_size(), weights),
-                *(self._window(module), getattr(module, "groups", 1), self._samples(module, first)),
+                *(self._window(module), _groups(module), self._samples(module, first)),
             )
         )
 
@@ -92,6 +94,24 @@ class Modules:
         sizes = _pair(getattr(module, "kernel_size", None))
         steps = _pair(getattr(module, "stride", None) or getattr(module, "kernel_size", None))
         return (*sizes, max(steps)) if sizes and steps else ()
+
+
+def _harmless(act: Callable[..., None]) -> Callable[..., None]:
+    """A layer that cannot be told of is left out: that is none of the job's concern."""
+
+    def hook(*given: Any) -> None:
+        with contextlib.suppress(Exception):
+            act(*given)
+
+    return hook
+
+
+def _groups(module: Any) -> int:
+    """Of a convolution, which takes NumPy's integers, too."""
+    try:
+        return operator.index(getattr(module, "groups", 1))
+    except TypeError:
+        return 1
 
 
 def _pair(value: Any) -> tuple[int, ...]:

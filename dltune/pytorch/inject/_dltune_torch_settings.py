@@ -292,10 +292,16 @@ def _instances(*classes: type) -> Iterator[Any]:
 
 
 def _at_first_step(torch: ModuleType, act: Callable[[], None], report: Report) -> None:
+    """Before it; or after it where it is given a closure, within which its passes run."""
     left = [act]
 
-    def step_begins(*_: Any) -> None:
+    def step_begins(_: Any, given: tuple[Any, ...]) -> None:
+        if all(one is None for one in given):
+            step_ends()
+
+    def step_ends(*_: Any) -> None:
         if left:
             left.pop()()
 
-    at_each_step(torch, before=report.harmless(step_begins, "the model"))
+    acts = {"before": step_begins, "after": step_ends}
+    at_each_step(torch, **{name: report.harmless(one, "the model") for name, one in acts.items()})
