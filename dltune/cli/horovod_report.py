@@ -55,7 +55,6 @@ def command(
     CMD (horovodrun, mpirun, torchrun) as it is, or looks at ranks that run.
     """
     from dltune.cli import horovod_tables, interrupts, results
-    from dltune.job.launch import require_executable
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
         raise UsageError(
@@ -70,6 +69,8 @@ def command(
         elif pid is not None:
             document = _watch_process(pid, seconds or PID_SECONDS, timeline)
         elif job:
+            from dltune.job.launch import require_executable
+
             require_executable(job[0])
             with results.claimed(timeline, overwrite=overwrite) as writes:
                 if writes:

@@ -56,7 +56,7 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
-        self.second = nn.Conv2d(channels, channels, 3, padding=1, groups=np.int64(1))
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, groups=groups)
 
     def forward(self, images):
         found = functional.relu(self.norms[0](self.first(images)), inplace=True)
@@ -68,6 +68,7 @@ class Block(nn.Module):
         return functional.dropout(functional.gelu(found), options.dropout)
 
 
+groups = 1 if options.compiled else np.int64(1)  # which breaks what is compiled
 torch.manual_seed(0)
 torch.set_num_threads(1)  # threads that wait in turns on a busy machine cost seconds
 stem = nn.Conv2d(3, 16, 3, padding=1)
