@@ -55,7 +55,6 @@ def _faults(times: OperatorTimes) -> Iterator[str]:
     yield from at_least(1).of("", times, "devices", "cores")
     yield from POSITIVE.of("", times, "update")
     for here, one in each("parts", times.parts, "type"):
-        yield from empty(here, one, "type")
         yield from POSITIVE.of(here, one, "forward")
         yield from AMOUNT.of(here, one, "backward")
         yield from at_least(1).faults(f"{here}.output", *one.output)
