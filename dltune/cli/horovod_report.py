@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,13 +69,7 @@ def command(
         elif pid is not None:
             document = _watch_process(pid, seconds or PID_SECONDS, timeline)
         elif job:
-            from dltune.job.launch import require_executable
-
-            require_executable(job[0])
-            with results.claimed(timeline, overwrite=overwrite) as writes:
-                if writes:
-                    writes.path.unlink(missing_ok=True)  # another job's is not this one's
-                document, code = _watch_job(job, seconds, timeline)
+            document, code = _watch_job(job, seconds, timeline, overwrite)
         else:
             assert timeline is not None
             document = _read(timeline)
@@ -116,15 +110,16 @@ def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
 
 
 def _watch_job(
-    job: tuple[str, ...], seconds: float | None, timeline: Path | None
+    job: tuple[str, ...], seconds: float | None, timeline: Path | None, overwrite: bool
 ) -> tuple[Horovod, int]:
     """The report, and the job's exit code; 0 for a job that dltune ended."""
     import shlex
 
     from dltune.horovod.watch.watch import Watch
-    from dltune.job.launch import Job
+    from dltune.job.launch import Job, require_executable
     from dltune.proc.tree import Tree
 
+    require_executable(job[0])
     environment = {}
     if timeline is not None:
         environment = {
@@ -134,6 +129,7 @@ def _watch_job(
     # the job's own output goes to stderr: results have stdout for themselves
     with (
         contextlib.ExitStack() as after,
+        _anew(timeline, overwrite),
         Job(job, stdout=2, environment=environment, answer=lambda _: {"plugin": False}) as running,
     ):
         # its handles outlast the job, which listens for the ends of ranks
@@ -160,6 +156,17 @@ def _watch_job(
             raise JobFailed(
                 f"the job ended with exit code {code}; {error}", code, remedy=error.remedy
             ) from None
+
+
+@contextlib.contextmanager
+def _anew(timeline: Path | None, overwrite: bool) -> Iterator[None]:
+    """Claimed for a job that is to write it: another job's is not this one's."""
+    from dltune.cli import results
+
+    with results.claimed(timeline, overwrite=overwrite) as writes:
+        if writes:
+            writes.path.unlink(missing_ok=True)
+        yield
 
 
 def _run(

@@ -15,6 +15,7 @@ from dltune.gate.worktrees import Checkout, Repository
 from dltune.job import messages
 from dltune.job.last_words import last_lines
 from dltune.job.launch import Job, Process
+from dltune.job.python_path import python_path
 from dltune.visible import visible
 
 # a project's packages stand in its top folder or here
@@ -94,14 +95,13 @@ def in_checkout(name: str, revision: str, checkout: Checkout, command: Sequence[
     own = [str(path) for each in folders for path in (each / SOURCE, each) if path.is_dir()]
     short = checkout.commit[:10]
     named = "" if checkout.commit.startswith(revision) else f"{visible(revision, 60)}, "
-    inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return Side(
         name=name,
         title=f"{name} ({named}{short})",
         command=command,
         folder=checkout.folder,
         environment={
-            "PYTHONPATH": os.pathsep.join([*own, *inherited]),
+            "PYTHONPATH": python_path(*own),
             "TMPDIR": str(checkout.temporary),  # a job that is ended leaves its temporary files
         },
     )

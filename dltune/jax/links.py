@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from dltune.jax import joined
 from dltune.job import ranks
+from dltune.job.python_path import OF_DLTUNE, python_path
 
 if TYPE_CHECKING:
     from dltune.documents.topology import Kind, Topology
@@ -108,11 +109,9 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
     with tempfile.TemporaryDirectory(prefix="dltune-") as name:
         folder = Path(name)
         worker = [python, "-m", "dltune.jax.links", ranks.free_address()]
-        root = str(Path(__file__).resolve().parents[2])
-        paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         said = joined.run(
             *(folder, count, worker, "links between ranks could not be timed"),
-            {"PYTHONPATH": paths, "DLTUNE_DISABLE": "1"},
+            {"PYTHONPATH": python_path(OF_DLTUNE), "DLTUNE_DISABLE": "1"},
         )
     lines = said.splitlines()
     return Speeds.of(json.loads(next(line for line in lines if line.startswith("{"))))

@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from dltune.errors import UsageError
 from dltune.jax.operators import Request, operator, require_known
+from dltune.job.python_path import OF_DLTUNE, python_path
 
 REPEATS = 7
 # so many seconds of each in every repeat, one call at least
@@ -48,12 +48,10 @@ def measured(
     here, for shapes that do not fit, and where `python` has no JAX."""
     for one in requests:
         require_known(one)
-    root = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [python, "-m", "dltune.jax.operator_times"],
         input=json.dumps({"repeats": repeats, "requests": [asdict(one) for one in requests]}),
-        env={**os.environ, "PYTHONPATH": paths, "DLTUNE_DISABLE": "1"},
+        env={**os.environ, "PYTHONPATH": python_path(OF_DLTUNE), "DLTUNE_DISABLE": "1"},
         capture_output=True,
         text=True,
         check=False,

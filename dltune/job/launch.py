@@ -25,6 +25,7 @@ import msgspec
 from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.orders import encoded
+from dltune.job.python_path import python_path
 from dltune.job.record import trains
 from dltune.proc.tree import Tree
 
@@ -126,8 +127,7 @@ class Job:
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
         environment = {**os.environ, **extra}
-        paths = [str(INJECTED), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
+        environment["PYTHONPATH"] = python_path(INJECTED, environment=environment)
         environment["DLTUNE_SOCKET"] = str(self._folder / "socket")
         return environment
 
@@ -223,9 +223,10 @@ class Job:
                 reply = self._answer(message) if isinstance(message, messages.Python) else {}
                 with contextlib.suppress(OSError):
                     source.sendall(msgspec.json.encode(reply) + b"\n")
-            if isinstance(message, messages.Graph) and source in self._processes:
-                self._processes[source].trains |= trains(message)
-            yield Event(self._processes.get(source), message)
+            told_by = self._processes.get(source)
+            if told_by and not told_by.trains and isinstance(message, messages.Graph):
+                told_by.trains = trains(message)
+            yield Event(told_by, message)
 
     def _is_let_go(self, hello: messages.Plugin) -> bool:
         """Whether the process works with another framework already. A plugin that is let go does

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dltune.documents.io import Method, Walk
 from dltune.errors import UsageError
+from dltune.job.python_path import OF_DLTUNE, python_path
 
 MODULE = "dltune.io.report.experiments.reader"
 READY, GO = "ready", "go"
@@ -79,10 +80,7 @@ class Readers:
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path
-        # the same dltune, however this process came to it
-        root = str(Path(__file__).resolve().parents[4])
-        paths = [root, os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+        environment = {**os.environ, "PYTHONPATH": python_path(OF_DLTUNE)}
         self._children = [
             subprocess.Popen(
                 [sys.executable, "-m", MODULE],
