@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
 def between_commas(text: str) -> list[str]:
     """The parts of a list, without the blanks around them, and without those that are empty."""
     return [part for part in map(str.strip, text.split(",")) if part]
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first `most` of a list, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def size(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,28 @@ def topological(graph: StepGraph) -> list[int]:
             if waits[after] == 0:
                 ready.append(after)
     return ready
+
+
+def complete(graph: StepGraph) -> list[int]:
+    """`topological`, of every node. Raises ValueError where some wait for each other."""
+    order = topological(graph)
+    if len(order) < len(graph):
+        raise ValueError(f"{len(graph) - len(order)} nodes wait for each other in a cycle")
+    return order
+
+
+def reached(
+    order: Sequence[int], before: Sequence[Sequence[int]], marked: Collection[int]
+) -> list[int]:
+    """By node, the marked ones among it and those before it, a bit each, in rising order."""
+    bit = {node: 1 << number for number, node in enumerate(sorted(marked))}
+    found = [0] * len(order)
+    for node in order:
+        own = bit.get(node, 0)
+        for other in before[node]:
+            own |= found[other]
+        found[node] = own
+    return found
 
 
 def cyclic(graph: StepGraph) -> list[int]:

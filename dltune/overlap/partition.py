@@ -14,7 +14,7 @@ import numpy as np
 
 from dltune.graph.csr import Amounts, Flags, Integers
 from dltune.graph.step_graph import StepGraph
-from dltune.graph.traversal import topological
+from dltune.graph.traversal import complete, reached
 
 NANOSECONDS = 1e9  # in whole ones sums are exact, and equal sums are equal
 
@@ -55,22 +55,14 @@ def partition(
 ) -> Partition:
     """`channel`: by node, of the receives alone. `seconds`: per node, that an op runs or a receive
     travels. Raises ValueError when the graph has a cycle."""
-    order = topological(graph)
-    if len(order) < len(graph):
-        raise ValueError(f"{len(graph) - len(order)} nodes wait for each other in a cycle")
+    order = complete(graph)
     receives = sorted(channel)
-    place = {node: 1 << number for number, node in enumerate(receives)}
     times = np.rint(np.asarray(seconds) * NANOSECONDS).astype(np.int64).tolist()
-    predecessors = graph.predecessors.lists
-    needs = [0] * len(graph)  # a bit per receive
+    needs = reached(order, graph.predecessors.lists, receives)
     work: dict[int, int] = {0: 0}
     for node in order:
-        own = place.get(node, 0)
-        for before in predecessors[node]:
-            own |= needs[before]
-        needs[node] = own
-        if node not in place:
-            work[own] = work.get(own, 0) + times[node]
+        if node not in channel:
+            work[needs[node]] = work.get(needs[node], 0) + times[node]
     free = work.pop(0)
     bytes_each = (len(receives) + 7) // 8
     packed = b"".join(one.to_bytes(bytes_each, "little") for one in work)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dltune.graph.csr import CSR, Numbers
 from dltune.graph.step_graph import StepGraph
-from dltune.graph.traversal import topological
+from dltune.graph.traversal import complete, reached
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +38,10 @@ def worker(
 ) -> Worker:
     """`seconds`: per node, that an op runs. `received` and `sent`: the nodes that are transfers.
     Raises ValueError when the graph has a cycle."""
-    order = topological(graph)
-    if len(order) < len(graph):
-        raise ValueError(f"{len(graph) - len(order)} nodes wait for each other in a cycle")
+    order = complete(graph)
     transfers = {node: task for task, node in enumerate([*sorted(received), *sorted(sent)])}
-    needs = _reached(order, graph.predecessors.lists, received)
-    leads = _reached(order[::-1], graph.successors.lists, sent)
+    needs = reached(order, graph.predecessors.lists, received)
+    leads = reached(order[::-1], graph.successors.lists, sent)
     pieces: dict[tuple[int, int], int] = {}
     work: list[float] = []
     task = [0] * len(graph)
@@ -60,17 +58,3 @@ def worker(
     for node, after in enumerate(graph.successors.lists):
         rows[task[node]].update(task[other] for other in after if task[other] != task[node])
     return Worker(len(received), len(sent), CSR.of(map(sorted, rows)), np.array(work))
-
-
-def _reached(
-    order: Sequence[int], before: Sequence[Sequence[int]], marked: Collection[int]
-) -> list[int]:
-    """By node, the marked ones among it and those before it, a bit each."""
-    bit = {node: 1 << number for number, node in enumerate(sorted(marked))}
-    found = [0] * len(order)
-    for node in order:
-        own = bit.get(node, 0)
-        for other in before[node]:
-            own |= found[other]
-        found[node] = own
-    return found

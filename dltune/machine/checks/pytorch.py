@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from pathlib import Path
 
-from dltune.machine.checks import Check
+from dltune.machine.checks import Check, folder_of
 
 NAME = "PyTorch"
 OLDEST = (2, 6)
@@ -17,17 +16,13 @@ _OPENMP = re.compile(r"lib(g|i|)omp[\w.-]*\.so[\w.]*")
 def pytorch(quota: float | None, cpus: int) -> Check:
     """Version, build and OpenMP runtime, and whether dltune can work with it. `quota`: CPUs that
     the control group pays for, of which PyTorch knows nothing; `cpus` that it may use."""
-    try:
-        spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None:  # without origin: just a folder of that name
+    folder = folder_of("torch")
+    if folder is None:
         return Check(
             NAME,
             "ok",
             "not in this Python; a job in another environment can still be profiled and run",
         )
-    folder = Path(spec.origin).parent
     told = _told(folder / "version.py")
     version = told.get("__version__", "")
     numbers = re.match(r"(\d+)\.(\d+)", version)

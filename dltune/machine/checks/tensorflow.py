@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import platform
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.machine.checks import Check
+from dltune.machine.checks import Check, folder_of
 
 OLDEST = (2, 16)
 DISTRIBUTIONS = (
@@ -36,13 +35,9 @@ class Installed:
 
 def installed() -> Installed | None:
     """The TensorFlow of this Python; None when there is none."""
-    try:
-        spec = importlib.util.find_spec("tensorflow")
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None:  # without origin: just a folder of that name
+    folder = folder_of("tensorflow")
+    if folder is None:
         return None
-    folder = Path(spec.origin).parent
     version = ""
     for name in DISTRIBUTIONS:
         try:

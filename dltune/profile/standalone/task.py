@@ -12,6 +12,7 @@ from dltune.documents import files, opkey
 from dltune.documents.profile import Op, Profile
 from dltune.errors import UsageError
 from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of, with_batch
+from dltune.words import some
 
 SCHEMA = "dltune.standalone/1"
 # bytes of a job that has imported TensorFlow
@@ -112,15 +113,10 @@ def notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[
     for reason, count in Counter(left.values()).most_common():
         kinds = sorted({key.split("(")[0] for key, why in left.items() if why == reason})
         ops = "1 op was" if count == 1 else f"{count} ops were"
-        sentences.append(f"{ops} left out: {reason} ({_some(kinds)})")
+        sentences.append(f"{ops} left out: {reason} ({some(kinds, 4)})")
     if other := sorted(wanted - came - left.keys()):
         sentences.append(
             f"{len(other)} of them came back under another key, as TensorFlow rewrote them "
-            f"differently: {_some(other)}"
+            f"differently: {some(other, 4)}"
         )
     return sentences
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
