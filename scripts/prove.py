@@ -31,6 +31,8 @@ ROOT = Path(__file__).parent.parent
 KEPT, TABLE = ROOT / "docs" / "proofs.json", ROOT / "docs" / "proofs.md"
 # between the oldest, which `make test` has in another environment, and its own
 TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
+# the oldest, and the newest; `make test` has one between them
+TORCHES = ("2.6.0", "2.14.1")
 # an environment each
 PROGRAMS = ROOT / ".venv-programs"
 # of gates, each verdict is kept at once
@@ -72,7 +74,15 @@ def proofs() -> Iterator[Proof]:
             f"TensorFlow {version}",
             pytest("-m", "tensorflow", "-k", "other_environment or other] or older_tensorflow"),
             {"DLTUNE_TEST_OTHER_PYTHON": str(python)},
-            lambda version=version, python=python: install(version, python),
+            lambda version=version, python=python: install(f"tensorflow-cpu=={version}", python),
+        )
+    for version in TORCHES:
+        python = ROOT / f".venv-torch{version}" / "bin" / "python"
+        yield Proof(
+            f"PyTorch {version}",
+            pytest("tests/pytorch", "tests/end_to_end/test_pytorch.py"),
+            {"DLTUNE_TEST_TORCH_PYTHON": str(python)},
+            lambda version=version, python=python: install(f"torch=={version} numpy", python),
         )
     yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
     yield Proof(
@@ -107,13 +117,13 @@ def matrices() -> list[str]:
     return sorted({line.split("::")[0] for line in done.stdout.splitlines() if "::" in line})
 
 
-def install(version: str, python: Path) -> None:
-    """An environment with that TensorFlow, kept for the next time."""
+def install(packages: str, python: Path) -> None:
+    """An environment with these, kept for the next time."""
     if (python.parent.parent / ".installed").exists():
         return
     subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
     pip = [python, "-m", "pip", "--quiet", "install"]
-    subprocess.run([*pip, f"tensorflow-cpu=={version}"], check=True)
+    subprocess.run([*pip, *packages.split()], check=True)
     (python.parent.parent / ".installed").touch()
 
 

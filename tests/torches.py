@@ -22,6 +22,14 @@ needs_torch = pytest.mark.skipif(
 )
 
 
+def release() -> tuple[int, int]:
+    """Such as (2, 6)."""
+    asks = "import importlib.metadata; print(importlib.metadata.version('torch'))"
+    version = subprocess.check_output([TORCH_PYTHON, "-c", asks], text=True)
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
 def computes(folder: Path, script: Path, *arguments: object) -> None:
     """Run a script without dltune, in a process that has run others: what it writes counts."""
     process = _process()

@@ -13,6 +13,8 @@ from dltune.tables import Cell, Key, Table, columns
 
 # thread counts shown of an op's curve
 CURVE = 4
+# of op time: what takes less is no row beside ops that were measured one at a time
+WORTH = 0.01
 
 # head, figure, how it is written
 _COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], str]], ...] = (
@@ -37,10 +39,12 @@ def times(ops: Sequence[Figures]) -> Table:
     return Table("ops by time on one thread", columns(*heads), [_times(one) for one in ops], 2)
 
 
-def own_times(ops: Sequence[Op], count: int) -> Table:
-    """Of ops that were not measured one at a time: what they took as the job ran them."""
-    taken = sorted(ops, key=lambda op: -(op.own or 0.0) * op.count)
+def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
+    """What those took as the job ran them that were not measured one at a time, such as what
+    torch.compile has compiled; without what takes less than a share of `least`."""
     whole = sum((op.own or 0.0) * op.count for op in ops)
+    taken = [op for op in ops if not op.times and (op.own or 0.0) * op.count >= least * whole]
+    taken.sort(key=lambda op: -(op.own or 0.0) * op.count)
     rows = [
         (
             Key(op.key),

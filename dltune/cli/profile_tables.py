@@ -48,7 +48,11 @@ def describe(profile: Profile, top: int) -> None:
         click.echo(f"tensors: {live:.0f} MiB live between steps, {peak:.0f} MiB at the peak")
     analysis = analyse(profile)
     heavy = analysis.top(top)
-    show(derived.times(heavy) if heavy else derived.own_times(profile.ops, top))
+    if heavy:
+        show(derived.times(heavy))
+    as_they_ran = derived.own_times(profile.ops, top, derived.WORTH if heavy else 0.0)
+    if as_they_ran.rows or not heavy:
+        show(as_they_ran)
     rates = derived.rates(heavy)
     if len(rates.columns) > 2:
         show(rates)

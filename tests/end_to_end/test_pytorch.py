@@ -129,10 +129,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return (folder / "losses").read_text().splitlines()
 
 
-def enforced(folder: Path, plan: Path) -> dict[str, object]:
+def enforced(folder: Path, plan: Path, *more: object) -> dict[str, object]:
     """What came of a job most of whose steps ran under the plan, however long dltune took."""
     ready, told = folder / "ready", folder / "stderr"
-    job = [*JOB, *losses(folder, "losses"), "--wait-for", ready]
+    job = [*JOB, *losses(folder, "losses"), "--wait-for", ready, *more]
     outcome = folder / "outcome.json"
     run = ["run", "--json", outcome, "--plan", plan, "--", *job]
     command = [sys.executable, "-m", "dltune", *map(str, run)]
@@ -161,7 +161,9 @@ def test_a_job_under_its_plan(
     how = ["--bitwise"] if strategy == "bitwise" else ["--strategy", strategy]
     made = dltune("plan", profiled.output, *how, "-o", plan)
     assert made.returncode == 0, made.stderr
-    outcome = enforced(tmp_path, plan)
+    uniform = plans.load(plan).sections["threads"].uniform.intra
+    other = ["--sets", 1 if uniform > 1 else 2] if strategy == "s1+s2" else []
+    outcome = enforced(tmp_path, plan, *other)
     computed = (tmp_path / "losses").read_text().splitlines()
     assert len(computed) == len(plain) == STEPS
     if strategy == "bitwise":  # each op on as many threads as ever
@@ -173,9 +175,12 @@ def test_a_job_under_its_plan(
         )
     (process,) = outcome["sections"]["threads"]  # type: ignore[index]
     assert process["steps"] >= STEPS // 2
-    # no thread comes or goes once the plan is in force
+    # once the plan is in force no thread comes or goes, nor is there another number of them, as the
+    # script wants after half of its steps
     before, after = (tmp_path / "losses.threads").read_text().splitlines()
     assert before == after
+    if other:
+        assert after.split()[0] == str(uniform)
 
 
 def test_a_job_in_less_memory(profiled: Done, plain: list[str], tmp_path: Path) -> None:
@@ -217,6 +222,25 @@ def test_a_plan_against_the_jobs_own_threads(profiled: Done, tmp_path: Path) -> 
         "default": 3,
         "plan": 3,
     }
+
+
+def test_what_is_compiled_is_known_by_its_kernels(tmp_path: Path) -> None:
+    done = profile(tmp_path, [TORCH_PYTHON, JOBS / "torch_compiled.py"])
+    found = done.profile
+    (step,) = found.steps
+    kernels = {op.key: op for op in found.ops if "cpp_fused_" in op.key}
+    passes = {node.name.partition("/")[0] for node in step.nodes if "cpp_fused_" in node.type}
+    assert passes == {"forward", "backward"}
+    # they run on the threads that they were compiled for
+    assert all(op.own and not op.times for op in kernels.values())
+    assert {node.name.partition("/")[0] for node in step.nodes if node.type == "aten::mm"}
+    assert any("its kernels (cpp_fused) are measured, and given none" in n for n in found.notes)
+    shown = dltune("show", done.output)
+    assert "ops by their own time" in shown.stdout
+    plan = tmp_path / "plan.json"
+    made = dltune("plan", done.output, "--strategy", "s1+s2", "-o", plan)
+    assert made.returncode == 0, made.stderr
+    assert not kernels.keys() & {op.key for op in plans.load(plan).sections["threads"].ops}
 
 
 def test_two_networks_that_are_trained_in_turns(tmp_path: Path) -> None:

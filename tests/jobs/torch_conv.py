@@ -17,6 +17,7 @@ parser.add_argument("--accumulate", type=int, default=1, help="batches for a ste
 parser.add_argument("--validate-every", type=int, default=7)
 parser.add_argument("--adversary", action="store_true", help="train a second network in turns")
 parser.add_argument("--threads", default=os.devnull, help="those of half way and of the end")
+parser.add_argument("--sets", type=int, help="so many threads, after half of the steps")
 parser.add_argument("--wait-for", metavar="FILE", help="until it is there, after a quarter")
 args = parser.parse_args()
 
@@ -54,11 +55,19 @@ def batches():
         yield from loader
 
 
+class Twice(torch.autograd.Function):
+    """One that autograd numbers without gradients, too."""
+
+    @staticmethod
+    def forward(ctx, scores):
+        return 2 * scores
+
+
 def validate(model: nn.Module) -> None:
     model.eval()
     with torch.no_grad():
         for _ in range(3):
-            loss_of(model(images[:64]), labels[:64])
+            loss_of(Twice.apply(model(images[:64])), labels[:64])
     model.train()
 
 
@@ -67,6 +76,8 @@ with open(args.losses, "w", buffering=1) as losses:
     for step in range(args.steps):
         while step == args.steps // 4 and args.wait_for and not Path(args.wait_for).exists():
             time.sleep(0.01)
+        if step == args.steps // 2 + 1 and args.sets:
+            torch.set_num_threads(args.sets)
         for model, optimizer in zip(networks, optimizers, strict=True):
             optimizer.zero_grad()
             for _ in range(args.accumulate):
@@ -79,4 +90,5 @@ with open(args.losses, "w", buffering=1) as losses:
             validate(networks[0])
         if step in (args.steps // 2, args.steps - 1):
             with open(args.threads, "a") as threads:
-                print(*sorted(one.name for one in Path("/proc/self/task").iterdir()), file=threads)
+                tasks = sorted(one.name for one in Path("/proc/self/task").iterdir())
+                print(torch.get_num_threads(), *tasks, file=threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import io
 import json
@@ -40,8 +41,16 @@ class Holder:
         self.weight = weight
 
 
+class Slotted:
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight = weight
+
+
 def main() -> None:
     model = Net()
+    slotted, latest = Slotted(model.last.bias), collections.deque([model.first.bias])
     average = copy.deepcopy(model).eval()
     held, weight = Holder(model.last.weight), model.first.weight
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -57,6 +66,7 @@ def main() -> None:
         found = model(x, y=y)
         loss = found["loss"] + 0.01 * found["scores"].pow(2).mean()
         loss = loss + 1e-2 * weight.pow(2).sum() + 1e-2 * held.weight.pow(2).sum()
+        loss = loss + 1e-2 * slotted.weight.pow(2).sum() + 1e-2 * latest[0].pow(2).sum()
         optimizer.zero_grad()
         loss.backward()
         told.append(f"{nn.utils.clip_grad_norm_(model.parameters(), 0.5):.4f}")

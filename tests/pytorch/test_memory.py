@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hooked import JOBS
 from memory_steps import profile
-from torches import TORCH_PYTHON, computes, needs_torch
+from torches import TORCH_PYTHON, computes, needs_torch, release
 
 from dltune.documents import calls as documents
 from dltune.documents import compiled as compiled_documents
@@ -218,7 +218,8 @@ def test_what_is_compiled_keeps_less_and_draws_no_number_again(alone, tmp_path):
     (graph,) = told.step.graphs
     first, *others = graph.rungs
     assert first.budget == 1.0
-    assert min(one.kept for one in others) < first.kept / 2
+    # of older ones the partitioner keeps more
+    assert min(one.kept for one in others) < first.kept * (0.5 if release() >= (2, 7) else 0.75)
     assert all(one.work > first.work for one in others)
     for slowdown, precision in ((0.05, 0.01), (None, 0.25)):
         section = decide_compiled(profiled(None), told.step, None, slowdown)

@@ -116,7 +116,7 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
     late = changed["SGD with gradients that come later"]["fused"]
     assert late == [True, True, None, True, True], "momentum is made for all or none"
     # of a closure the first step shows what gradients there are
-    assert changed["Adam given a closure"]["fused"] == [None, *[True] * 4]
+    assert changed["Adam given a closure"]["fused"] == [None, *[True] * 5]
     for name, one in changed.items():
         assert one["saved"] is plain[name]["saved"] is None
         assert one["losses"] == pytest.approx(plain[name]["losses"], rel=1e-5)

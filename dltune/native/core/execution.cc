@@ -234,18 +234,16 @@ Graph* FindGraph(int id) {
   return id >= 0 && id < kMaxGraphs ? g_graphs[id].load(std::memory_order_acquire) : nullptr;
 }
 
-Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs) {
-  const std::string text = node->type + "(" + inputs + ")" + node->attributes;
+Key* AddKey(const Node& node, const std::string& inputs) {
+  const std::string text = node.type + "(" + inputs + ")" + node.attributes;
   std::lock_guard<std::mutex> lock(g_keys_mu);
-  for (Variant* v = node->variants.load(); v; v = v->next)
-    if (v->shapes == shapes) return v;
   Key*& key = g_keys[text];
   if (!key) {
     key = new Key;
     key->id = static_cast<int>(g_keys.size()) - 1;
     key->text = text;
     const Key* made = key;
-    const std::string type = node->type;
+    const std::string type = node.type;
     Send([made, inputs, type] {
       return Object({{"type", "key"},
                      {"id", made->id},
@@ -254,6 +252,14 @@ Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs) {
                      {"inputs", inputs}});
     });
   }
+  return key;
+}
+
+Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs) {
+  Key* const key = AddKey(*node, inputs);
+  std::lock_guard<std::mutex> lock(g_keys_mu);
+  for (Variant* v = node->variants.load(); v; v = v->next)
+    if (v->shapes == shapes) return v;
   auto* variant = new Variant{shapes, key, node->variants.load()};
   node->variants.store(variant, std::memory_order_release);
   return variant;

@@ -172,6 +172,8 @@ struct Graph {
 Graph* AddGraph(std::unique_ptr<Graph> graph);
 Graph* FindGraph(int id);
 
+// The key of a node's type and attributes with these inputs.
+Key* AddKey(const Node& node, const std::string& inputs);
 Variant* AddVariant(Node* node, uint64_t shapes, const std::string& inputs);
 
 // The node's variant for these input shapes; `describe` makes the key's text when it is new.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -95,6 +96,32 @@ def name_of(operator: Any) -> str:
 def allocated(storage: Any) -> int:
     """Its bytes; none of what came from elsewhere than the allocator, as from NumPy or a worker."""
     return storage.nbytes() if storage.resizable() else 0
+
+
+def note_hooks(torch: ModuleType) -> None:
+    """Which hooks on saved tensors stand, for a PyTorch that does not tell, such as 2.6: all come
+    and go by these two functions."""
+    autograd: Any = torch._C._autograd
+    if hasattr(autograd, "_top_saved_tensors_default_hooks"):
+        return
+    push, pop = (
+        getattr(autograd, f"_{verb}_saved_tensors_default_hooks") for verb in ("push", "pop")
+    )
+    own = threading.local()
+
+    def pushed(*hooks: Any) -> None:
+        push(*hooks)
+        vars(own).setdefault("stand", []).append(hooks)
+
+    def popped() -> None:
+        pop()
+        own.stand.pop()
+
+    autograd._push_saved_tensors_default_hooks = pushed
+    autograd._pop_saved_tensors_default_hooks = popped
+    autograd._top_saved_tensors_default_hooks = lambda _: next(
+        reversed(vars(own).get("stand", ())), None
+    )
 
 
 def has_room(torch: ModuleType) -> bool:

@@ -7,6 +7,8 @@ process has its part.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import ctypes
 import functools
 import gc
@@ -308,9 +310,10 @@ class Distribution:
         for holder in gc.get_referrers(*(old for old, _ in swapped.values())):
             if id(holder) in own:
                 continue
-            if isinstance(holder, tuple):
+            if isinstance(holder, tuple | frozenset):
                 self._refuse(
-                    "the script keeps its weights in a tuple, where they cannot be divided",
+                    f"the script keeps its weights in a {type(holder).__name__}, where they cannot "
+                    "be divided",
                     "keep them in a list, as list(model.parameters())",
                 )
             _hold(holder, parts)
@@ -441,7 +444,7 @@ def _path(name: str) -> str:
 def _hold(holder: Any, parts: dict[int, Any]) -> None:
     """Has a container, a closure or an object hold the parts of weights, by the weights'
     addresses."""
-    if isinstance(holder, list):
+    if isinstance(holder, list | collections.deque):
         for place, one in enumerate(holder):
             if id(one) in parts:
                 holder[place] = parts[id(one)]
@@ -457,8 +460,14 @@ def _hold(holder: Any, parts: dict[int, Any]) -> None:
             holder.add(parts[id(one)])
     elif isinstance(holder, types.CellType):
         holder.cell_contents = parts[id(holder.cell_contents)]
-    elif isinstance(getattr(holder, "__dict__", None), dict):
-        _hold(vars(holder), parts)
+    else:
+        for slot in [one for kind in type(holder).__mro__ for one in vars(kind).values()]:
+            if isinstance(slot, types.MemberDescriptorType):  # of `__slots__`
+                with contextlib.suppress(AttributeError, TypeError):  # empty, or read only
+                    if (part := parts.get(id(slot.__get__(holder)))) is not None:
+                        slot.__set__(holder, part)
+        if isinstance(getattr(holder, "__dict__", None), dict):
+            _hold(vars(holder), parts)
 
 
 def _add_up(weight: Any) -> None:

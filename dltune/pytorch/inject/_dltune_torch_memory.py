@@ -20,7 +20,7 @@ from typing import Any
 
 # beside this file
 from _dltune_torch import at_each_step
-from _dltune_torch_calls import Calls, allocated, has_room
+from _dltune_torch_calls import Calls, allocated, has_room, note_hooks
 from _dltune_torch_compiled import Ladders, enforce, runs
 from _dltune_torch_recomputation import recomputing
 from _dltune_torch_recording import recording
@@ -53,7 +53,9 @@ def start(
         ladders = Ladders()
 
         def record(torch: ModuleType) -> None:
-            at_each_step(torch, after=_ours(torch, _Recorded(torch, ladders, told)))
+            note_hooks(torch)
+            recorded = _Recorded(torch, ladders, told)
+            at_each_step(torch, after=_ours(torch, recorded, recorded.fail))
 
         return [("torch", record), (_PARTITIONERS, ladders.watch)], {}
     if "budget" in orders:
@@ -61,7 +63,8 @@ def start(
         budget = _Budget(told)
 
         def count(torch: ModuleType) -> None:
-            at_each_step(torch, after=_ours(torch, lambda: budget.step_ends(torch)))
+            ends = _ours(torch, lambda: budget.step_ends(torch), budget.leave)
+            at_each_step(torch, after=ends)
 
         def divide(partitioners: ModuleType) -> None:
             enforce(partitioners, orders["budget"], budget.did, budget.leave)
@@ -69,10 +72,11 @@ def start(
         return [("torch", count), (_PARTITIONERS, divide)], {}
 
     def give_up(torch: ModuleType) -> None:
+        note_hooks(torch)
         enforced = _Enforced(torch, orders, told)
         # a closure computes gradients within the step
-        leaves = _ours(torch, enforced.step_begins, closures=False)
-        at_each_step(torch, before=leaves, after=_ours(torch, enforced))
+        leaves = _ours(torch, enforced.step_begins, enforced.fail, closures=False)
+        at_each_step(torch, before=leaves, after=_ours(torch, enforced, enforced.fail))
 
     return [("torch", give_up)], {}
 
@@ -83,19 +87,29 @@ def _without_cache() -> None:
     os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
 
 
-def _ours(torch: Any, act: Callable[[], None], *, closures: bool = True) -> Callable[..., None]:
+def _ours(
+    torch: Any, act: Callable[[], None], fail: Callable[[str], None], *, closures: bool = True
+) -> Callable[..., None]:
     """`act` at steps of this process, on the thread that steps first, that are not within a
-    backward pass; `closures`: also at those that are given one."""
+    backward pass; `closures`: also at those that are given one. Where it raises, `fail` is told
+    why, and nothing more is done: no hook may break a job."""
     pid = os.getpid()
     within: Callable[[], int] = torch._C._current_graph_task_id
+
+    failed: list[str] = []
 
     def hook(_: Any, given: tuple[Any, ...]) -> None:
         closed = any(one is not None for one in given)
         if (closures or not closed) and within() < 0 and os.getpid() == pid:
             if not _STEPPING:
                 _STEPPING.append(threading.get_ident())
-            if threading.get_ident() == _STEPPING[0]:
-                act()
+            if threading.get_ident() == _STEPPING[0] and not failed:
+                try:
+                    act()
+                except Exception as error:
+                    failed.append(f"{type(error).__name__}: {error}")
+                    with contextlib.suppress(Exception):
+                        fail(failed[0])
 
     return hook
 
@@ -178,6 +192,13 @@ class _Recorded:
         self._around: _Around | None = None
         self._passes: _Passes | None = None
 
+    def fail(self, _: str) -> None:
+        """A profile without it tells that it has none."""
+        if self._passes:
+            self._passes.end()
+        if self._around:
+            self._around.exit()
+
     def __call__(self) -> None:
         self._steps += 1
         if self._passes:
@@ -198,8 +219,9 @@ class _Recorded:
                 allocator.peak if allocator else lambda: 0,
                 allocator.live if allocator else lambda: 0,
             )
-            self._around = _Around(self._torch, context)
-            self._around.enter()
+            around = _Around(self._torch, context)
+            around.enter()
+            self._around = around
         elif self._around and not self._around.is_inmost():
             self._around.context.failed = "the script has a mode of its own within the step"
         elif self._around:
@@ -228,13 +250,16 @@ class _Passes:
             self.runs = runs(args[0])
         return self._plain(*args, **kwargs)
 
+    def end(self) -> None:
+        self._torch.autograd._engine_run_backward = self._plain
+
     def step_ends(self) -> dict[str, Any] | None:
         """As `documents/compiled.py` has it, once it is known."""
         if not self._allocator.counts_all:
             self._allocator.count_all(self._torch)
             self._began.clear()
             return None
-        self._torch.autograd._engine_run_backward = self._plain
+        self.end()
         live = self._allocator.live()
         most, between = self._began[0] if self._began else (live, live)
         return {
@@ -316,14 +341,22 @@ class _Enforced:
             if not self._left:
                 context = recomputing(self._torch, self._orders, self._begin)
                 self._allocator = _Allocator.counting()
-                self._around = _Around(self._torch, context)
-                self._around.enter()
+                around = _Around(self._torch, context)
+                around.enter()
+                self._around = around
                 atexit.register(self._say)
             else:
                 self._say()
         # gradients of the first step are from before, and gone at the end of the second
         if self._allocator and self._steps and not self._allocator.counts_all:
             self._allocator.count_all(self._torch)
+
+    def fail(self, why: str) -> None:
+        self._left = why
+        if self._around:
+            self._around.exit()
+            self._around = None
+        self._say()
 
     def step_begins(self) -> None:
         """An optimizer's."""

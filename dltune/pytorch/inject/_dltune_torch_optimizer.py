@@ -39,6 +39,7 @@ class _Fused:
         # of each its state as it was looked at, and whether that lies as its tensors
         self._even: Any = weakref.WeakKeyDictionary()
         self._stepped: Any = weakref.WeakSet()
+        self._looked_after: Any = weakref.WeakSet()
         self._sparse: Any = weakref.WeakSet()
 
     def start(self) -> None:
@@ -55,6 +56,11 @@ class _Fused:
         closure = any(one is not None for one in given)
         if (closure and optimizer not in self._stepped) or not self._is_known(optimizer):
             return  # what comes within the first step shows what gradients there are
+        if optimizer not in self._looked_after:
+            self._looked_after.add(optimizer)
+            # a step that fails leaves them as it had them, and the script may save them then
+            optimizer.register_state_dict_pre_hook(lambda one: self._undo(one.param_groups))
+        self._undo(optimizer.param_groups)
         if optimizer in self._sparse or self._is_sparse(optimizer):
             self._report.left(type(optimizer).__name__, "it has sparse gradients")
             return
@@ -73,10 +79,13 @@ class _Fused:
                 group["fused"] = True
                 self._stepping.append(group)
 
-    def _ends(self, optimizer: Any, _: tuple[Any, ...]) -> None:
-        for group in self._stepping:
+    def _undo(self, groups: list[Any]) -> None:
+        for group in [one for one in self._stepping if any(one is own for own in groups)]:
             group["fused"] = None
-        self._stepping.clear()
+        self._stepping = [one for one in self._stepping if one["fused"]]
+
+    def _ends(self, optimizer: Any, _: tuple[Any, ...]) -> None:
+        self._undo(optimizer.param_groups)
         if optimizer not in self._stepped:
             self._stepped.add(optimizer)
             if self._is_sparse(optimizer):

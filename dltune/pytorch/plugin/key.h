@@ -8,8 +8,9 @@
 namespace dltune {
 
 // What stands around ops or between them is no op of its own: an op that gives out memory of its input
-// and computes nothing, a wrapper of the profiler's, a node of autograd.
-enum class Part { kOp, kTransparent, kBackward };
+// and computes nothing, a wrapper of the profiler's, a node of autograd. What torch.compile has compiled
+// runs on the threads that it was compiled for.
+enum class Part { kOp, kCompiled, kTransparent, kBackward };
 
 bool BeginsLike(const std::string& text, const char* start);
 

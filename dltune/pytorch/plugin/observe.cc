@@ -39,7 +39,7 @@ at::CallbackHandle g_nodes = 0;  // 0: in no pass that has told of itself
 bool g_gives_inputs = false, g_gives_outputs = false;
 bool g_bytes_unknown = false;  // of an op that was recorded
 bool g_hooked = false;  // ops have run off nodes, as those of a gradient's hooks, or of DDP's
-int g_own = 0, g_width = 0, g_imposed = 0;
+int g_own = 0, g_width = 0, g_imposed = 0, g_had = 0;
 
 void GiveWidth(int threads) {
   if (threads == g_width) return;
@@ -47,9 +47,12 @@ void GiveWidth(int threads) {
   g_width = threads;
 }
 
-// What the job's own number is now, or is to be from now on.
+// What the job's own number is now, or is to be from now on, whatever the script says later.
 void TakeOwnWidth() {
-  if (g_intra > 0 && g_intra != g_imposed) SetOwnWidth(g_imposed = g_intra);
+  if (g_intra > 0 && (g_intra != g_imposed || OwnWidth() != g_had)) {
+    SetOwnWidth(g_imposed = g_intra);
+    g_had = OwnWidth();
+  }
   g_own = g_width = OwnWidth();
 }
 
@@ -108,7 +111,11 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   tl.calls++;
   if (!tl.steps || tl.op || InChild()) return nullptr;
   const Name& name = NameOf(op.name());
-  if (name.part == Part::kTransparent) return nullptr;
+  if (name.part == Part::kTransparent) {
+    // a function of Python's that is differentiated computes without gradients, as a compiled model
+    tl.begun |= name.text.find("::") == name.text.npos && at::GradMode::is_enabled();
+    return nullptr;
+  }
   if (name.part == Part::kBackward) {
     auto seen = std::make_unique<Seen>();
     seen->what = Seen::kBackward;
@@ -124,7 +131,8 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   Keyed* const known = placed ? OpAtPlace(name.text) : &KeyOf(op, name);
   // what is changed within a backward pass is not for longer
   if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false, outputs);
-  auto seen = Enter(known, placed, began, g_wanted.steers && g_gives_threads);
+  const bool steers = g_wanted.steers && g_gives_threads && name.part != Part::kCompiled;
+  auto seen = Enter(known, placed, began, steers);
   seen->outputs = outputs;
   return seen;
 }
@@ -142,9 +150,9 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   if (seen->alone) at::enableRecordFunction(true);
   if (ran.op->calls < 0) ran.op->calls = tl.calls;
   tl.op = false;
+  Add(ran);
   // autograd numbers what it is to differentiate
   tl.begun = tl.begun || at::sequence_number::peek() != seen->number;
-  Add(ran);
   // for what is not heard, and for scripts that ask
   if (ran.threads && Width() == g_width) GiveWidth(g_own);
   Key* const key = ran.op->key;

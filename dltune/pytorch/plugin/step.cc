@@ -190,17 +190,6 @@ void SendExecution(const EagerGraph& graph) {
   Send([record] { return MessageOf(*record); }, true);
 }
 
-// Of this type; nothing else is known of it.
-Keyed* Undescribed(const std::string& type) {
-  static auto& known = *new std::unordered_map<std::string, std::pair<Node, Keyed>>;
-  auto& [node, op] = known[type];
-  if (!op.kind) {
-    node.type = type;
-    op.kind = &node;
-  }
-  return &op;
-}
-
 // What was the next op the last time; null: there was none.
 Keyed* Before() {
   const size_t place = g.ran.size();
@@ -231,13 +220,25 @@ Wanted BeginStep() {
 
 int ThreadsOf(Key* key) {
   const OpOrder& order = Ordered(&key->order, key->text, g.orders);
-  if (order.view) return order.view->threads();
+  // a rank may have fewer cores than were planned for
+  if (order.view)
+    return std::min(order.view->threads(), static_cast<int>(order.view->slots().size()));
   return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
 bool ArePlaced(const Keyed* described) {
   g.steady = g.steady && !g.lost && described == Before();
   return g.steady && ++g.first >= kFirst;
+}
+
+Keyed* Undescribed(const std::string& type) {
+  static auto& known = *new std::unordered_map<std::string, std::pair<Node, Keyed>>;
+  auto& [node, op] = known[type];
+  if (!op.kind) {
+    node.type = type;
+    op.kind = &node;
+  }
+  return &op;
 }
 
 Keyed* OpAtPlace(const std::string& type) {

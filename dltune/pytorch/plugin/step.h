@@ -47,6 +47,8 @@ Wanted BeginStep();
 bool ArePlaced(const Keyed* described);
 // The next op, of this type, by its place; one without a key where another one was there.
 Keyed* OpAtPlace(const std::string& type);
+// Of this type; nothing else is known of it.
+Keyed* Undescribed(const std::string& type);
 int ThreadsOf(Key* key);
 void Add(const Ran& ran);
 void Spend(int64_t ns);  // in dltune's own code

@@ -95,6 +95,9 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     heads = (*table.columns[:-1], *columns("chosen", "", "why"))
     wide = dataclasses.replace(table, columns=heads, rows=rows)
     shown = html(wide, f"{prefix}-ops-table")
+    own = derived.own_times(analysis.profile.ops, DRAWN, derived.WORTH)
+    if own.rows:  # such as what torch.compile has compiled
+        shown = joined([shown, html(own, f"{prefix}-own-table")])
     left = timed[ROWS:]
     if not left:
         return shown
