@@ -113,6 +113,8 @@ def ab_command(
         require_pyperf()
     machine = topology.local()
     raw = dict(zip(("base", "head"), pyperf, strict=True)) if pyperf else {}
+    require_apart((config_path, outputs.history), raw.values())
+    require_apart((config_path,), outputs.written())
     with _claimed(outputs.files | raw, outputs.overwrite) as (files, tell):
         found, made = ab(here, base, job, config, machine, tell=tell)
         for name in raw:
@@ -155,6 +157,7 @@ def record_command(
             f"--rounds {rounds}: a baseline of fewer than {least} decides no ratio with confidence "
             f"{config.confidence:g}"
         )
+    require_apart((config_path,), (output, pyperf))
     named = {"output": output} | ({"pyperf": pyperf} if pyperf else {})
     with _claimed(named, overwrite) as (files, tell):
         made = measure([side], machine, config, tell=tell, rounds=rounds)
@@ -212,7 +215,7 @@ def check_command(
     before = against.load(baseline)
     if measured and job:
         raise UsageError("--measured and a command exclude each other")
-    require_apart((baseline, measured), outputs.written())
+    require_apart((config_path, baseline, measured), outputs.written())
     began = time.monotonic()
     with _claimed(outputs.files, outputs.overwrite) as (files, tell):
         if measured:

@@ -106,7 +106,10 @@ def command(
     """
     require_apart((ops_of, trace, plan_path), [output])
     if trace:
-        if job or ops_of or batch or plan_path or keep_running:
+        source = click.get_current_context().get_parameter_source
+        default = click.core.ParameterSource.DEFAULT
+        chosen = any(source(name) is not default for name in ("interval", "cap", "counters"))
+        if job or ops_of or batch or plan_path or keep_running or verbose or chosen:
             raise UsageError("--from reads what was measured", remedy="leave the rest out")
         _show(_imported(trace, output, overwrite), output, top, as_json)
         return
@@ -180,6 +183,7 @@ def command(
                 answer=lambda python: {
                     **settings.answer(python),
                     "plugin": True,
+                    "watcher": os.getpid(),
                     "adapters": [memory_adapter()],
                 },
                 greet=session.greet,

@@ -52,9 +52,9 @@ def tell(
 
 def print_json(document: object) -> None:
     """In one line."""
-    import msgspec
+    from dltune.documents.files import encode
 
-    click.echo(msgspec.json.encode(document).decode())
+    click.echo(encode(document).decode())
 
 
 def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:

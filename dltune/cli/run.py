@@ -100,9 +100,11 @@ def command(
 def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:
     import msgspec
 
+    from dltune.documents.files import encode
+
     sections = {name: outcome.document for name, outcome in outcomes.items()}
     document = {"schema": "dltune.outcome/2", "sections": sections}
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    file.write_bytes(msgspec.json.format(encode(document), indent=1) + b"\n")
 
 
 def _say(text: str) -> None:

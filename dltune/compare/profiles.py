@@ -108,11 +108,13 @@ def _facts(profile: Profile) -> dict[str, object]:
 
 
 def _steps(a: Sequence[Step], b: Sequence[Step]) -> Iterator[StepChange]:
-    """Steps of the same graph; of other graphs, those in the same place."""
+    """Steps of the same graph; of those whose graph is not there, the ones in the same place."""
     by_graph = {step.signature: step for step in b}
+    in_a = {step.signature for step in a}
+    rest = iter([step for step in b if step.signature not in in_a] if len(a) == len(b) else ())
     pairs = []
-    for index, step in enumerate(a):
-        other = by_graph.get(step.signature) or (b[index] if len(a) == len(b) else None)
+    for step in a:
+        other = by_graph.get(step.signature) or next(rest, None)
         if other and other.wall.median > 0 and step.wall.median > 0:
             pairs.append((step, other))
     found = intervals([Pair(one.wall, other.wall) for one, other in pairs])

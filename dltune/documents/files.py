@@ -32,6 +32,11 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 
 
+# bytes, also of what a compressed file holds
+LONGEST = 1 << 30
+_GZIP, _PART = b"\x1f\x8b", 1 << 24
+
+
 class _Header(msgspec.Struct):
     schema: str
 
@@ -83,7 +88,7 @@ def decode(
     found_name, _, found_version = found.rpartition("/")
     if found_name != name:
         raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
-    number = int(found_version) if found_version.isdigit() else 0
+    number = int(found_version) if re.fullmatch(r"\d{1,9}", found_version) else 0
     if found_version != version and number not in older:
         newer = number > int(version)
         raise UsageError(
@@ -146,21 +151,42 @@ def digest(document: msgspec.Struct) -> str:
 
 def digest_of(content: object) -> str:
     """SHA-256 of what is encoded as JSON."""
-    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+    return hashlib.sha256(encode(content)).hexdigest()
+
+
+def encode(content: object) -> bytes:
+    """As JSON. What is no UTF-8 in it, as names of files of old are not, is written as `?`."""
+    try:
+        return msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(content)))
+
+
+def _in_utf8(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
+    return [*map(_in_utf8, value)] if isinstance(value, list | tuple) else value
 
 
 def content(path: Path) -> bytes:
-    """What is in the file, unpacked if it is gzipped. Raises UsageError."""
+    """What is in the file, unpacked if it is gzipped. Raises UsageError, also for more than
+    `LONGEST`."""
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:  # once: it may be a pipe
+            packed = file.peek(len(_GZIP)).startswith(_GZIP)
+            source = gzip.GzipFile(fileobj=file) if packed else file
+            data = bytearray()
+            while len(data) <= LONGEST and (part := source.read(_PART)):
+                data += part
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise UsageError(f"{path} is a damaged gzip file", remedy="make it again") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error):
-        raise UsageError(f"{path} is a damaged gzip file", remedy="make it again") from None
+    if len(data) > LONGEST:
+        raise UsageError(f"{path} holds more than {LONGEST >> 30} GiB")
+    return bytes(data)
 
 
 class Output:
@@ -175,7 +201,7 @@ class Output:
         self._replace = overwrite
 
     def write(self, document: msgspec.Struct) -> None:
-        data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+        data = msgspec.json.format(encode(document), indent=1) + b"\n"
         self.write_bytes(gzip.compress(data, mtime=0) if self.path.suffix == ".gz" else data)
 
     def write_bytes(self, data: bytes) -> None:

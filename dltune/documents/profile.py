@@ -478,7 +478,7 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
     an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
     for at, collective in each(f"{here}.collectives", step.collectives):
         yield from a_node.of(at, collective, "node")
-        yield from AMOUNT.of(at, collective, "bytes")
+        yield from at_least(1).of(at, collective, "bytes")
         yield from _measured(f"{at}.took", collective.took)
     for at, node in each(f"{here}.nodes", step.nodes, "name"):
         yield from an_op.of(at, node, "op")

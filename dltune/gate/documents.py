@@ -32,7 +32,7 @@ def value(limit: Limit, folder: Path) -> float:
     for part in limit.field.split("."):
         if isinstance(found, dict) and part in found:
             found = found[part]
-        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
             found = found[int(part)]
         else:
             raise UsageError(f"{path} has no {visible(limit.field)!r}: there is no {part!r}")

@@ -7,11 +7,13 @@ import errno
 import fcntl
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from dltune.documents.files import NOT_JSON
+from dltune.documents.faults import AMOUNT, POSITIVE, each, refuse
+from dltune.documents.files import NOT_JSON, encode
 from dltune.documents.gate import Outcome, Result, Unit
 from dltune.errors import UsageError
 from dltune.gate import metrics
@@ -104,8 +106,15 @@ def load(path: Path) -> list[Entry]:
             ) from None
         if found.schema not in (SCHEMA, EARLIER):
             raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")
+        refuse(f"{path}, line {number}", list(_faults(found)))
         entries.append(found)
     return entries
+
+
+def _faults(entry: Entry) -> Iterator[str]:
+    for at, point in each("points", entry.points):
+        yield from POSITIVE.faults(f"{at}.ratios", *point.ratios)
+        yield from AMOUNT.of(at, point, "limit", "median", "low", "high", "head")
 
 
 def of_command(path: Path, command: tuple[str, ...]) -> list[Entry]:
@@ -115,7 +124,7 @@ def of_command(path: Path, command: tuple[str, ...]) -> list[Entry]:
 
 def append(path: Path, added: Entry) -> None:
     """Add a line, whole or not at all, also when several gates end at once. Raises UsageError."""
-    line = msgspec.json.encode(added) + b"\n"
+    line = encode(added) + b"\n"
     try:
         with open(path, "ab", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)

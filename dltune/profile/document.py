@@ -7,7 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from dltune import __version__
 from dltune.documents import files
@@ -18,7 +18,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.job import messages
-from dltune.job.record import NANOSECOND, Record, op_seconds, pauses, span
+from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import breakdown
 from dltune.profile.climb import Climb
 from dltune.profile.counting import Counting
@@ -53,7 +53,10 @@ class Own:
             warming = max(warm_up - (record.runs[graph] - len(every)), 0)
             kept = every[min(warming, len(every) - 1) :]
             executions[graph] = kept
-            walls[graph] = pauses([[e.start for e in kept]]) or [span(e) for e in kept]
+            followed = [(a, b) for a, b in pairwise(kept) if b.number <= a.number + 1]
+            walls[graph] = [(b.start - a.start) * NANOSECOND for a, b in followed] or [
+                span(e) for e in kept
+            ]
             for execution in kept:
                 for _, key, _, _, start, end, _ in execution.events:
                     seconds[record.keys[key].key].append((end - start) * NANOSECOND)

@@ -41,7 +41,7 @@ class PythonLines:
 
     def start(self) -> None:
         """Begin, if py-spy is here and may look; `why` tells if not."""
-        command, found = usable()
+        command, found = usable(invited=True)
         if command is None:
             self._failure = found
             return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.documents.machine import Machine
@@ -17,9 +19,11 @@ from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import DETACH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
+from dltune.machine import cpulist
 from dltune.machine.perf import events as perf_events
 from dltune.machine.placement import cores_for, ladder, placements
 from dltune.proc.process import exists
+from dltune.proc.threads import threads as threads_of
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
@@ -325,6 +329,19 @@ class Session:
         climbing = self._climbing
         return climbing is not None and not exists(climbing.steps.pid)
 
+    def _bound(self, pid: int) -> Iterator[str]:
+        """Where the threads of a process may run, if that is not everywhere, nor by a plan."""
+        may: set[int] = set()
+        for thread in threads_of(pid):
+            with contextlib.suppress(OSError):
+                may |= os.sched_getaffinity(thread)
+        there = os.sched_getaffinity(0)
+        if may and there - may and self._under is None:
+            yield (
+                f"the job is kept to CPU {cpulist.show(may)} of {cpulist.show(there)}, by its "
+                "launcher or itself: its own settings were measured there"
+            )
+
     def _give_up_if_hopeless(self) -> None:
         if self._climbing is None and self._ready() and (error := hopeless(self.sightings)):
             raise error
@@ -346,6 +363,12 @@ class Session:
         if not steps.trains:
             self.notes.append(
                 "no graph of the job computes gradients; the one with the most time was measured"
+            )
+        self.notes += self._bound(steps.pid)
+        if steps.pid in self.sightings.compiled:
+            self.notes.append(
+                "what torch.compile has compiled runs on the threads that it was compiled for: its "
+                "kernels (cpp_fused) are measured, and given none"
             )
         others = [it for pid, it in records.items() if pid != steps.pid and it.runs]
         climbing.peers = [

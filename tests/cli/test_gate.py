@@ -270,6 +270,14 @@ WRONG = {
         ["ab", "--base", "base", "--history", "gate.toml", *JOB],
         "line 1, is not a gate",
     ),
+    "a configuration that is an output": (
+        ["record", "-o", "short.toml", "--config", "short.toml", "--overwrite", *JOB],
+        "short.toml is both read and written",
+    ),
+    "a history that is an output": (
+        ["ab", "--base", "base", "--history", "x", "--pyperf", "x", "b.json", *JOB],
+        "x is both read and written",
+    ),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import synthetic
 
 from dltune.compare import benches, profiles
 from dltune.compare.reading import compared
-from dltune.documents.profile import Framework, Profile
+from dltune.documents.profile import Framework, Profile, Samples
 from dltune.errors import UsageError
 
 
@@ -45,6 +45,22 @@ def test_the_same_profile_has_not_changed() -> None:
     assert {step.verdict for step in found.steps} == {"noise"}
     assert found.total[0] == found.total[1]
     assert found.appeared == found.went == ()
+
+
+def test_a_step_that_is_another_now_is_held_against_no_other() -> None:
+    """Of two, as a GAN has, which come in the order of their times."""
+    first = exhibits.profile().steps[0]
+    a, b, changed = (
+        msgspec.structs.replace(first, signature=name, name=name, wall=Samples(9, t, t, 0.0))
+        for name, t in (("discriminator", 2.0), ("generator", 1.0), ("deeper", 0.5))
+    )
+    before = msgspec.structs.replace(exhibits.profile(), steps=(a, b))
+    after = msgspec.structs.replace(exhibits.profile(), steps=(b, changed))
+    found = profiles.compare(before, after).steps
+    assert {(one.name, one.change.a, one.change.b) for one in found} == {
+        ("discriminator", 2.0, 0.5),
+        ("generator", 1.0, 1.0),
+    }
 
 
 def test_what_got_slower_comes_first() -> None:

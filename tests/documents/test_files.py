@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+import threading
 from pathlib import Path
 
+import msgspec
 import pytest
+import synthetic
 
-from dltune.documents import files
+from dltune.documents import files, profile
 from dltune.errors import UsageError
 
 
@@ -38,6 +42,44 @@ def test_lists_within_lists_without_end(tmp_path: Path) -> None:
     path.write_text('{"schema": "dltune.profile/1", "ops": ' + "[" * 100_000)
     with pytest.raises(UsageError, match="recursion"):
         files.schema(path)
+
+
+def test_what_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST", 1 << 16)
+    path = tmp_path / "profile.json.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 17)))
+    with pytest.raises(UsageError, match="holds more than"):
+        files.schema(path)
+
+
+def test_a_document_from_a_pipe(tmp_path: Path) -> None:
+    pipe, made = tmp_path / "pipe", synthetic.network(synthetic.machine(2))
+    os.mkfifo(pipe)
+    data = gzip.compress(files.encode(made))
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    assert profile.load(pipe) == made
+    writer.join()
+
+
+@pytest.mark.parametrize("version", ["²", "9" * 5000, "x"])
+def test_a_version_that_is_no_number(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(f'{{"schema": "dltune.profile/{version}"}}')
+    with pytest.raises(UsageError, match="this dltune reads"):
+        profile.load(path)
+
+
+def test_an_argument_that_is_no_utf8(tmp_path: Path) -> None:
+    """As names of files of old."""
+    odd = msgspec.structs.replace(
+        synthetic.network(synthetic.machine(2)), command=("python", "data\udcff")
+    )
+    path = tmp_path / "profile.json"
+    with files.claim(path, overwrite=False) as output:
+        output.write(odd)
+    assert profile.load(path).command == ("python", "data?")
+    assert files.digest(profile.load(path)) == files.digest(odd)
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:

@@ -175,6 +175,17 @@ def test_the_history_grows_by_whole_lines(tmp_path: Path) -> None:
     assert history.load(path) == [entry] * 20
 
 
+@pytest.mark.parametrize("ratio", [0.0, -1.0])
+def test_a_history_of_what_cannot_be_is_told_with_its_line(tmp_path: Path, ratio: float) -> None:
+    path = tmp_path / "history.jsonl"
+    good = history.entry(decided.result(decided.verdict()), paired=True)
+    point = msgspec.structs.replace(good.points[0], ratios=(1.0, ratio))
+    history.append(path, good)
+    history.append(path, msgspec.structs.replace(good, points=(point,)))
+    with pytest.raises(UsageError, match=r"(?s)line 2 .*ratios must be finite and above 0"):
+        history.load(path)
+
+
 def test_a_history_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history.append(path, history.entry(decided.result(decided.verdict()), paired=True))

@@ -179,7 +179,10 @@ def test_without_py_spy(tmp_path, monkeypatch):
     looking = PythonLines(1, 0.01)
     looking.start()
     assert looking.poll()
-    assert (looking.lines(), looking.why) == ((), "py-spy: not installed")
+    assert (looking.lines(), looking.why) == (
+        (),
+        "py-spy: not installed (pip install py-spy)",
+    )
 
 
 def stand_in(path: Path, script: str) -> None:

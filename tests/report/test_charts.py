@@ -35,6 +35,12 @@ def test_ticks_are_few_and_on_the_axis(high: float, most: int) -> None:
     assert all(0 <= value <= high * (1 + 1e-6) for value, _ in ticks)
 
 
+@given(st.floats(0.0, 1e13), st.floats(1.0, 1e3), st.integers(2, 12))
+def test_ticks_of_a_narrow_range_are_few(low: float, width: float, most: int) -> None:
+    """As of instructions that vary by 20 of 1e12."""
+    assert len(Axis(low, low + width).ticks(most)) <= most
+
+
 @given(st.lists(numbers, max_size=5))
 def test_an_axis_holds_its_values(values: list[float]) -> None:
     high = up_to(values)

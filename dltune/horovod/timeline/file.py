@@ -48,6 +48,7 @@ def recording(path: Path) -> Recording:
     return requests.result(path, truncated)
 
 
+LONGEST_RECORD = 64 << 20  # bytes; names and shapes are far shorter
 # where one record ends and another begins
 _BETWEEN = (b'},{"ph"', b'},\n{"')
 
@@ -70,6 +71,8 @@ def _feed(file: BinaryIO | gzip.GzipFile, requests: Requests, size: int = sys.ma
         if cut >= 0:
             requests.take(decode(b"[" + rest[: cut + 1] + b"]"))
             rest = rest[cut + 2 :]
+        elif len(rest) > LONGEST_RECORD:
+            raise ForeignError(f"has a record of more than {LONGEST_RECORD >> 20} MiB")
     if first:
         raise ForeignError("is empty: no collective was recorded")
     rest = rest.strip()

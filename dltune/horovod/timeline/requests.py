@@ -141,7 +141,7 @@ class Requests:
                 raise ForeignError(f"is not a Horovod timeline: it has a record {record.ph!r}")
 
     def _join(self, tensor: _Tensor, name: str, now: float) -> None:
-        if not name.isdigit():
+        if not name.isdecimal():
             raise ForeignError(f"is not a Horovod timeline: rank {name!r} joins")
         rank = int(name)
         if now - self._joined_at > _PASS_GAP or rank < self._joined_rank:

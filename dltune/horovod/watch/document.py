@@ -213,7 +213,7 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
     if seen.init and seen.init.threads and seen.stack not in (None, seen.init.threads[0]):
         yield (
             f"which thread is the background one: by its stack it is {seen.stack}, but the first "
-            f"that hvd.init() added is {seen.init.threads[0]}; the figures are those of the first"
+            f"that hvd.init() added is {seen.init.threads[0]}; the figures are those of the stack's"
         )
     if seen.sleeps and seen.sleeps.refused:
         yield f"cycles and oversleep: {seen.sleeps.refused}; a timeline tells them too (--timeline)"

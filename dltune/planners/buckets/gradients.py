@@ -96,7 +96,7 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
     if waiting:
         raise UsageError(f"{len(waiting)} gradients of step {step.name!r} travel in no bucket")
     backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
-    return Gradients(tuple(sizes), tuple(ready), tuple(runs), max(backward))
+    return Gradients(tuple(sizes), tuple(ready), tuple(runs), max(backward, default=max(ready)))
 
 
 def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:

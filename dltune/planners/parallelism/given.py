@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ def devices(named: Path | str) -> Topology:
     from dltune.parallelism.clusters import CLUSTERS
 
     name, _, count = named.partition(":")
-    if name.lower() not in CLUSTERS or not count.isdigit():
+    if name.lower() not in CLUSTERS or not re.fullmatch(r"\d{1,4}", count):
         raise UsageError(
             f"there is no file {named!r}, and no cluster of that name and size",
             remedy=f"name a topology document, or one of {', '.join(CLUSTERS)} with a number of "

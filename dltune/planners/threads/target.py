@@ -21,7 +21,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
         if machine.quota is None or machine.quota >= everything:
             return machine
         return machine.of_cores(cores_for(machine, math.ceil(machine.quota), "shared"))
-    if cores.isdigit():
+    if cores.isdecimal():
         count = int(cores)
         if not 1 <= count <= everything:
             raise UsageError(

@@ -65,7 +65,9 @@ def sends(step: Step) -> list[Receive]:
     of the nodes."""
     found = []
     for number, node in enumerate(step.nodes):
-        tasks = node.partner.tasks if node.type == "_Send" and node.partner else None
+        tasks = (
+            node.partner.tasks if node.type == "_Send" and node.partner and node.inputs else None
+        )
         if node.partner is None or tasks is None or job(tasks[0]) == job(tasks[1]):
             continue
         given = step.nodes[node.inputs[0]]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
-from dltune.documents.files import NOT_JSON
+from dltune.documents.files import NOT_JSON, content
 from dltune.errors import UsageError
 
-# bytes, also of what a compressed file holds
-LONGEST = 1 << 30
-_GZIP = b"\x1f\x8b"
-
-
+# events and their arguments: they may stand in few bytes, and each takes some 200 of memory
+MOST = 20_000_000
 # a time that is none would be too large for a document
 _Microseconds = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 
@@ -57,30 +52,18 @@ class _Trace(msgspec.Struct):
 
 def load(path: Path) -> list[Event]:
     """The events of a trace, plain or gzipped. Raises UsageError when the file cannot be read, is
-    no such trace, or holds more than `LONGEST`."""
-    return decoded(_content(path), str(path))
+    no such trace, or holds too much."""
+    return decoded(content(path), str(path))
 
 
 def decoded(data: bytes, source: str) -> list[Event]:
     """As `load`, from bytes; `source` stands for the file in messages."""
+    if data.count(b"{") > MOST:
+        raise UsageError(
+            f"{source} holds more than {MOST // 10**6} million events and arguments",
+            remedy="let a trace be of fewer steps",
+        )
     try:
         return msgspec.json.decode(data, type=_Trace).traceEvents
     except NOT_JSON as error:
         raise UsageError(f"{source} is not a trace in Chrome's format: {error}") from None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(len(_GZIP)) == _GZIP
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            data = file.read(LONGEST + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > LONGEST:
-        raise UsageError(
-            f"{path} holds more than {LONGEST >> 30} GiB", remedy="let a trace be of fewer steps"
-        )
-    return data

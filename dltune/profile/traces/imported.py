@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
+from collections.abc import Collection
 from pathlib import Path
+
+import msgspec
 
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile
@@ -38,6 +42,7 @@ def imported(path: Path, machine: Machine) -> Profile:
     for message in told.messages:
         record.add(message)
     targets = step_graphs(record, LEAST_SHARE)
+    _number(record, targets)
     if not targets:
         steps = sum(record.runs.values())
         raise UsageError(
@@ -59,3 +64,18 @@ def imported(path: Path, machine: Machine) -> Profile:
             *told.notes,
         ),
     )
+
+
+def _number(record: Record, targets: Collection[int]) -> None:
+    """Executions of the steps, so that a number is missed where other ones lie between."""
+    others = sorted(
+        execution.start
+        for graph, every in record.executions.items()
+        if graph not in targets
+        for execution in every
+    )
+    for graph in targets:
+        record.executions[graph] = [
+            msgspec.structs.replace(one, number=at + bisect_right(others, one.start))
+            for at, one in enumerate(record.executions[graph])
+        ]

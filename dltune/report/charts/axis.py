@@ -37,7 +37,7 @@ class Axis:
         if self.whole:
             step = max(1.0, step)
         count = math.ceil(self.low / step - 1e-9)
-        while count * step <= self.high * (1 + 1e-9):
+        while count * step <= self.high + 1e-9 * step:
             yield count * step
             count += 1
 

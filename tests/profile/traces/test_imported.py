@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.analysis.flops import operations
+from dltune.documents import files
 from dltune.documents import profile as doc
 from dltune.errors import UsageError
 from dltune.profile.traces import chrome, kineto
@@ -95,6 +96,20 @@ def test_a_step_that_differs_is_another_graph(tmp_path: Path, every: int, steps:
     assert sorted(len(step.nodes) for step in profile.steps) == steps
 
 
+def test_a_step_that_comes_now_and_then_takes_no_longer_for_it(tmp_path: Path) -> None:
+    """As with sentences of any length, of which few are alike."""
+    events = []
+    for number in range(20):
+        at = 1e9 + 1500.0 * number
+        own = [kineto_trace.op(f"aten::of_{number}", at + 960, 5)] if number % 6 else []
+        events += kineto_trace.step(at, number, *own)
+    (step,) = imported(kept(tmp_path, events), MACHINE).steps
+    assert step.executions == 3
+    assert step.wall.median < 1.5e-3
+    parts = {part.name: part.seconds for part in step.parts}
+    assert sum(parts.values()) < 1.5e-3
+
+
 def tree(lot: random.Random, began: float, length: float, depth: int) -> list[kineto_trace.Event]:
     """Nested calls, and where no op is the caller."""
     names = ("aten::a", "aten::b", "Backward0", "autograd::engine::evaluate_function: x", "mine::c")
@@ -147,7 +162,7 @@ def test_ops_that_no_other_has_called(seed: int) -> None:
     [
         (b"\x89PNG", "is not a trace in Chrome's format"),
         (b"[]", "is not a trace in Chrome's format"),
-        (b"\x1f\x8b damaged", "is damaged"),
+        (b"\x1f\x8b damaged", "is a damaged gzip file"),
         (b'{"traceEvents": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
         (b'{"traceEvents": [{"args": ' + b"[" * 100_000, "is not a trace in Chrome's format"),
         (b'{"traceEvents": [{"ts": 1e308}]}', "is not a trace in Chrome's format"),
@@ -163,8 +178,16 @@ def test_what_is_no_such_trace(tmp_path: Path, data: bytes, why: str) -> None:
 
 def test_a_trace_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kept(tmp_path, kineto_trace.steps(), "t.json.gz")
-    monkeypatch.setattr(chrome, "LONGEST", 2000)
+    monkeypatch.setattr(files, "LONGEST", 2000)
     with pytest.raises(UsageError, match="holds more than"):
+        imported(path, MACHINE)
+
+
+def test_a_trace_of_too_many_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chrome, "MOST", 20_000)
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 20_000 + b"{}]}"))
+    with pytest.raises(UsageError, match="events and arguments"):
         imported(path, MACHINE)
 
 
