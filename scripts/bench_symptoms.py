@@ -3,7 +3,7 @@
     PYTHONPATH=. python scripts/bench_symptoms.py compare [NAME...] [--turns 3] [--seconds 20]
     PYTHONPATH=. python scripts/bench_symptoms.py diagnose FILE [NAME...] [--times 3]
     PYTHONPATH=. python scripts/bench_symptoms.py healthy FILE [--times 5]
-    PYTHONPATH=. python scripts/bench_symptoms.py watched [NAME...] [--turns 3] [--seconds 28]
+    PYTHONPATH=. python scripts/bench_symptoms.py watched [NAME...] [--turns 12] [--seconds 20]
     PYTHONPATH=. python scripts/bench_symptoms.py tell FILE
 
 As root. `compare` runs each job as complained of and with the accepted fix, in turns, and prints
@@ -15,8 +15,8 @@ did) and with the accepted fix in turns. `healthy` asks about jobs in which noth
 times that other work on the machine disturbed do not count. Both add a line of JSON to FILE for
 each time, and leave out what is all in it. `tell` prints the tables of docs/benchmarks.md.
 
-`watched` runs the job with the accepted fix by itself and under diagnose, in turns, for as long as
-it is watched before its ops are measured.
+`watched` runs the job with the accepted fix, turn by turn by itself and looked at as diagnose looks
+before ops are measured, and prints the speed of the one over the other.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from symptoms import Setting, Symptom, healthy, symptoms, true_of
 from symptoms.circumstances import Place, arranged, favour
-from symptoms.speed import Speed, ended, speed
+from symptoms.speed import Speed, ended, in_turns, speed
 
 from dltune.machine import cpuinfo
+from dltune.observe.watch import JobWatch
+from dltune.stats.signs import paired_ratio
 
 ROOT = Path(__file__).parent.parent
 DLTUNE = (sys.executable, "-m", "dltune")
@@ -57,9 +59,8 @@ def main() -> None:
             one.add_argument("file", type=Path)
         if verb in ("compare", "diagnose", "watched"):
             one.add_argument("names", nargs="*", metavar="NAME", help="of all: none")
-            one.add_argument("--turns", type=int, default=3)
-            seconds = 28.0 if verb == "watched" else 20.0
-            one.add_argument("--seconds", type=float, default=seconds, help="of a job's turn")
+            one.add_argument("--turns", type=int, default=12 if verb == "watched" else 3)
+            one.add_argument("--seconds", type=float, default=20.0, help="of a job's turn")
         if verb in ("diagnose", "healthy"):
             one.add_argument("--times", type=int, default=3 if verb == "diagnose" else 5)
     options = parser.parse_args()
@@ -99,18 +100,23 @@ def compare(symptom: Symptom, turns: int, seconds: float) -> None:
     )
 
 
-def watched(symptom: Symptom, turns: int, seconds: float) -> None:
-    under = (*DLTUNE, "diagnose", "--verbose", "--")
-    sides: dict[bool, list[float]] = {False: [], True: []}
-    for turn in range(turns):
-        for looked_at in (turn % 2 == 1, turn % 2 == 0):
-            one = timed(symptom.fixed, seconds, under if looked_at else ())
-            sides[looked_at].append(one.rate)
-    alone, with_it = (statistics.median(sides[one]) for one in (False, True))
-    ratios = ", ".join(f"{b / a:.3f}" for a, b in zip(sides[False], sides[True], strict=True))
+def watched(symptom: Symptom, pairs: int, seconds: float) -> None:
+    """One job, turn by turn looked at and not: launches differ by more than looks cost."""
+
+    def begin(pid: int) -> Callable[[], object]:
+        watch = JobWatch(pid, pid, {})
+        return lambda: watch.end(symptom.name)
+
+    turns: list[tuple[float, float]] = []
+    while len(turns) < pairs:
+        with _started(symptom.fixed) as (place, job):
+            place.cold()
+            environment, left = _environment(symptom.fixed), pairs - len(turns)
+            turns += in_turns([*place.enter, *job], environment, seconds, left, begin)
+    of = paired_ratio([(with_it, alone) for alone, with_it in turns])
     print(
-        f"{symptom.name:20} {alone:9.2f} {with_it:9.2f} steps/s  {with_it / alone:6.3f}x  "
-        f"[{ratios}]",
+        f"{symptom.name:20} {statistics.median(alone for alone, _ in turns):9.2f} steps/s  "
+        f"{of.median:.3f} ({of.low:.3f} to {of.high:.3f}) of {len(turns)} pairs",
         flush=True,
     )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -68,6 +69,67 @@ def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float
     first, last = told[int(WARM * len(told))], told[-1]
     passed = last[1] - first[1]
     return Speed((last[0] - first[0]) / passed, (last[2] - first[2]) / passed)
+
+
+def in_turns(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    pairs: int,
+    begin: Callable[[int], Callable[[], object]],
+) -> list[tuple[float, float]]:
+    """Steps per second of one job, in pairs of turns: while nothing looks at it, and while what
+    `begin` makes does, which is given the pid that works most, and gives what ends it."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    favour(process.pid)
+    guard = threading.Timer(STARTED + 3 * pairs * seconds, ended, (process,))
+    guard.start()
+    rates: list[float] = []
+    clock, since = math.inf, math.inf  # the job's zero on ours; when this turn began
+    first: tuple[int, float] | None = None
+    end: Callable[[], object] | None = None
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if not (match := LINE.match(line)):
+                continue
+            steps, at = int(match[1]), float(match[2])
+            clock = min(clock, time.monotonic() - at)
+            if since == math.inf:  # what it builds first, and caches that fill
+                since = clock + at + WARM * seconds
+            if first is None:
+                first = (steps, at) if clock + at > since else None
+            elif at - first[1] >= seconds:
+                rates.append((steps - first[0]) / (at - first[1]))
+                if len(rates) == 2 * pairs:
+                    break
+                if end is None:
+                    end = begin(max(_family(process.pid), key=_used).pid)
+                else:
+                    end()
+                    end = None
+                first, since = None, time.monotonic()
+    finally:
+        guard.cancel()
+        if end:
+            end()
+        ended(process)
+        process.stdout.close()
+    return list(zip(rates[::2], rates[1::2], strict=False))
+
+
+def _used(process: psutil.Process) -> float:
+    try:
+        return sum(process.cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def ended(process: subprocess.Popen[str]) -> None:
