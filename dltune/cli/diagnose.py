@@ -98,7 +98,10 @@ def command(
             written = [output, plan_path if chosen else None]
             results.tell(looked.diagnosis, show, as_json=as_json, written=written)
             if plan_path and not chosen:
-                click.echo("no plan: dltune can apply none of the cures by itself", err=True)
+                stays = f"; {plan_path} is from before" if plan_path.exists() else ""
+                click.echo(
+                    f"no plan: dltune can apply none of the cures by itself{stays}", err=True
+                )
 
         if pid is not None:
             looked = _running(pid, min(budget, PID_SECONDS))
@@ -183,7 +186,7 @@ def _job(
             running = stack.enter_context(
                 Job(
                     job,
-                    answer=lambda _: {"plugin": True},
+                    answer=lambda _: {"plugin": True, "watcher": os.getpid()},
                     greet=observing.greet,
                     stdout=to,
                     stderr=to,
@@ -252,7 +255,9 @@ def _running(pid: int, seconds: float) -> Looked:
 
 
 def _files(paths: Sequence[Path]) -> Looked:
-    """What follows from documents that were made before."""
+    """What follows from documents that were made before, or what a diagnosis told."""
+    from itertools import groupby
+
     from dltune.analysis.figures import analyse
     from dltune.documents.diagnosis import Diagnosis
     from dltune.documents.horovod import Horovod
@@ -261,8 +266,16 @@ def _files(paths: Sequence[Path]) -> Looked:
     from dltune.findings.seen import Seen
     from dltune.report.reading import read
 
+    every = read(paths).documents
+    for kind, several in groupby(sorted(every, key=lambda one: one.kind), lambda one: one.kind):
+        first, *more = several
+        if more:
+            raise UsageError(
+                f"{first.path} and {more[0].path} are both {kind} documents",
+                remedy="give one of each kind; dltune compare tells two apart",
+            )
     seen = Seen()
-    for loaded in read(paths).documents:
+    for loaded in every:
         document = loaded.document
         if isinstance(document, Profile):
             seen = replace(seen, profile=analyse(document))
@@ -270,13 +283,18 @@ def _files(paths: Sequence[Path]) -> Looked:
             seen = replace(seen, io=document)
         elif isinstance(document, Horovod):
             seen = replace(seen, horovod=document)
-        elif isinstance(document, Diagnosis):
-            seen = replace(seen, observation=document.observation)
-        else:
+        elif not isinstance(document, Diagnosis):
             raise UsageError(
                 f"{loaded.path} is of a kind that nothing is diagnosed from",
-                remedy="give profiles, reports of io-report and horovod-report, or diagnoses",
+                remedy="give profiles, reports of io-report and horovod-report, or a diagnosis",
             )
+        elif len(every) > 1:  # it rests on what is in no file
+            raise UsageError(
+                f"{loaded.path} is a diagnosis, which is told by itself",
+                remedy="leave it out, or the other files; dltune report shows them on one page",
+            )
+        else:
+            return Looked(document)
     return _looked(seen, " ".join(map(str, paths)), 0.0, None, None)
 
 
@@ -284,17 +302,21 @@ def _looked(
     seen: Seen, subject: str, seconds: float, no_step: str | None, ended: Ended | None
 ) -> Looked:
     from dltune.findings.diagnosis import diagnose
+    from dltune.machine import topology
 
     partial = f"ended by {ended}" if ended else None
     documents: list[tuple[str, msgspec.Struct]] = []
+    machine = topology.local() if seen.observation else None
     if seen.profile:
+        machine = seen.profile.profile.machine
         documents.append(("profile", seen.profile.profile))
     if seen.io:
         documents.append(("io", seen.io))
     if seen.horovod:
         documents.append(("horovod", seen.horovod))
     command = seen.profile.profile.command if seen.profile else ()
-    return Looked(diagnose(seen, subject, seconds, no_step, partial), tuple(documents), command)
+    diagnosis = diagnose(seen, subject, seconds, no_step, partial, machine)
+    return Looked(diagnosis, tuple(documents), command)
 
 
 def _plan(looked: Looked) -> Plan | None:
@@ -306,4 +328,5 @@ def _plan(looked: Looked) -> Plan | None:
     section = cures(looked.diagnosis, looked.command)
     if section is None:
         return None
-    return bare(topology.local(), sections={"settings": section})
+    machine = looked.diagnosis.machine or topology.local()
+    return bare(machine, sections={"settings": section})

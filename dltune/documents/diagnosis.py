@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.documents import files, finding, observation
+from dltune.documents import files, finding, machine, observation
 from dltune.documents.faults import AMOUNT
 from dltune.documents.finding import Finding
+from dltune.documents.machine import Machine
 from dltune.documents.observation import Observation
 
 SCHEMA = "dltune.diagnosis/1"
@@ -26,8 +27,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`subject`: the command, "pid N", or the files that were read. `step`: None where none was
-    seen, and `no_step` says why. `healthy`: its steps were seen, to the end of the look,
-    and nothing costs a twentieth of the time or more. `findings`: the most costly first."""
+    seen, and `no_step` says why. `healthy`: its steps and its Python were seen, to the end of the
+    look, and nothing costs a twentieth of the time or more. `findings`: the most costly first.
+    `machine`: where the job was seen; None where that is not known."""
 
     schema: str
     created: str
@@ -41,6 +43,7 @@ class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     observation: Observation | None
     unseen: tuple[str, ...]
     partial: str | None = None
+    machine: Machine | None = None
 
 
 def check(diagnosis: Diagnosis) -> list[str]:
@@ -54,6 +57,8 @@ def _faults(diagnosis: Diagnosis) -> Iterator[str]:
     yield from finding.faults("findings", diagnosis.findings)
     if diagnosis.observation is not None:
         yield from observation.faults(diagnosis.observation)
+    if diagnosis.machine is not None:
+        yield from (f"machine.{fault}" for fault in machine.check(diagnosis.machine))
 
 
 load = files.reader(Diagnosis, SCHEMA, check)

@@ -6,6 +6,7 @@ not stands in `Observation.unseen`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -59,7 +60,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `framework`: what it has loaded, as documents call it; `intra`, `inter`: its threads, None where
     it has not told. `faults`: minor page faults a second. `resident`: bytes in memory at the
     end, without those of files; `growth`: of them, bytes a second, None where it was not seen for
-    long enough. `parent`: the pid of the process that started it.
+    long enough, or has ended. `parent`: the pid of the process that started it.
     """
 
     pid: int
@@ -85,11 +86,6 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wanted = self.cpu + (self.queued or 0.0)
         return (self.queued or 0.0) / wanted if wanted > 0 else 0.0
 
-    @property
-    def idle(self) -> float:
-        """The share of its CPUs that it did not use."""
-        return max(0.0, 1 - self.cpu / len(self.cpus)) if self.cpus else 0.0
-
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A process that is not the job's. `cpu`: cores that it had."""
@@ -100,7 +96,8 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`cpus`: those that this process may use, of the machine's `online` ones; `quota`: the
+    """`cpus`: those that a job can have here, if nothing binds it, of the machine's `online` ones;
+    `quota`: the
     tightest limit on the job's CPU time, in cores; `throttled`: share of the time that it stood
     still for it. `others`: cores that processes which are not the job's had of those that the job
     may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor gave to
@@ -179,6 +176,15 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The process that trains, or works most."""
         trains = [one for one in self.processes if one.intra is not None]
         return max(trains or self.processes, key=lambda one: one.cpu, default=None)
+
+    def room(self, process: Process) -> float:
+        """The CPUs that a process may run on, or as many as the quota pays for."""
+        return min(len(process.cpus), self.host.quota or math.inf)
+
+    def idle(self, process: Process, *others: Process) -> float:
+        """The share of them that it did not use, nor did `others`; 0 where they are not known."""
+        used = sum(one.cpu for one in (process, *others))
+        return max(0.0, 1 - used / self.room(process)) if process.cpus else 0.0
 
     def descendants(self, process: Process) -> list[Process]:
         """What it has started, and what these have; all others where no parents were noted."""

@@ -14,6 +14,8 @@ from dltune.documents import diagnosis as document
 from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.machine import Machine
+from dltune.documents.observation import Observation
 from dltune.findings import registry
 from dltune.findings.looked import few
 from dltune.findings.python.beside_steps import at_steps
@@ -27,9 +29,15 @@ UNSEEN = frozenset({"missing-ranks", "unseen-background", "no-data-file"})
 
 
 def diagnose(
-    seen: Seen, subject: str, seconds: float, no_step: str | None, partial: str | None
+    seen: Seen,
+    subject: str,
+    seconds: float,
+    no_step: str | None,
+    partial: str | None,
+    machine: Machine | None = None,
 ) -> Diagnosis:
-    """At most `MOST` findings, the most costly first; what is known to cost little is left out."""
+    """At most `MOST` findings, the most costly first; what is known to cost little is left out.
+    `machine`: where the job was seen, as far as it is known."""
     found = registry.ordered(_of_all_time(one, seen) for one in registry.look(seen))
     costly = [
         finding
@@ -46,18 +54,26 @@ def diagnose(
         seconds=seconds,
         step=step(seen.profile, _ranks(seen)) if seen.profile else None,
         no_step=no_step,
-        healthy=not costly and no_step is None and partial is None and not few(seen),
+        healthy=not costly and no_step is None and partial is None and not few(seen.observation),
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(
             *(f"{one.claim}: {one.cure}" for one in found if one.cause in UNSEEN and one.cure),
             *(_unmeasured(seen.profile) if seen.profile else ()),
             *(seen.observation.unseen if seen.observation else ()),
-            *(["what Python does: there was time for a few looks alone"] if few(seen) else ()),
+            *_too_few_looks(seen.observation),
             *(seen.io.unseen if seen.io else ()),
         ),
         partial=partial,
+        machine=machine,
     )
+
+
+def _too_few_looks(observation: Observation | None) -> Iterator[str]:
+    if observation and observation.python and few(observation):
+        yield "what Python does: there was time for a few looks alone"
+    elif few(observation) and not (observation and observation.unseen):
+        yield "what Python does: its main thread was not seen"
 
 
 def _of_all_time(finding: Finding, seen: Seen) -> Finding:

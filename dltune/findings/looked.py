@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dltune.documents.observation import Activity, Share
+from dltune.documents.observation import Activity, Observation, Share
 from dltune.findings.seen import Seen
 
 # of the time; less comes and goes
@@ -18,15 +18,16 @@ LEAST_LOOKS = 40
 def shares(seen: Seen) -> dict[Activity, Share]:
     """By activity; nothing of too few looks."""
     python = seen.observation.python if seen.observation else None
-    if python is None or few(seen):
+    if python is None or few(seen.observation):
         return {}
     return {share.activity: share for share in python.shares}
 
 
-def few(seen: Seen) -> bool:
-    """Whether there were looks, and too few."""
-    python = seen.observation.python if seen.observation else None
-    return python is not None and python.looks < LEAST_LOOKS
+def few(observation: Observation | None) -> bool:
+    """Whether a job was looked at, and its Python too seldom, or never."""
+    if observation is None:
+        return False
+    return observation.python is None or observation.python.looks < LEAST_LOOKS
 
 
 def at(seen: Seen, activity: Activity) -> Share | None:

@@ -62,15 +62,16 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def throttled(pid: int, root: Path = Path("/")) -> float | None:
-    """Seconds that the group of a process stood still for its quota so far, summed over CPUs; None
-    where no group of it has a quota."""
-    for group in _groups(root, "cpu", pid):
-        if _quota(group) is None:
-            continue
-        counts = _counts(group / "cpu.stat")
-        for name in _THROTTLED.keys() & counts:
-            return counts[name] * _THROTTLED[name]
-    return None
+    """Seconds that a process's groups stood still for their quotas so far, summed over CPUs; None
+    where none of them has a quota."""
+    stood = [
+        count * _THROTTLED[name]
+        for group in _groups(root, "cpu", pid)
+        if _quota(group) is not None
+        for name, count in _counts(group / "cpu.stat").items()
+        if name in _THROTTLED
+    ]
+    return sum(stood) if stood else None
 
 
 def reclaims(pid: int, root: Path = Path("/")) -> int:

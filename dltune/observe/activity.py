@@ -75,7 +75,7 @@ _FIT = re.compile(r"/keras/src/(trainers|backend/tensorflow/trainer|callbacks|ut
 _CALL = re.compile(r"/tensorflow/python/eager/polymorphic_function/")
 _IMPORTS = re.compile(r"^<frozen importlib")  # a job that only begins
 _VALIDATES = re.compile(
-    r"(?i)(.*\.)?_?(run_)?(evaluate|evaluation|validate|validation)"
+    r"(?i)(.*\.)?_?(run_|do_)?(eval|evaluate|evaluation|val|valid|validate|validation|test)"
     r"(_?(one_)?(epoch|model|loop|step|set|batch|network|dataset))?"
 )
 _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_generator_op)")

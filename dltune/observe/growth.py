@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from dltune.documents.observation import Observation, Process
-from dltune.findings.memory.growing_memory import LEAST, WATCHED
+from dltune.documents.observation import Observation
+from dltune.findings.memory.growing_memory import WATCHED, may_be_filling
 from dltune.job.launch import Job
 from dltune.proc import process
 
@@ -19,8 +19,6 @@ LEAST_SIZES, FILLING = 3, 0.3
 # what grows steadily: its slopes are at most so many times each other's, and so large a share of
 # looks, a ninth of the watch or so many seconds apart, sees more than the one before
 ALIKE, THROUGHOUT, APART = 3.0, 0.75, 2.0
-# an allocator may fill so small a part of what is held, bit by bit, for a minute
-BY_BITS = 0.1
 # seconds of another look, and from one to the next within it
 AGAIN, PAUSE = 20.0, 0.25
 
@@ -51,16 +49,10 @@ def _slope(sizes: Sequence[tuple[float, int]]) -> float:
     )
 
 
-def doubtful(seen: Process) -> bool:
-    """Whether it seems to grow, and that may be an allocator's doing, by how little it came to."""
-    growth = seen.growth or 0.0
-    return growth >= LEAST and growth * seen.seconds < BY_BITS * seen.resident
-
-
 def unsettled(observation: Observation) -> Observation:
     """Without a growth of the main process that is doubtful, and says so."""
     main = observation.main
-    if main is None or not doubtful(main):
+    if main is None or not may_be_filling(main):
         return observation
     return _with_growth(
         observation,
@@ -77,7 +69,7 @@ def looked_at_again(
     no more than it is now; `unsettled` where `left`, in seconds, is too little for one, or the job
     ended. `tell` is told the seconds that are left of it."""
     main = observation.main
-    if main is None or not doubtful(main) or left < WATCHED:
+    if main is None or not may_be_filling(main) or left < WATCHED:
         return unsettled(observation)
     sizes: list[tuple[float, int]] = []
     until = time.monotonic() + min(left, AGAIN)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dltune.documents.observation import Host, Neighbour
-from dltune.machine import cgroups, topology
+from dltune.machine import cgroups, cpulist, topology
 from dltune.proc import process
 from dltune.proc.entry import text
 from dltune.proc.stat import TICK, Stat, busy, stolen
@@ -16,6 +16,8 @@ from dltune.proc.tree import processes
 
 # the parent of the kernel's own threads, which work for the job as well as for others
 KERNEL = 2
+# the namespace of pids that the kernel begins with (PROC_PID_INIT_INO)
+_FIRST_PIDS = 0xEFFFFFFC
 # processes are named that have at least so much of a core
 NAMED, MOST_NAMED = 0.05, 3
 
@@ -26,6 +28,7 @@ class HostWatch:
     def __init__(self, pid: int) -> None:
         """`pid`: a process of the job, in whose control groups it runs."""
         self._pid = pid
+        self._survey = topology.survey()
         self._since = time.monotonic()
         self._processes = processes()
         self._stolen, self._busy = stolen(), busy()
@@ -33,11 +36,13 @@ class HostWatch:
         self._reclaims = cgroups.reclaims(pid)
         self._limits = cgroups.limits(pid=pid)
 
-    def _used(self, pid: int, now: Stat) -> float:
-        """CPU seconds of a process since the watch began."""
+    def _used(self, pid: int, now: Stat, *, children: bool = False) -> float:
+        """CPU seconds of a process since the watch began; `children`: and of those of its children
+        that have ended."""
         first = self._processes.get(pid)
-        began = first.user + first.kernel if first and first.started == now.started else 0.0
-        return now.user + now.kernel - began
+        known = [now] if first is None or first.started != now.started else [now, first]
+        seconds = [one.user + one.kernel + (one.children_cpu if children else 0.0) for one in known]
+        return seconds[0] - sum(seconds[1:])
 
     def figures(self, job: Collection[int], own: Collection[int], allowed: Collection[int]) -> Host:
         """`job`: processes of the job; `own`: those that watch it; `allowed`: CPUs that the job may
@@ -51,14 +56,17 @@ class HostWatch:
         }
         cores = {pid: max(0.0, cpu) / seconds for pid, cpu in used.items()}
         busiest = sorted(cores, key=lambda pid: -cores[pid])[:MOST_NAMED]
-        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        could = self._survey.mask | (self._survey.cpuset or frozenset()) - _isolated()
         # what ran on the job's CPUs, and was neither its nor ours
         now = busy()
         on_its = sum(
             now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in now.keys() & (allowed or now)
         )
-        its = sum(self._used(pid, there[pid]) for pid in {*job, *own} & there.keys())
-        others = min(sum(cores.values()), max(0.0, on_its - its) / seconds)
+        mine = {*job, *own} & there.keys()
+        its = sum(self._used(pid, there[pid], children=True) for pid in mine)
+        others = max(0.0, on_its - its) / seconds
+        if _sees_all():
+            others = min(others, sum(cores.values()))
         throttled = None
         now_throttled = cgroups.throttled(self._pid)
         if self._throttled is not None and now_throttled is not None:
@@ -67,8 +75,8 @@ class HostWatch:
             ran = sum(self._used(pid, now) for pid, now in there.items() if pid in job)
             throttled = stood / (stood + ran) if stood else 0.0
         return Host(
-            cpus=cpus,
-            online=os.cpu_count() or len(cpus),
+            cpus=tuple(sorted(could)),
+            online=os.cpu_count() or len(could),
             quota=self._limits.quota,
             throttled=throttled,
             others=others,
@@ -81,8 +89,30 @@ class HostWatch:
             memory_limit=self._limits.memory,
             reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
-            hyperthreads=tuple(core.cpus for core in topology.local().cores if len(core.cpus) > 1),
+            hyperthreads=tuple(
+                sorted(
+                    tuple(sorted(core & could))
+                    for core in self._survey.host_cores
+                    if len(core & could) > 1
+                )
+            ),
         )
+
+
+def _isolated() -> frozenset[int]:
+    """CPUs that the kernel was told to give to nobody who does not ask for them (isolcpus)."""
+    return cpulist.read(Path("/sys/devices/system/cpu/isolated"))
+
+
+def _sees_all() -> bool:
+    """Whether all processes of the machine can be seen: not so in a container, nor where those of
+    other users are hidden (proc's hidepid)."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino == _FIRST_PIDS and bool(
+            text(Path("/proc/1/stat"))
+        )
+    except OSError:
+        return False
 
 
 def _available() -> int:

@@ -15,6 +15,8 @@ from dltune.machine.checks.py_spy import usable
 
 # looks a second: each takes a millisecond or two of one CPU
 RATE = 10
+# seconds after which it ends by itself, where nobody is left to end it
+LONGEST = 3600
 # seconds that py-spy may take to write what it has seen
 WRITING = 10.0
 _THREAD = re.compile(r"thread \((?:0x)?([0-9A-Fa-f]+)\)")
@@ -32,20 +34,23 @@ class Stack(NamedTuple):
 class Looks:
     """At the threads of one process, idle ones too, which are not stopped for it."""
 
-    def __init__(self, pid: int, rate: int = RATE) -> None:
+    def __init__(self, pid: int, rate: int = RATE, *, invited: bool = False) -> None:
         """Begins at once, `rate` times a second, if py-spy is here and may look; `why` tells if
-        not."""
+        not. `invited`: by the process itself."""
         self.pid = pid
         self.why: str | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="dltune-")
         self._file = Path(self._folder.name) / "stacks"
         self._process: subprocess.Popen[bytes] | None = None
-        command, found = usable()
+        command, found = usable(invited=invited)
         if command is None:
             self.why = found
             return
         self._process = subprocess.Popen(
-            [*recording(command, self._file, rate), "--pid", str(pid)],
+            [
+                *recording(command, self._file, rate),
+                *("--duration", str(LONGEST), "--pid", str(pid)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -27,6 +27,7 @@ from dltune.observe.growth import growth
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
 from dltune.proc import process, tree
+from dltune.proc.stat import TICK
 
 # what TensorFlow puts behind a function's name, another for each graph
 _NUMBERS = re.compile(r"(_\d+)+$")
@@ -49,7 +50,7 @@ class JobWatch:
         several = any(map(_is_a_rank, processes.refresh()))
         self._watch = Watch(processes)
         self._host = HostWatch(pid)
-        self._looks = Looks(pid)
+        self._looks = Looks(pid, invited=record is not None)
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
         self._over = threading.Event()
         self._ending = ThreadPoolExecutor(1)
@@ -125,7 +126,7 @@ class JobWatch:
         return Seen(observation, None, read, horovod)
 
     def _process(self, seen: WatchedProcess) -> Process:
-        seconds = max(seen.until - seen.since, 1e-9)
+        seconds = max(seen.until - seen.since, TICK)
         used = seen.last_stat.since(seen.first_stat)
         record = self._records.get(seen.pid)
         settings = record.settings() if record else None
@@ -148,7 +149,7 @@ class JobWatch:
             inter=settings.inter if settings else None,
             faults=used.minor / seconds,
             resident=max((size for _, size in self._sizes[seen.pid][-3:]), default=0),
-            growth=growth(self._sizes[seen.pid]),
+            growth=None if seen.ended else growth(self._sizes[seen.pid]),
             framework=record.process.framework if record else loaded(seen.pid),
             parent=seen.parent,
         )

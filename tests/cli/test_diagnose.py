@@ -16,6 +16,7 @@ from observations import observation, python
 from synthetic import machine, network
 
 from dltune.documents import diagnosis as documents
+from dltune.documents.finding import Finding
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.seen import Seen
@@ -86,6 +87,49 @@ def test_what_was_measured_before(tmp_path, looped):
     assert section is not None
     assert section.chosen == (Choice("steps_per_execution", "64"),)
     assert section.overrides
+
+
+def test_what_a_diagnosis_has_told_is_told_again(tmp_path):
+    """What it rests on is in no file."""
+    finding = Finding("float64", "ops in float64", "", "float32", share=0.4, sure="modelled")
+    seen = Seen(observation=observation(python=python(fit=0.5)))
+    told = msgspec.structs.replace(
+        diagnose(seen, "a job", 20.0, "nothing repeats", None, machine(4)), findings=(finding,)
+    )
+    kept = written(tmp_path / "diagnosis.json", told)
+    done = dltune("--json", kept)
+    assert done.returncode == 0, done.stderr
+    again = msgspec.json.decode(done.stdout, type=documents.Diagnosis)
+    assert again == told
+    both = dltune(kept, written(tmp_path / "profile.json", network(machine(2))))
+    assert both.returncode == 2
+    assert "is a diagnosis, which is told by itself" in both.stderr
+
+
+def test_two_files_of_a_kind(tmp_path):
+    files = [written(tmp_path / f"{name}.json", network(machine(2))) for name in "ab"]
+    done = dltune(*files)
+    assert done.returncode == 2
+    assert "are both dltune.profile documents" in done.stderr
+
+
+def test_a_plan_is_for_the_machine_that_was_seen(tmp_path, looped):
+    told = documents.load(looped)
+    written(looped, msgspec.structs.replace(told, machine=machine(4)))
+    plan = tmp_path / "plan.json"
+    assert dltune("--plan", plan, looped).returncode == 0
+    assert plans.load(plan).machine == machine(4).fingerprint
+    healthy = written(tmp_path / "profile.json", network(machine(2)))
+    done = dltune("--plan", plan, "--overwrite", healthy)
+    assert done.returncode == 0, done.stderr
+    assert f"{plan} is from before" in done.stderr
+
+
+def test_without_a_look_at_python_nothing_is_healthy():
+    blind = diagnose(Seen(observation=observation(python=None)), "a job", 20.0, None, None)
+    assert (blind.findings, blind.healthy) == ((), False)
+    assert "what Python does: its main thread was not seen" in blind.unseen
+    assert diagnose(Seen(observation=observation()), "a job", 20.0, None, None).healthy
 
 
 def test_a_command_that_cannot_be_started_is_told_before_anything_is_measured(tmp_path):

@@ -103,9 +103,29 @@ def test_what_is_tensorflows_is_not_advised_to_pytorch():
     assert found(python=looks).cause == "between-steps"
 
 
-def test_a_quota_that_is_kept_is_none_of_it():
-    kept = observation(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
+def test_threads_that_a_quota_pays_for_beside_others_that_it_does_not():
+    finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
+    assert finding.claim == "the job uses up what the control group pays for, 1 CPUs"
+    assert (finding.share, finding.choices) == (0.6, ())
+    assert "an op has 1 of the job's 9 threads" in finding.evidence
+    kept = observation(host=host(quota=1.0, throttled=0.01), processes=(process(intra=1),))
     assert looked(Seen(observation=kept)) == ()
+
+
+def test_of_many_cpus_those_count_that_a_quota_pays_for():
+    many = tuple(range(64))
+    wide = host(cpus=many, online=64, quota=2.0)
+    waits = python(input=0.4)
+    busy = found(host=wide, processes=(process(cpus=many, cpu=2.0),), python=waits)
+    assert busy.cause == "busy-input"
+    assert "the job used 2.00 of 2 CPUs" in busy.evidence
+    idle = found(host=wide, processes=(process(cpus=many, cpu=1.0),), python=waits)
+    assert (idle.cause, idle.gain) == ("sequential-map", Gain(0.25, 0.4))
+    torch = process(cpus=many, cpu=1.0, inter=1, framework="pytorch")
+    loads = found(host=wide, processes=(torch,), python=python(input=0.9))
+    assert loads.choices == (Choice("input_workers", "2"),)
+    bound = process(cpus=(0, 1), cpu=1.9)
+    assert looked(Seen(observation=observation(host=wide, processes=(bound,)))) == ()
 
 
 def test_processes_that_are_in_each_others_way():
@@ -398,6 +418,17 @@ def test_when_memory_ends():
     assert (
         "memory grows by 600 MiB a minute; at this rate there is none left in 10 s" in finding.claim
     )
+
+
+def test_memory_that_grows_in_workers():
+    worker = process(2, intra=None, growth=10.0 * MIB, resident=100 * MIB, cpu=0.5, parent=1)
+    both = (process(resident=700 * MIB), worker, msgspec.structs.replace(worker, pid=3))
+    finding = found(processes=both, host=host(memory_limit=1000 * MIB))
+    assert "grows by 1200 MiB a minute; at this rate there is none left in 15 s" in finding.claim
+    assert finding.evidence.endswith("300 MiB may still be had; 2 processes grow")
+    filling = msgspec.structs.replace(worker, growth=0.4 * MIB)  # 8 of 100 in 20 s
+    little = observation(processes=(process(), filling), host=host(memory_limit=1000 * MIB))
+    assert looked(Seen(observation=little)) == ()
 
 
 def test_memory_that_grows_for_years_is_no_finding():

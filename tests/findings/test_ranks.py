@@ -123,7 +123,7 @@ def test_spinning_costs_what_it_denies_the_threads_that_compute():
     first = found(spinner(), rank(1))[0]
     assert first.share == pytest.approx(0.27 / 1.07)
     alone = rank(0, thread(100, "background", 0.27), thread(101, "compute", 0.5))
-    assert found(alone, rank(1))[0].share is None
+    assert found(alone, rank(1))[0].share == 0.0
 
 
 def test_work_in_the_kernel_is_no_spinning():

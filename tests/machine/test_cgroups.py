@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dltune.machine.cgroups import limits, oom_kills, reclaims
+from dltune.machine.cgroups import limits, oom_kills, reclaims, throttled
 
 TWO = "sys/fs/cgroup"
 
@@ -89,3 +89,16 @@ def test_reclaims_are_counted_where_the_limit_is(tree, leaf):
     tree.write(f"{above}/memory.events", "low 0\nhigh 0\nmax 7\noom 0")
     tree.write(f"proc/{os.getpid()}/cgroup", "0::/job/step/task")
     assert reclaims(os.getpid(), tree.root) == 7
+
+
+def test_each_group_with_a_quota_may_stand_still(tree):
+    tree.cgroup2("/job/leaf")
+    for group, quota, stood in (("job", "100000", 3_000_000), ("job/leaf", "max", 9_000_000)):
+        tree.write(f"sys/fs/cgroup/{group}/cpu.max", f"{quota} 100000")
+        tree.write(f"sys/fs/cgroup/{group}/cpu.stat", f"usage_usec 5\nthrottled_usec {stood}")
+    tree.write("proc/7/cgroup", "0::/job/leaf")
+    assert throttled(7, tree.root) == 3.0
+    tree.write("sys/fs/cgroup/job/leaf/cpu.max", "400000 100000")
+    assert throttled(7, tree.root) == 12.0
+    tree.write("proc/8/cgroup", "0::/")
+    assert throttled(8, tree.root) is None

@@ -371,3 +371,16 @@ def test_a_seccomp_filter_is_told(py_spy_here, monkeypatch):
         "limited",
         "start the container with --cap-add SYS_PTRACE",
     )
+
+
+@pytest.mark.parametrize(
+    ("scope", "invited", "may"),
+    [(0, False, True), (1, False, False), (1, True, True), (2, True, False), (3, True, False)],
+)
+def test_a_process_that_names_who_may_look(py_spy_here, tree, scope, invited, may):
+    """With PR_SET_PTRACER, as jobs do that dltune starts."""
+    tree.write("proc/self/status", "Name:\tpython\nCapEff:\t0000000000000000")
+    tree.write("proc/sys/kernel/yama/ptrace_scope", scope)
+    command, words = py_spy.usable(invited=invited, root=tree.root)
+    assert (command is not None) == may
+    assert ("sysctl" in words) == (scope in (1, 2))

@@ -57,6 +57,8 @@ RUNS = (
             ),
         ),
         ("saving", (Frame("_save", f"{TORCH}/serialization.py", 1), OWN)),
+        ("validation", (Frame("linear", f"{TORCH}/nn/functional.py", 1), Frame("test", "a.py", 4))),
+        ("validation", (Frame("eval_epoch", "/home/me/train.py", 4), OWN)),
         ("tracing", (Frame("_compile", f"{TORCH}/_dynamo/convert_frame.py", 1), OWN)),
         ("reading", (Frame("_EagerTensorBase.numpy", f"{TF}/framework/ops.py", 416),)),
         ("eager", (Frame("norm", f"{TF}/ops/linalg_ops.py", 1),)),

@@ -46,3 +46,28 @@ def test_a_process_that_grows():
 def test_there_is_no_such_process():
     with pytest.raises(UsageError, match="there is no process"):
         JobWatch(2**22 + 1, 2**22 + 1, {})
+
+
+STARTS = """
+import subprocess, sys, time
+burns = "import time; ends = time.monotonic() + 0.3\\nwhile time.monotonic() < ends: pass"
+time.sleep(1.0)
+for _ in range(8):
+    subprocess.run([sys.executable, "-c", burns])
+time.sleep(60)
+"""
+
+
+def test_what_lives_for_a_moment_used_no_more_than_it_could():
+    with subprocess.Popen([sys.executable, "-c", STARTS]) as job:
+        try:
+            watch = JobWatch(job.pid, job.pid, {})
+            time.sleep(5.0)
+            seen = watch.end("a job")
+        finally:
+            job.kill()
+    assert seen.observation is not None
+    young = [one for one in seen.observation.processes if one.pid != job.pid]
+    assert young
+    # counts are in hundredths of a second
+    assert max(one.cpu * one.seconds - one.seconds for one in young) < 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
@@ -24,12 +25,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None or not main.cpus:
         return
     have, there = len(main.cpus), len(observation.host.cpus)
-    if have >= there:
+    # a second hyperthread of a core adds little
+    host = observation.host
+    share = 1 - host.cores(main.cpus) / min(host.cores(host.cpus), host.quota or math.inf)
+    if have >= there or share <= 0:
         yield from _too_many(observation, main)
         return
-    # a second hyperthread of a core adds little
-    share = 1 - observation.host.cores(main.cpus) / observation.host.cores(observation.host.cpus)
-    if share <= 0 or main.cpu < WORKS * have or main.ranks is not None:
+    if main.cpu < WORKS * have or main.ranks is not None:
         return
     yield Finding(
         "narrow-affinity",
@@ -37,8 +39,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         f"pid {main.pid} is kept to CPU {cpulist.show(main.cpus)}, of "
         f"{cpulist.show(observation.host.cpus)} that it could have; its threads ran on "
         f"{main.cpu:.2f} cores",
-        "start it without taskset, numactl, or the launcher's binding (mpirun --bind-to none, "
-        "srun --cpu-bind=none)",
+        "if that is not meant: start it without taskset, numactl, or the launcher's binding "
+        "(mpirun --bind-to none, srun --cpu-bind=none), and look for sched_setaffinity in it",
         share=share,
         gain=Gain(0.0, share),
         sure="modelled",

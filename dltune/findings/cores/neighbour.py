@@ -26,7 +26,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "neighbour",
             f"other processes have {host.others:.1f} of the job's {cores} CPUs",
-            f"{names or 'many small ones'}; the job's threads were ready without a CPU for "
+            f"{names or 'many small ones, or such as cannot be seen from here'}; the job's threads "
+            "were ready without a CPU for "
             f"{main.waited:.0%} of what they wanted",
             "end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
             share=share,

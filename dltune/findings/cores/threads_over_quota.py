@@ -36,13 +36,29 @@ def _observed(observation: Observation) -> Iterator[Finding]:
     if quota is None or throttled is None or throttled < THROTTLED:
         return
     paid = max(1, math.ceil(quota))  # one that stands still now and then uses up what is paid for
-    if main.intra <= paid:
+    stood = (
+        f"its threads stood still for {throttled:.0%} of the time, after they had used up what the "
+        "quota allows in a period"
+    )
+    if quota < main.intra <= paid:
+        return
+    if main.intra <= quota:
+        ran = sum(one.threads for one in observation.processes)
+        yield Finding(
+            "threads-over-quota",
+            f"the job uses up what the control group pays for, {quota:g} CPUs",
+            f"{stood}; an op has {main.intra} of the job's {ran} threads",
+            "more CPUs for the container, or less that works beside the ops, such as workers that "
+            "prepare the data",
+            share=throttled,
+            gain=Gain(0.0, throttled),
+            sure="modelled",
+        )
         return
     yield Finding(
         "threads-over-quota",
         f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
-        f"its threads stood still for {throttled:.0%} of the time, after they had used up what the "
-        f"quota allows in a period; {threads_of(main)}",
+        f"{stood}; {threads_of(main)}",
         f"give it {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
         "the container more CPUs",
         share=throttled,

@@ -11,15 +11,16 @@ from dltune.findings.seen import Seen
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that steps waited for data."""
-    main = seen.observation.main if seen.observation else None
+    observation = seen.observation
+    main = observation.main if observation else None
     share = preparation_share(seen)
-    if main is None or share is None or main.idle >= IDLE:
+    if observation is None or main is None or share is None or observation.idle(main) >= IDLE:
         return
     yield Finding(
         "busy-input",
         f"steps wait for the input pipeline {share:.0%} of the time, and no CPU is idle",
-        f"the job used {main.cpu:.2f} of {len(main.cpus)} CPUs: what prepares the data takes them "
-        "from the steps",
+        f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: what prepares the data "
+        "takes them from the steps",
         "prepare less in each step: decode to the size that is needed, cache() what is the same in "
         "each epoch, or prepare the data once, in files",
         share=share,

@@ -18,13 +18,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle
     half can be had for it, for the step's own ops are not always as many. Workers: as many as
     prepare a batch in the time of a step, a CPU each."""
-    main = seen.observation.main if seen.observation else None
+    observation = seen.observation
+    main = observation.main if observation else None
     share = input_share(seen) - (storage_share(seen) or 0.0)
-    if seen.observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
+    if observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
         return
-    others = [one for one in seen.observation.descendants(main) if one.framework == "pytorch"]
+    others = [one for one in observation.descendants(main) if one.framework == "pytorch"]
     workers = [one for one in others if one.cpu >= WORKS]
-    more = max(1, min(len(main.cpus), math.ceil(share / max(1.0 - share, WAITS))))
+    room = math.floor(observation.room(main))
+    more = max(1, min(room, math.ceil(share / max(1.0 - share, WAITS))))
     choices: tuple[Choice, ...] = ()
     at = where(shares(seen)["input"]) if "input" in shares(seen) else ""
     if others and not workers:
@@ -54,16 +56,15 @@ def find(seen: Seen) -> Iterator[Finding]:
             "(torch.set_num_threads), for each waits for all; or prepare what is alike in each "
             "epoch once"
         )
-        if main.idle >= IDLE:
+        if observation.idle(main) >= IDLE:
             choices = (Choice("input_workers", str(more)),)
-    idle = max(0.0, main.idle - sum(one.cpu for one in workers) / max(1, len(main.cpus)))
     yield Finding(
         "loader-wait",
         title,
         evidence,
         cure,
         share=share,
-        gain=Gain(min(share, 0.5 * idle), share),
+        gain=Gain(min(share, 0.5 * observation.idle(main, *workers)), share),
         sure="modelled",
         choices=choices,
         tries=("input_prefetch" if others else "input_workers", "threads"),

@@ -12,19 +12,23 @@ from dltune.findings.seen import Seen
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited for data while CPUs had nothing to do."""
-    main = seen.observation.main if seen.observation else None
+    observation = seen.observation
+    main = observation.main if observation else None
     share = preparation_share(seen)
-    if main is None or share is None or main.idle < IDLE:
+    if observation is None or main is None or share is None:
+        return
+    idle = observation.idle(main)
+    if idle < IDLE:
         return
     yield Finding(
         "sequential-map",
         f"steps wait for the input pipeline {share:.0%} of the time",
-        f"meanwhile the job used {main.cpu:.2f} of {len(main.cpus)} CPUs: its pipeline prepares "
-        "one element after the other",
+        f"meanwhile the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: its pipeline "
+        "prepares one element after the other",
         "map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) at the "
         "end; cache() what is the same in each epoch",
         share=share,
-        gain=Gain(min(share, 0.5 * main.idle), share),
+        gain=Gain(min(share, 0.5 * idle), share),
         sure="modelled",
         choices=(Choice("input_prefetch", "auto"),),
         tries=("input_prefetch", "input_threads"),

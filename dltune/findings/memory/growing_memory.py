@@ -5,37 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.documents.observation import Process
 from dltune.findings.seen import Seen
 
 # bytes a second that are no noise, and seconds within which the end is worth a word
 LEAST, SOON = 256 << 10, 48 * 3600.0
 WATCHED = 10.0  # seconds
+# an allocator may fill so small a part of what is held, bit by bit, for a minute
+BY_BITS = 0.1
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is no time: when it will end the job."""
     observation = seen.observation
     main = observation.main if observation else None
-    if observation is None or main is None or main.growth is None or main.seconds < WATCHED:
+    if observation is None or main is None:
         return
+    growing = [
+        one
+        for one in observation.processes
+        if (one.growth or 0.0) >= LEAST
+        and one.seconds >= WATCHED
+        and (one is main or not may_be_filling(one))
+    ]
     limit = observation.host.memory_limit
     room = observation.host.available
     if limit is not None:
         room = min(room, max(0, limit - main.resident))
-    left = room / main.growth if main.growth > 0 else float("inf")
-    if main.growth < LEAST or left > SOON:
+    growth = sum(one.growth or 0.0 for one in growing)
+    if not growing or room / growth > SOON:
         return
+    most = max(growing, key=lambda one: one.growth or 0.0)
     yield Finding(
         "growing-memory",
-        f"memory grows by {main.growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
-        f"left in {_time(left)}, and the kernel ends the job",
-        f"pid {main.pid} holds {main.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
-        "still be had",
+        f"memory grows by {growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
+        f"left in {_time(room / growth)}, and the kernel ends the job",
+        f"pid {most.pid} holds {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
+        f"still be had{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
         "look for what is kept from step to step: lists of tensors, graphs traced or compiled "
         "anew, a new tf.data iterator or model in a loop; what fills once, such as a cache() or a "
         "replay buffer, comes to an end",
         sure="measured",
     )
+
+
+def may_be_filling(one: Process) -> bool:
+    """Whether it seems to grow, and that may be an allocator's doing, by how little it came to."""
+    growth = one.growth or 0.0
+    return growth >= LEAST and growth * one.seconds < BY_BITS * one.resident
 
 
 def _time(seconds: float) -> str:

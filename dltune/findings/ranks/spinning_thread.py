@@ -44,7 +44,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         if rank.pytorch
         else "over gloo it looks for work all the time: longer cycles (HOROVOD_CYCLE_TIME) or "
         "larger bins give it less to do",
-        share=share or None,
+        share=share,
         gain=Gain(0.0, share),
         sure="modelled",
         choices=(Choice("mpi_yield", "on"),) if (rank.mpi or "").startswith("Open MPI") else (),

@@ -12,6 +12,7 @@ from dltune.findings.registry import look
 from dltune.findings.seen import Seen
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.watch import Watch, WatchedProcess, WatchedThread
+from dltune.words import some
 
 # of a thread's time asleep for storage and more it was reading
 READING = 0.01
@@ -114,7 +115,7 @@ def _unseen(
     blind = [known.path for known in watch.files.known.values() if known.last is None]
     if blind:
         yield (
-            f"how much of {_some(blind)} is in the page cache: the kernel has no cachestat, and "
+            f"how much of {some(blind, 2)} is in the page cache: the kernel has no cachestat, and "
             "mincore does not tell the truth about files that this user does not own"
         )
     for place in places:
@@ -130,8 +131,3 @@ def _unseen(
         yield f"the Python line that waits: {reason}"
     if any(thread.last.queued is None for thread in watch.threads()):
         yield "run-queue wait: this kernel keeps no scheduler statistics (schedstat)"
-
-
-def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
-    return ", ".join(paths[:2]) + more

@@ -118,6 +118,11 @@ class WatchedProcess:
         return self.last_reads.since(self.first_reads)
 
 
+def _age(started: int) -> float:
+    """Seconds since a time in ticks."""
+    return max(0.0, (stat.now() - started) * TICK)
+
+
 class Watch:
     """Use as a context manager: it holds data files open."""
 
@@ -213,13 +218,14 @@ class Watch:
         seen = self.processes.get((pid, started))
         if seen is None:
             new = started > self._clock
+            since = max(self.began, now - _age(started)) if new else now
             seen = self.processes[pid, started] = WatchedProcess(
                 pid=pid,
                 parent=found.parent,
                 command=process.command(pid) or found.name,
                 owner=process.owner(pid),
                 new=new,
-                since=now,
+                since=since,
                 until=now,
                 may_look=process.may_look_into(pid),
                 first_stat=found.since(found) if new else found,
@@ -246,8 +252,7 @@ class Watch:
             else:
                 new = counts.stat.started > self._clock
                 first = counts.since(counts) if new else counts
-                age = (stat.now() - counts.stat.started) * TICK
-                since = max(self.began, now - max(0.0, age)) if new else now
+                since = max(self.began, now - _age(counts.stat.started)) if new else now
                 seen.threads[key] = WatchedThread(first, since, counts, now)
 
     def _choose_readers(self) -> None:

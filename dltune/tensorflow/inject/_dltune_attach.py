@@ -30,6 +30,7 @@ _VARIABLES = (
     *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
     *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
 )
+_PR_SET_PTRACER = 0x59616D61
 # torchrun's, whose names others begin with, too
 _TORCHRUN = ("RANK", "WORLD_SIZE")
 _HERE = str(Path(__file__).resolve().parent)
@@ -65,6 +66,10 @@ def start(path: str) -> None:
     )
     if cpus := answer.get("cpus"):
         os.sched_setaffinity(0, cpus)
+    if watcher := answer.get("watcher"):
+        # where Yama keeps processes of the same user apart (ptrace_scope 1), py-spy may look all
+        # the same; elsewhere the kernel says no, and nothing is kept apart
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(watcher), 0, 0, 0)
     rank = _dltune_horovod.Rank(
         answer.get("horovod", {}), sorted(bound), lambda message: _tell(path, message)
     )
@@ -76,6 +81,7 @@ def start(path: str) -> None:
     if answer.get("plugin", True):
         hooks.append(("tensorflow", lambda tensorflow: attach_to_tensorflow(path, tensorflow)))
         hooks.append(("torch", lambda torch: _attach_to_pytorch(path, torch)))
+        hooks.append(("torch._inductor.config", _name_kernels))
     if (watched := answer.get("environment")) is not None:
         hooks += [
             (framework, lambda _: _tell_environment(path, watched))
@@ -141,6 +147,12 @@ def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
             lambda on_build: _dltune_torch.library(torch, on_build),
         ),
     )
+
+
+def _name_kernels(config: ModuleType) -> None:
+    """What is compiled from now on tells of each kernel that it runs."""
+    with contextlib.suppress(Exception):  # of a PyTorch that has no such option
+        config.cpp.enable_kernel_profile = True
 
 
 def attach(
