@@ -57,14 +57,19 @@ def recording(profile: Profile) -> float:
 
 
 def measured(profile: Profile) -> float:
-    """The share of the time in which ops ran that is of ops whose threads were tried. Others have
-    other shapes at each step. All of it where the job's own times are not known, and of TensorFlow,
-    which has ops that no thread count is tried for."""
-    tried = [op for op in profile.ops if op.times]
+    """The share of the time in which ops ran that is of ops whose threads were tried, or that have
+    the same ones always. Others have other shapes at each step. All of it where the job's own times
+    are not known, and of TensorFlow, which has ops that no thread count is tried for."""
+    tried = [op for op in profile.ops if op.times or is_compiled(op)]
     ran = part(profile, "ops") * wall(profile)
     if profile.framework.name != "pytorch" or ran <= 0 or any(op.own is None for op in tried):
         return 1.0
     return min(1.0, sum((op.own or 0.0) * op.count for op in tried) / ran)
+
+
+def is_compiled(op: Op) -> bool:
+    """Whether torch.compile has made it, for a number of threads that it keeps."""
+    return "cpp_fused_" in op.type
 
 
 def unmeasured(profile: Profile) -> Iterator[str]:

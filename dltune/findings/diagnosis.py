@@ -9,7 +9,7 @@ import msgspec
 
 from dltune import __version__
 from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import ENOUGH, measured, unmeasured, unrecorded
+from dltune.analysis.parts import ENOUGH, is_compiled, measured, unmeasured, unrecorded
 from dltune.documents import diagnosis as document
 from dltune.documents import files
 from dltune.documents.diagnosis import Diagnosis, Step
@@ -110,6 +110,8 @@ def step(analysis: Analysis, ranks: int = 1) -> Step | None:
         if figures.cases:
             least = min(case.time.median * case.time.threads for case in figures.cases)
             work += least * figures.op.count
+        elif is_compiled(figures.op):
+            work += (figures.op.own or 0.0) * profile.settings.intra * figures.op.count
     return Step(
         seconds=unrecorded(profile),
         limit=work / cores if work > 0 and measured(profile) >= ENOUGH else None,

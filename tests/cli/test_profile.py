@@ -65,6 +65,18 @@ def test_a_partial_profile_says_so(capsys):
     assert "this profile is partial: it died" in shown(capsys, made_for(2), partial="it died")
 
 
+def test_ops_that_have_the_same_threads_always(capsys):
+    """As what torch.compile has compiled; what takes a hundredth of the time is no row."""
+    made = made_for(2)
+    kernel = msgspec.structs.replace(op("graph_0_cpp_fused_add_0", None, made.machine), own=3e-3)
+    text = shown(capsys, msgspec.structs.replace(made, ops=(*made.ops, kernel)))
+    lines = text.splitlines()
+    (row,) = lines[lines.index("ops by their own time") + 2 :][:1]
+    assert row.split()[0].startswith("graph_0_cpp_fused_add_0(")
+    assert row.split()[1:] == ["1", "30.0%", "3.000"]
+    assert "IteratorGetNext" not in text
+
+
 def test_a_profile_without_any_measured_op(capsys):
     there = machine(2)
     made = profile(there, [op("Mul", None, there)], {"train": [node("Mul", 0)]}, span=0.01)
