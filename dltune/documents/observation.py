@@ -97,13 +97,12 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`cpus`: those that a job can have here, if nothing binds it, of the machine's `online` ones;
-    `quota`: the
-    tightest limit on the job's CPU time, in cores; `throttled`: share of the time that it stood
-    still for it. `others`: cores that processes which are not the job's had of those that the job
-    may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor gave to
-    other machines. `available`: bytes of memory that may still be had; `memory_limit`: bytes that
-    the job's control group may have, and `reclaims`: how often a second it came to that limit.
-    `hyperthreads`: the CPUs of each core that has several of `cpus`."""
+    `quota`: the tightest limit on the job's CPU time, in cores; `throttled`: share of the time that
+    it stood still for it. `others`: cores that processes which are not the job's had of those that
+    the job may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor
+    gave to other machines. `available`: bytes of memory that may still be had; `memory_limit`:
+    bytes that the job's control group may have, and `reclaims`: how often a second it came to that
+    limit. `hyperthreads`: the CPUs of each core that has several of `cpus`."""
 
     cpus: tuple[int, ...]
     online: int
