@@ -402,8 +402,8 @@ def tensor(rendezvous: str) -> str:
 
 
 def is_awaited(before: str, after: str) -> bool:
-    """Whether a sum of several ranks is waited for between two nodes of these types."""
-    return before == ALLREDUCE or after.startswith(_CAME)
+    """Whether what several ranks send is waited for between two nodes of these types."""
+    return before.startswith("c10d::") or after.startswith(_CAME)
 
 
 def is_clock(event: str) -> bool:

@@ -94,7 +94,9 @@ class Record:
             del kept[0]
 
     def _first_like(self, graph: messages.Graph) -> int:
-        structure = graph.signature, tuple(map(_structure, graph.nodes))
+        # an eager one's signature is of all that it runs
+        nodes = () if graph.eager else tuple(map(_structure, graph.nodes))
+        structure = graph.signature, len(graph.nodes), nodes
         return self._structures.setdefault(structure, graph.id)
 
     def understands(self, execution: messages.Execution) -> bool:

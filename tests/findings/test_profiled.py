@@ -403,6 +403,9 @@ def test_an_optimizer_that_loops_over_its_tensors():
     assert finding.claim == "the optimizer updates tensor after tensor, by 10 ops a step"
     assert finding.seconds == pytest.approx(2e-4)
     fused = eager(forward, *in_a_row(0.00101, "optimizer/_fused_adam_"))
+    # a closure, whose pass computes something without gradients, too
+    closed = eager(*in_a_row(0.0, "optimizer/clone"), ("forward/relu", 2e-5, 0.001), *loop)
+    assert finding.claim in [one.claim for one in wrong(closed)]
     other = eager(forward, *loop, name="Optimizer.step#RMSprop.step")
     little = eager(("forward/relu", 0.0, 0.01), *in_a_row(0.01001, *["optimizer/mul_"] * 10))
     every = [one.cause for it in (fused, other, little) for one in wrong(it)]

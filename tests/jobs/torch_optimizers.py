@@ -17,6 +17,7 @@ OPTIMIZERS = {
     "SGD of sparse gradients": {},
     "Adam in float64": {},
     "SGD with gradients that come later": {"momentum": 0.9},
+    "SGD given a closure with gradients that come later": {"momentum": 0.9},
     "SGD with gradients that lie otherwise": {},
     "Adam of a part of a tensor": {},
 }

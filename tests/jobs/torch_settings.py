@@ -14,6 +14,7 @@ parser.add_argument("--view", default="flat", choices=["flat", "folded"])
 parser.add_argument("--compiled", action="store_true", help="by the script itself")
 parser.add_argument("--twice", action="store_true", help="gradients of gradients")
 parser.add_argument("--closure", action="store_true", help="in which the step's passes run")
+parser.add_argument("--kept", action="store_true", help="the data of a weight, for an average")
 parser.add_argument("--dropout", type=float, default=0.0)
 args = parser.parse_args()
 warnings.simplefilter("ignore")
@@ -44,6 +45,7 @@ layouts: list[bool] = []
 model = Network()
 normed = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 3, 1))
 first = model.first.weight
+kept = model.second.weight.data if args.kept else None
 if args.compiled:
     model = torch.compile(model, backend="eager")
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -73,6 +75,7 @@ found = {
     "layouts": layouts,
     "contiguous": first.is_contiguous(),
     "state": optimizer.state[first]["exp_avg"].stride() == first.stride(),
+    "kept": kept is None or torch.equal(kept, model.second.weight),
     "same": first is next(model.parameters()),
     "output": str(output.dtype),
     "product": product.float().sum().item(),

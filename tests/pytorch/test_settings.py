@@ -50,6 +50,14 @@ def test_convolutions_have_their_channels_last_from_the_second_step(plain, tmp_p
     assert said.left == ["ParametrizedConv2d: its weight is computed from others"]
 
 
+def test_memory_that_the_script_has_of_a_weight_stays_the_weights(plain, tmp_path):
+    found, heard = ran(tmp_path, {"channels_last": "on"}, "--kept")
+    assert found["kept"]
+    assert heard["channels_last"].count == 1
+    assert "Conv2d: its weight is shared with others" in heard["channels_last"].left
+    assert found["losses"] == pytest.approx(plain["losses"], rel=1e-4)
+
+
 def test_a_view_that_channels_last_does_not_allow(tmp_path):
     folded, nothing = ran(tmp_path, {}, "--view", "folded")
     assert nothing == {}
@@ -112,9 +120,12 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
     assert {name for name, one in changed.items() if any(one["fused"])} == {
         *("Adam", "AdamW", "SGD", "Adagrad", "Adam given a closure", "Adam in float64"),
         "SGD with gradients that come later",
+        "SGD given a closure with gradients that come later",
     }
     late = changed["SGD with gradients that come later"]["fused"]
     assert late == [True, True, None, True, True], "momentum is made for all or none"
+    late = changed["SGD given a closure with gradients that come later"]["fused"]
+    assert late == [*[None] * 3, *[True] * 3]
     # of a closure the first step shows what gradients there are
     assert changed["Adam given a closure"]["fused"] == [None, *[True] * 5]
     for name, one in changed.items():
@@ -122,7 +133,7 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
         assert one["losses"] == pytest.approx(plain[name]["losses"], rel=1e-5)
         assert one["losses"] == plain[name]["losses"] or any(one["fused"])
     said = heard["fused_optimizer"]
-    assert (said.count, said.did) == (8, "the tensors of 8 groups are updated by one op each")
+    assert (said.count, said.did) == (9, "the tensors of 9 groups are updated by one op each")
     assert said.left == [
         "RMSprop: only SGD, Adam, AdamW, Adagrad have such an op",
         "a group: the script says how it is updated",

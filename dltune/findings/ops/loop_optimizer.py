@@ -48,16 +48,16 @@ def _loop(step: Step) -> tuple[str, int, float] | None:
     """The optimizer's name, how many ops it ran one by one, and the seconds that these took."""
     known = _FUSED.fullmatch(step.name)
     ran = [
-        (node.name.startswith("optimizer/"), node.start, node.end)
+        (node, node.start, node.end)
         for node in step.nodes
         if node.start is not None and node.end is not None
     ]
-    first = next((index for index, (loops, *_) in enumerate(ran) if loops), len(ran))
+    # the passes run within the optimizer where it is given a closure, which may compute without
+    # gradients, too
+    passes = [at for at, (node, *_) in enumerate(ran) if not node.name.startswith("optimizer/")]
+    first = passes[-1] + 1 if passes else 0
     at_once = any(
-        part in node.type
-        for node in step.nodes
-        for part in ("_fused_", "_foreach_")
-        if node.name.startswith("optimizer/")
+        part in node.type for node, *_ in ran[first:] for part in ("_fused_", "_foreach_")
     )
     if known is None or at_once or len(ran) - first < FEW:
         return None

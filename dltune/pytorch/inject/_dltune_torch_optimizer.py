@@ -75,7 +75,7 @@ class _Fused:
             return
         for group in fitting:
             asked = group.get("fused") is not None or group.get("foreach") is not None
-            if not asked and self._is_even(group, optimizer.state):
+            if not asked and self._is_even(group, optimizer.state, closure):
                 group["fused"] = True
                 self._stepping.append(group)
 
@@ -121,15 +121,16 @@ class _Fused:
             elif not _is_dense(one):
                 yield "a tensor is a part of another"
 
-    def _is_even(self, group: dict[str, Any], state: Any) -> bool:
+    def _is_even(self, group: dict[str, Any], state: Any, closure: bool) -> bool:
         """Whether the op may have the group in this step: it walks tensors and gradients by
-        address, and makes momentum for all or none."""
+        address, and makes momentum for all or none. A closure may give gradients to those that
+        have none."""
         momentum, begun = bool(group.get("momentum")), set()
         for one in group["params"]:
             grad = one.grad
-            if grad is None:
+            if grad is None and not closure:
                 continue
-            if grad.stride() != one.stride() and not _is_alike(one, grad):
+            if grad is not None and grad.stride() != one.stride() and not _is_alike(one, grad):
                 self._report.left("a group", OTHERWISE)
                 return False
             if momentum:

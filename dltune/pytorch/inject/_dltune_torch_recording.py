@@ -12,6 +12,8 @@ from typing import Any
 from _dltune_torch_calls import Calls, allocated, name_of
 from _dltune_torch_modules import Modules
 
+LONGEST = 20.0  # seconds of looking who still has what: of each call at all that lives
+
 
 class _Storage:
     """`born`: the call that gave it out, -1 for one from before. `held`, `gone`: the last call at
@@ -60,6 +62,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             self.read: list[tuple[int, int]] = []
             self._number: dict[int, int] = {}  # of what lives, by its address
             self._quiet = False
+            self._looked = 0.0  # seconds at what lives
             self._modules = Modules(torch, self._of, lambda: len(self.calls))
             self.failed = ""
 
@@ -158,7 +161,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
 
         def _look(self) -> None:
             """Who still has what, as the next call starts."""
-            at = len(self.calls)
+            began, at = time.perf_counter(), len(self.calls)
             ended = []
             for address, number in self._number.items():
                 one = self.storages[number]
@@ -172,9 +175,12 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             for address in ended:
                 number = self._number.pop(address)
                 torch.UntypedStorage._free_weak_ref(self.storages[number].weak)
+            self._looked += time.perf_counter() - began
+            if self._looked > LONGEST:
+                self.failed = "it has too many calls and tensors to be recorded"
 
         def pack(self, tensor: Any) -> _Handle:
-            if not calls.is_plain(tensor):
+            if self.failed or not calls.is_plain(tensor):
                 return _Handle(tensor.detach(), -1, None)
             self._quiet = True
             try:

@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,7 @@ def jit_compile(report: Report) -> Hooks:
 
 
 def _compile_modules(torch: Any, report: Report) -> None:
-    called: dict[int, Any] = {}
+    called: Any = weakref.WeakValueDictionary()  # of each step's own there may be no end
     plain = torch.compile
     backward, gradients = torch.autograd.backward, torch.autograd.grad
     by_script: list[bool] = []
@@ -224,7 +225,8 @@ class _ChannelsLast:
             elif not self._torch.nn.parameter.is_lazy(weight) and weight.dim() in self._formats:
                 at = weight.untyped_storage().data_ptr()
                 whole = weight.untyped_storage().nbytes() == weight.numel() * weight.element_size()
-                if weights.setdefault(at, weight) is not weight or weight.is_shared() or not whole:
+                others = not whole or weight.is_shared() or self._is_held(weight)
+                if weights.setdefault(at, weight) is not weight or others:
                     self._report.left(type(module).__name__, "its weight is shared with others")
                     shared.add(at)
         alone = [weight for at, weight in weights.items() if at not in shared]
@@ -235,6 +237,13 @@ class _ChannelsLast:
         for weight in self._weights:
             self._give_layout(weight, self._formats[weight.dim()])
         self._report.acted(len(self._weights))
+
+    def _is_held(self, weight: Any) -> bool:
+        """Whether something else has its memory, which would stay as it is: such as `p.data`, kept
+        for an average."""
+        count: Any = self._torch._C._storage_Use_Count
+        alone = self._torch.empty(1).untyped_storage()
+        return bool(count(weight.untyped_storage()._cdata) > count(alone._cdata) + 1)
 
     def _give_layout(self, weight: Any, layout: Any) -> None:
         weight.data = weight.data.contiguous(memory_format=layout)

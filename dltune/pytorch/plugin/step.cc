@@ -10,7 +10,7 @@ namespace dltune {
 namespace {
 
 // Beyond these a job does something else than steps that repeat.
-constexpr size_t kMaxOps = 1 << 18, kMaxGraphs = 1 << 10;
+constexpr size_t kMaxOps = 1 << 18, kMaxGraphs = 1 << 10, kMaxTold = 1 << 19;
 // Ops of a step that must be as expected before the others are known by their places: a batch of
 // another size shows in the first that gets it.
 constexpr size_t kFirst = 8;
@@ -83,6 +83,7 @@ auto& g_collectives = *new Collectives;
 
 struct State {
   std::unordered_map<std::string, EagerGraph> graphs;  // by signature
+  size_t told = 0;  // ops of all graphs
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
@@ -155,7 +156,7 @@ EagerGraph* GraphThatRan(const std::string& name) {
   auto found = g.graphs.find(signature);
   if (found != g.graphs.end()) return &found->second;
   if (g.strayed) return nullptr;  // it can be told when it comes again
-  if (g.graphs.size() == kMaxGraphs) {
+  if (g.graphs.size() == kMaxGraphs || g.told + g.ran.size() > kMaxTold) {
     if (!g.complained) Complain("each step of the job runs other ops than those before");
     g.complained = true;
     return nullptr;  // what is expected stays as it is
@@ -163,6 +164,7 @@ EagerGraph* GraphThatRan(const std::string& name) {
   EagerGraph& graph = g.graphs[signature];
   graph.id = static_cast<int>(g.graphs.size()) - 1;
   graph.signature = signature;
+  g.told += g.ran.size();
   Tell(graph, name, g.ran);
   return &graph;
 }
