@@ -156,7 +156,7 @@ def test_a_process_that_runs(tmp_path):
     started = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, GROWS]
     with subprocess.Popen(started, start_new_session=True) as job:
         try:
-            done = dltune("--pid", job.pid, "--budget", "14s", "-o", kept)
+            done = dltune("--pid", job.pid, "--budget", "19s", "-o", kept)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
     assert done.returncode == 0, done.stderr
