@@ -112,7 +112,10 @@ def watched(symptom: Symptom, pairs: int, seconds: float) -> None:
         with _started(symptom.fixed) as (place, job):
             place.cold()
             environment, left = _environment(symptom.fixed), pairs - len(turns)
-            turns += in_turns([*place.enter, *job], environment, seconds, left, begin)
+            more = in_turns([*place.enter, *job], environment, seconds, left, begin)
+        if not more:
+            raise RuntimeError(f"{symptom.name}: no two turns of {seconds:g} s")
+        turns += more
     of = paired_ratio([(with_it, alone) for alone, with_it in turns])
     print(
         f"{symptom.name:20} {statistics.median(alone for alone, _ in turns):9.2f} steps/s  "

@@ -70,9 +70,11 @@ def diagnose(
 
 
 def _too_few_looks(observation: Observation | None) -> Iterator[str]:
-    if observation and observation.python and few(observation):
+    if observation is None or not few(observation):
+        return
+    if observation.python:
         yield "what Python does: there was time for a few looks alone"
-    elif few(observation) and not (observation and observation.unseen):
+    elif not observation.unseen:
         yield "what Python does: its main thread was not seen"
 
 

@@ -39,10 +39,13 @@ class HostWatch:
     def _used(self, pid: int, now: Stat, *, children: bool = False) -> float:
         """CPU seconds of a process since the watch began; `children`: and of those of its children
         that have ended."""
+
+        def seconds(one: Stat) -> float:
+            return one.user + one.kernel + (one.children_cpu if children else 0.0)
+
         first = self._processes.get(pid)
-        known = [now] if first is None or first.started != now.started else [now, first]
-        seconds = [one.user + one.kernel + (one.children_cpu if children else 0.0) for one in known]
-        return seconds[0] - sum(seconds[1:])
+        began = seconds(first) if first and first.started == now.started else 0.0
+        return seconds(now) - began
 
     def figures(self, job: Collection[int], own: Collection[int], allowed: Collection[int]) -> Host:
         """`job`: processes of the job; `own`: those that watch it; `allowed`: CPUs that the job may

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import psutil
 
+from dltune.proc.process import cpu_seconds
 from symptoms.circumstances import favour
 
 WARM = 0.3  # of what the clock told is left out: what TensorFlow builds, caches that fill
@@ -32,23 +34,11 @@ class Speed:
 def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Speed:
     """Of a job that is ended after so many seconds of steps. Raises RuntimeError with its last
     words where it tells no steps."""
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    favour(process.pid)
     began = time.monotonic()
-    guard = threading.Timer(STARTED + seconds, ended, (process,))
-    guard.start()
     told: list[tuple[int, float, int]] = []
     words: list[str] = []
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
+    with _started(command, environment, STARTED + seconds) as (process, lines):
+        for line in lines:
             words.append(line)
             if match := LINE.match(line):
                 if not told:  # a launcher may have given its processes sessions of their own
@@ -57,10 +47,6 @@ def speed(command: Sequence[str], environment: Mapping[str, str], seconds: float
                 told.append((int(match[1]), float(match[2]), _resident(process.pid)))
                 if told[-1][1] - told[0][1] > seconds:
                     break
-    finally:
-        guard.cancel()
-        ended(process)
-        process.stdout.close()
     if len(told) < 3:
         raise RuntimeError(
             f"{' '.join(command)}: {len(told)} times told in {time.monotonic() - began:.0f} s:\n"
@@ -80,24 +66,12 @@ def in_turns(
 ) -> list[tuple[float, float]]:
     """Steps per second of one job, in pairs of turns: while nothing looks at it, and while what
     `begin` makes does, which is given the pid that works most, and gives what ends it."""
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    favour(process.pid)
-    guard = threading.Timer(STARTED + 3 * pairs * seconds, ended, (process,))
-    guard.start()
     rates: list[float] = []
     clock, since = math.inf, math.inf  # the job's zero on ours; when this turn began
     first: tuple[int, float] | None = None
-    end: Callable[[], object] | None = None
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
+    limit = STARTED + 3 * pairs * seconds
+    with _started(command, environment, limit) as (process, lines), contextlib.ExitStack() as looks:
+        for line in lines:
             if not (match := LINE.match(line)):
                 continue
             steps, at = int(match[1]), float(match[2])
@@ -110,26 +84,38 @@ def in_turns(
                 rates.append((steps - first[0]) / (at - first[1]))
                 if len(rates) == 2 * pairs:
                     break
-                if end is None:
-                    end = begin(max(_family(process.pid), key=_used).pid)
+                if len(rates) % 2:
+                    works = max(_family(process.pid), key=lambda one: cpu_seconds(one.pid) or 0.0)
+                    looks.callback(begin(works.pid))
                 else:
-                    end()
-                    end = None
+                    looks.close()
                 first, since = None, time.monotonic()
-    finally:
-        guard.cancel()
-        if end:
-            end()
-        ended(process)
-        process.stdout.close()
     return list(zip(rates[::2], rates[1::2], strict=False))
 
 
-def _used(process: psutil.Process) -> float:
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], limit: float
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The job and what it says, ended after `limit` seconds, and with the block."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    favour(process.pid)
+    guard = threading.Timer(limit, ended, (process,))
+    guard.start()
+    assert process.stdout is not None
     try:
-        return sum(process.cpu_times()[:2])
-    except psutil.NoSuchProcess:
-        return 0.0
+        yield process, process.stdout
+    finally:
+        guard.cancel()
+        ended(process)
+        process.stdout.close()
 
 
 def ended(process: subprocess.Popen[str]) -> None:
