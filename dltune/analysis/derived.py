@@ -178,6 +178,6 @@ def totals(found: Sequence[Total]) -> Table:
 
 def overhead(ratio: Ratio) -> str:
     return (
-        f"a step with ops recorded and counted takes {ratio.median:.3f}x as long as a plain one "
+        f"a step with ops recorded takes {ratio.median:.3f}x as long as a plain one "
         f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f}, {ratio.pairs} pairs)"
     )

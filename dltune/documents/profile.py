@@ -333,7 +333,7 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How counters were read. `asked`: a preset or the user's list; `why`: a sentence on what
     could be counted here. `groups`: events of one group were counted together, groups in turns.
-    `overhead`: the step with ops recorded and counted, over the plain step. `fault_seconds`: what
+    `overhead`: the step with ops recorded, not counted, over the plain step. `fault_seconds`: what
     the first touch of a page cost on this machine before the job started."""
 
     asked: str

@@ -389,9 +389,6 @@ class Session:
         devices = record.settings()
         if devices is None or record.process.framework != "pytorch":
             return
-        if self._counting:
-            self._counting, self._groups = None, ((),)
-            self.notes.append("counters are not read where ops run on an OpenMP runtime's threads")
         # its threads are where the kernel puts them; and those that a smaller team leaves over are
         # ended by GNU's runtime, unless it is a team of one
         counts = sorted({count for count, _ in self._cases})
@@ -528,31 +525,32 @@ class Session:
     def _climbed(self, climbing: _Climbing) -> None:
         """All ops are measured; what is asked next, one after the other, is not of any one op.
 
-        First what counting costs: steps on all cores take turns with and without recording and
-        counting. Or what denormal numbers do, of PyTorch, whose ops are not counted.
+        First what recording costs: steps on all cores take turns with and without it, not counted,
+        as the job's own were not.
         """
         self._measured = True
         self._save()
-        if self._flushes():
-            base, flushed = self._version + 1, self._version + 2
-            self._version = flushed
-            self._flushing = Flushing(base, flushed)
-            self._order_flush(climbing, base, flush=False)
         if self._counting is None:
             return
         case = self._cases[-1]
-        plain, counted = self._version + 1, self._version + 2
-        self._version = counted
-        self._cost = Turns(plain, counted)
-        group = self._groups[0]
+        plain, recorded = self._version + 1, self._version + 2
+        self._version = recorded
+        self._cost = Turns(plain, recorded)
         self._processes[climbing.steps.pid].order(
             [
                 TOTALS,
                 *self._orders(climbing, plain, case, events=False, group=()).lines(),
-                *self._orders(climbing, counted, case, events=True, group=group).lines(),
-                alternate_line((plain, counted)),
+                *self._orders(climbing, recorded, case, events=True, group=()).lines(),
+                alternate_line((plain, recorded)),
             ]
         )
+
+    def _begin_flushing(self, climbing: _Climbing) -> None:
+        """What denormal numbers cost."""
+        base, flushed = self._version + 1, self._version + 2
+        self._version = flushed
+        self._flushing = Flushing(base, flushed)
+        self._order_flush(climbing, base, flush=False)
 
     def _order_flush(self, climbing: _Climbing, version: int, *, flush: bool) -> None:
         record = self.sightings.records[climbing.steps.pid]
@@ -561,11 +559,13 @@ class Session:
         self._processes[climbing.steps.pid].order(orders.lines())
 
     def _all_known(self, climbing: _Climbing) -> bool:
+        if self._cost is not None and not self._cost.known:
+            return False
+        if self._flushing is None and self._lines is None and self._flushes():
+            self._begin_flushing(climbing)
         if self._flushing is not None and not self._flushing.known:
             if self._flushing.turns():
                 self._order_flush(climbing, self._flushing.flushed, flush=True)
-            return False
-        if self._cost is not None and not self._cost.known:
             return False
         if self._lines is None:
             self._order_all(discover=False)

@@ -20,8 +20,12 @@ from dltune.documents import opkey
 from dltune.documents import profile as profiles
 from dltune.documents.profile import Profile, Step
 from dltune.documents.sections.settings import Choice, SettingsPlan
+from dltune.job import messages
+from dltune.job.launch import Job
+from dltune.job.orders import Orders
 from dltune.machine import topology
 from dltune.planners import plan as plans
+from dltune.proc.threads import threads as threads_of
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -106,6 +110,77 @@ def test_ops_were_run_on_one_thread_and_on_all(measured: Profile) -> None:
     for op in measured.ops:
         if op.type in ("aten::conv2d", "aten::convolution_backward"):
             assert {time.threads for time in op.times} >= {1, cores}
+
+
+def test_ops_are_counted_in_the_threads_of_their_teams(measured: Profile) -> None:
+    assert measured.counters is not None
+    names = {event for group in measured.counters.groups for event in group}
+    for op in measured.ops:
+        for case in op.times:
+            assert {count.event for count in case.counts} == names, op.key
+            assert all(0 < count.samples <= case.samples for count in case.counts)
+    if "task-clock" not in names:
+        return
+    alone = [op.times[0] for op in measured.ops if op.times and op.times[0].threads == 1]
+    heavy = max(alone, key=lambda case: case.median)
+    values = {count.event: count.value for count in heavy.counts}
+    if not values.get("context-switches"):  # it had its core
+        assert values["task-clock"] > 0.5 * heavy.min
+    for total in measured.counters.totals:
+        assert total.ops >= 0
+        # what short-lived threads used is the process's alone
+        parts = total.ops + total.gaps + total.others
+        assert parts == pytest.approx(total.process, rel=0.02, abs=20), total
+    assert measured.counters.overhead is not None
+
+
+def test_teams_of_several_sizes_cost_no_threads() -> None:
+    """As a plan of another machine would have them: GNU's runtime keeps one and all alone."""
+    widths = {"aten::conv2d": 2, "aten::linear": 3, "aten::relu": 1}
+    cores = [f"core\t0\t{core % 2}" for core in range(4)]
+    keys: dict[int, str] = {}
+    signatures: dict[int, str] = {}
+    ran: set[tuple[str, int]] = set()
+    said: list[str] = []
+    existed: list[set[int]] = []
+    with Job(
+        [*map(str, JOB)],
+        greet=lambda _: [*cores, "cores", *Orders(1, discover=True).lines()],
+        environment={"OMP_NUM_THREADS": "4", "MKL_DYNAMIC": "FALSE"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as job:
+        steps = 0
+        for event in filter(None, job.events(0.2)):
+            match event.message:
+                case messages.Complaint(text):
+                    said.append(text)
+                case messages.Device() as device:
+                    assert (device.openmp.partition(".")[0], device.intra) == ("libgomp", 4)
+                case messages.Graph() as graph:
+                    signatures[graph.id] = graph.signature
+                case messages.Key() as key:
+                    keys[key.id] = key.key
+                case messages.Execution(version=1) as execution:
+                    steps += 1
+                    if steps == 8:
+                        orders = Orders(2, [signatures[execution.graph]], events=True)
+                        for key in keys.values():
+                            if threads := widths.get(key.partition("(")[0]):
+                                orders.ops[key] = (threads, tuple(range(threads)))
+                        assert event.process
+                        event.process.order(orders.lines())
+                case messages.Execution(version=2) as execution:
+                    types = [(keys[one[1]].partition("(")[0], one[2]) for one in execution.events]
+                    ran |= {(name, threads) for name, threads in types if name in widths}
+                    assert event.process
+                    existed.append(threads_of(event.process.pid))
+                    if len(existed) == 20:
+                        break
+    assert ran == {("aten::conv2d", 4), ("aten::linear", 4), ("aten::relu", 1)}
+    assert existed[0] == existed[-1]
+    (sentence,) = (text for text in said if "GNU's OpenMP runtime" in text)
+    assert sentence.startswith("some ops are to have 2 threads and get 4: ")
 
 
 def test_where_a_step_goes(measured: Profile) -> None:

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <set>
 
 #include "channel.h"
@@ -25,7 +24,7 @@ std::mutex g_mu;
 auto& g_groups = *new std::vector<CounterGroup*>;
 auto& g_counted = *new std::set<int>;  // threads that have opened counters
 
-int Open(const CounterEvent& event, int leader) {
+int Open(const CounterEvent& event, int thread, int leader) {
   perf_event_attr attr{};
   attr.size = sizeof attr;
   attr.type = event.type;
@@ -38,82 +37,14 @@ int Open(const CounterEvent& event, int leader) {
   attr.read_format =
       PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
   return static_cast<int>(
-      syscall(SYS_perf_event_open, &attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC));
+      syscall(SYS_perf_event_open, &attr, thread, -1, leader, PERF_FLAG_FD_CLOEXEC));
 }
 
-class ThreadCounters {
- public:
-  ~ThreadCounters() {
-    for (auto& [group, handles] : opened_)
-      for (int handle : handles) close(handle);
-    if (opened_.empty()) return;
-    std::lock_guard<std::mutex> lock(g_mu);
-    g_counted.erase(static_cast<int>(syscall(SYS_gettid)));
-  }
-
-  Reading Read(CounterGroup* group) {
-    Reading reading;
-    const Handles& mine = Switch(group);
-    if (mine.empty()) return reading;
-    uint64_t raw[3 + kMaxCounters];
-    const ssize_t wanted = static_cast<ssize_t>((3 + group->events.size()) * sizeof raw[0]);
-    if (read(mine[0], raw, sizeof raw) != wanted) {
-      Refuse(group, errno);
-      return reading;
-    }
-    reading.valid = true;
-    reading.enabled = raw[1];
-    reading.running = raw[2];
-    std::copy_n(raw + 3, group->events.size(), reading.value);
-    return reading;
-  }
-
- private:
-  // A group's descriptors, the leader first; none where the kernel refused.
-  using Handles = std::vector<int>;
-
-  // Only the group asked for last counts, so that groups never share the counters.
-  const Handles& Switch(CounterGroup* group) {
-    if (current_ && current_->first == group) return current_->second;
-    if (current_) Command(PERF_EVENT_IOC_DISABLE);
-    const auto [opened, fresh] = opened_.try_emplace(group);
-    if (fresh) opened->second = OpenAll(group);
-    current_ = &*opened;
-    Command(PERF_EVENT_IOC_ENABLE);
-    return current_->second;
-  }
-
-  void Command(unsigned long command) {
-    if (!current_->second.empty()) ioctl(current_->second[0], command, PERF_IOC_FLAG_GROUP);
-  }
-
-  static Handles OpenAll(CounterGroup* group) {
-    Handles handles;
-    for (const CounterEvent& event : group->events) {
-      const int handle = Open(event, handles.empty() ? -1 : handles[0]);
-      if (handle < 0) {
-        Refuse(group, errno);
-        for (int open : handles) close(open);
-        return {};
-      }
-      handles.push_back(handle);
-    }
-    std::lock_guard<std::mutex> lock(g_mu);
-    g_counted.insert(static_cast<int>(syscall(SYS_gettid)));
-    return handles;
-  }
-
-  static void Refuse(CounterGroup* group, int error) {
-    if (group->refused.exchange(true)) return;
-    Complain("counters stopped: a thread of the job could not open or read them (" +
-             std::string(strerror(error)) + ")");
-  }
-
-  std::map<CounterGroup*, Handles> opened_;
-  std::pair<CounterGroup* const, Handles>* current_ = nullptr;  // in `opened_`
-};
-
-thread_local ThreadCounters tl_counters;
+void Refuse(CounterGroup* group, int error) {
+  if (group->refused.exchange(true)) return;
+  Complain("counters stopped: a thread of the job could not open or read them (" +
+           std::string(strerror(error)) + ")");
+}
 
 // minor and major faults, voluntary and involuntary switches, ns on a CPU
 struct Usage {
@@ -188,7 +119,68 @@ CounterGroup* FindCounterGroup(const std::vector<CounterEvent>& events) {
   return made;
 }
 
-Reading ReadCounters(CounterGroup* group) { return tl_counters.Read(group); }
+ThreadCounters::ThreadCounters(int thread) : thread_(thread) {}
+
+ThreadCounters::~ThreadCounters() {
+  for (auto& [group, handles] : opened_)
+    for (int handle : handles) close(handle);
+  if (opened_.empty()) return;
+  std::lock_guard<std::mutex> lock(g_mu);
+  g_counted.erase(thread_);
+}
+
+Reading ThreadCounters::Read(CounterGroup* group) {
+  Reading reading;
+  const Handles& mine = Switch(group);
+  if (mine.empty()) return reading;
+  uint64_t raw[3 + kMaxCounters];
+  const ssize_t wanted = static_cast<ssize_t>((3 + group->events.size()) * sizeof raw[0]);
+  if (read(mine[0], raw, sizeof raw) != wanted) {
+    Refuse(group, errno);
+    return reading;
+  }
+  reading.valid = true;
+  reading.enabled = raw[1];
+  reading.running = raw[2];
+  std::copy_n(raw + 3, group->events.size(), reading.value);
+  return reading;
+}
+
+// Only the group asked for last counts, so that groups never share the counters.
+const ThreadCounters::Handles& ThreadCounters::Switch(CounterGroup* group) {
+  if (current_ && current_->first == group) return current_->second;
+  if (current_) Command(PERF_EVENT_IOC_DISABLE);
+  const auto [opened, fresh] = opened_.try_emplace(group);
+  if (fresh) opened->second = OpenAll(group);
+  current_ = &*opened;
+  Command(PERF_EVENT_IOC_ENABLE);
+  return current_->second;
+}
+
+void ThreadCounters::Command(unsigned long command) {
+  if (!current_->second.empty()) ioctl(current_->second[0], command, PERF_IOC_FLAG_GROUP);
+}
+
+ThreadCounters::Handles ThreadCounters::OpenAll(CounterGroup* group) {
+  Handles handles;
+  for (const CounterEvent& event : group->events) {
+    const int handle = Open(event, thread_, handles.empty() ? -1 : handles[0]);
+    if (handle < 0) {
+      Refuse(group, errno);
+      for (int open : handles) close(open);
+      return {};
+    }
+    handles.push_back(handle);
+  }
+  std::lock_guard<std::mutex> lock(g_mu);
+  g_counted.insert(thread_);
+  return handles;
+}
+
+Reading ReadCounters(CounterGroup* group) {
+  thread_local ThreadCounters mine(static_cast<int>(syscall(SYS_gettid)));
+  return mine.Read(group);
+}
 
 Counts Between(const CounterGroup& group, const Reading& before, const Reading& after) {
   Counts counts;

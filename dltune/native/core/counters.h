@@ -1,9 +1,10 @@
-// Performance counters around ops: groups of perf events that each thread opens for itself when it
-// first runs an op under them. The kernel counts a group's events together or not at all.
+// Performance counters around ops: groups of perf events of single threads, opened when an op first
+// runs under them. The kernel counts a group's events together or not at all.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -41,12 +42,36 @@ struct CounterGroup {
 };
 CounterGroup* FindCounterGroup(const std::vector<CounterEvent>& events);
 
-// The calling thread's counters at one moment.
+// A thread's counters at one moment.
 struct Reading {
   bool valid = false;
   uint64_t enabled, running, value[kMaxCounters];
 };
-Reading ReadCounters(CounterGroup* group);
+
+// The counters of one thread of this process, which any of its threads may read, one at a time.
+class ThreadCounters {
+ public:
+  explicit ThreadCounters(int thread);
+  ThreadCounters(const ThreadCounters&) = delete;
+  ~ThreadCounters();
+
+  // Of all groups only the one that was read last counts.
+  Reading Read(CounterGroup* group);
+
+ private:
+  // A group's descriptors, the leader first; none where the kernel refused.
+  using Handles = std::vector<int>;
+
+  const Handles& Switch(CounterGroup* group);
+  void Command(unsigned long command);
+  Handles OpenAll(CounterGroup* group);
+
+  const int thread_;
+  std::map<CounterGroup*, Handles> opened_;
+  std::pair<CounterGroup* const, Handles>* current_ = nullptr;  // in `opened_`
+};
+
+Reading ReadCounters(CounterGroup* group);  // of the calling thread
 Counts Between(const CounterGroup& group, const Reading& before, const Reading& after);
 
 // Sends what every thread, and the process, has used since its start, and what of it was in ops.

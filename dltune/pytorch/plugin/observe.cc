@@ -11,6 +11,7 @@
 #include "../../native/core/child.h"
 #include "key.h"
 #include "step.h"
+#include "team.h"
 #include "width.h"
 
 namespace dltune {
@@ -68,6 +69,8 @@ struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
   Ran ran{};
   int64_t began = 0;
+  int width = 0;      // the threads that it has
+  Readings counted;  // when it began
   uint64_t number = 0;  // autograd's next
   bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
@@ -95,12 +98,14 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
   seen->began = began;
   seen->number = at::sequence_number::peek();
   if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
-  if (steers && op->key) seen->ran.threads = ThreadsOf(op->key);
+  if (steers && op->key) seen->ran.threads = ThreadsOf(op->key, g_own);
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
   tl.op = true;
   tl.calls = 0;
   seen->alone = op->calls >= kMany && Alone();
   if (seen->alone) at::enableRecordFunction(false);
+  seen->width = g_width;
+  if (g_wanted.counters) seen->counted = ReadTeam(g_wanted.counters, g_width);
   if (g_wanted.records) seen->ran.start = NowNs();
   return seen;
 }
@@ -147,6 +152,8 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   }
   Ran& ran = seen->ran;
   if (g_wanted.records) ran.end = NowNs();
+  if (CounterGroup* const group = g_wanted.counters)
+    ran.counts = Add(*group, CountedSince(seen->counted, group, seen->width));
   if (seen->alone) at::enableRecordFunction(true);
   if (ran.op->calls < 0) ran.op->calls = tl.calls;
   tl.op = false;
@@ -202,6 +209,7 @@ void Begin() {
   GiveWidth(g_own);
   g_wanted = BeginStep();
   TakeOwnWidth();
+  if (g_wanted.counters) ForgetTeams();
   Flush(g_wanted.flushes);
   tl.begun = g_by_passes;  // without a gradient parameters are updated then
   HearOps(g_wanted.hears, true, g_wanted.hears && std::exchange(g_bytes_unknown, false));

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "../../native/core/channel.h"
+#include "width.h"
 
 namespace dltune {
 namespace {
@@ -87,6 +88,10 @@ struct State {
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
+  // Under the orders `under` all ops of several threads have so many, where others would cost threads.
+  const Orders* under = nullptr;
+  int team = 0;
+  bool told_of_teams = false;
   bool target = false, lost = false, complained = false;
   // Of its ops: some were known by their places; some of these were others.
   bool placed = false, strayed = false;
@@ -95,6 +100,7 @@ struct State {
   Wanted wanted;
   int64_t start = 0, overhead = 0;
   std::vector<Ran> ran;
+  std::vector<Counts> counts;
 };
 auto& g = *new State;
 
@@ -185,11 +191,21 @@ void SendExecution(const EagerGraph& graph) {
       event.threads = one.threads;
       event.start = one.start;
       event.end = one.end;
+      event.counts = one.counts;
       record->events.push_back(event);
     }
+    record->counts = g.counts;
   }
   record->collectives = g_collectives.Ended();
   Send([record] { return MessageOf(*record); }, true);
+}
+
+// Threads; 0: the job's own number.
+int AsOrdered(const OpOrder& order) {
+  // a rank may have fewer cores than were planned for
+  if (order.view)
+    return std::min(order.view->threads(), static_cast<int>(order.view->slots().size()));
+  return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
 // What was the next op the last time; null: there was none.
@@ -206,6 +222,7 @@ Wanted BeginStep() {
   g.target = IsTarget(g.expected, g.orders);
   if (g.target && g.orders->barrier) WaitAtBarrier();
   g.wanted.records = g.orders->discover || (g.target && g.orders->events);
+  g.wanted.counters = g.wanted.records ? g.orders->counters : nullptr;
   g.wanted.steers = g.target && g.orders->steers();
   g.wanted.flushes = g.target && g.orders->flush;
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
@@ -215,17 +232,23 @@ Wanted BeginStep() {
   g.first = 0;
   g.overhead = 0;
   g.ran.clear();
+  g.counts.clear();
   g_collectives.Begin(g.wanted.records);
   g.start = NowNs();
   return g.wanted;
 }
 
-int ThreadsOf(Key* key) {
-  const OpOrder& order = Ordered(&key->order, key->text, g.orders);
-  // a rank may have fewer cores than were planned for
-  if (order.view)
-    return std::min(order.view->threads(), static_cast<int>(order.view->slots().size()));
-  return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
+int ThreadsOf(Key* key, int own) {
+  const int threads = AsOrdered(Ordered(&key->order, key->text, g.orders));
+  if (threads < 2 || KeepsThreads()) return threads;
+  if (std::exchange(g.under, g.orders) != g.orders)
+    g.team = g.orders->fallback.view ? AsOrdered(g.orders->fallback) : own;
+  if (g.team < 2) g.team = threads;
+  if (threads != g.team && !std::exchange(g.told_of_teams, true))
+    Complain("some ops are to have " + std::to_string(threads) + " threads and get " +
+             std::to_string(g.team) + ": GNU's OpenMP runtime would end and start threads with each " +
+             "change (openmp=intel is the setting that keeps them)");
+  return g.team;
 }
 
 bool ArePlaced(const Keyed* described) {
@@ -253,6 +276,16 @@ void Add(const Ran& ran) {
   g.strayed |= !ran.op->key;
   g.lost |= g.ran.size() == kMaxOps;
   if (!g.lost) g.ran.push_back(ran);
+}
+
+int Add(CounterGroup& group, const Counts& counts) {
+  {
+    std::lock_guard<std::mutex> lock(group.mu);
+    group.in_ops.Add(counts);
+  }
+  if (!counts.complete || g.lost) return -1;
+  g.counts.push_back(counts);
+  return static_cast<int>(g.counts.size()) - 1;
 }
 
 void Spend(int64_t ns) { g.overhead += ns; }

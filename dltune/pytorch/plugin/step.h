@@ -26,19 +26,22 @@ struct Keyed {
 enum class Phase { kForward, kBackward, kOptimizer };
 
 // An op that has run. `threads`: as ordered, 0 for the job's own number. `placed`: known by its place.
+// `counts`: their index among those of the step; -1: not counted.
 struct Ran {
   Keyed* op;
   Phase phase;
   bool placed;
   int threads;
   int64_t start, end;
+  int counts = -1;
 };
 
 // Of the ops of a step: whether times are recorded, whether they are to have `ThreadsOf` their keys,
-// whether they are to be heard of at all, so that the graph is known, and whether denormal numbers are
-// zero to them.
+// whether they are to be heard of at all, so that the graph is known, whether denormal numbers are
+// zero to them, and what is counted while they run, if anything.
 struct Wanted {
   bool records = false, steers = false, hears = false, flushes = false;
+  CounterGroup* counters = nullptr;
 };
 
 // The next step; waits where dltune holds it back.
@@ -49,8 +52,10 @@ bool ArePlaced(const Keyed* described);
 Keyed* OpAtPlace(const std::string& type);
 // Of this type; nothing else is known of it.
 Keyed* Undescribed(const std::string& type);
-int ThreadsOf(Key* key);
+int ThreadsOf(Key* key, int own);  // `own`: the job's number
 void Add(const Ran& ran);
+// Of an op; their index among those of the step, -1 where not all could be counted.
+int Add(CounterGroup& group, const Counts& counts);
 void Spend(int64_t ns);  // in dltune's own code
 // A collective begins, on whatever thread. What is given is to be called when it ends; empty in a step
 // that is not recorded.

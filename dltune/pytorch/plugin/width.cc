@@ -15,6 +15,7 @@ using Parallel = void (*)(void (*run)(void*), void* given, unsigned threads, uns
 Set g_set = nullptr;
 Get g_get = nullptr;
 Parallel g_parallel = nullptr;
+bool g_keeps_threads = true;
 SetLocal g_set_mkl = nullptr;  // gives back what was set before; 0: nothing, the process' number counts
 int g_own = 0, g_own_mkl = 0;
 
@@ -48,10 +49,14 @@ std::string FindRuntime() {
     Dl_info where{};
     dladdr(reinterpret_cast<void*>(set), &where);
     const std::string path = where.dli_fname ? where.dli_fname : "OpenMP";
-    return path.substr(path.rfind('/') + 1);
+    const std::string file = path.substr(path.rfind('/') + 1);
+    g_keeps_threads = file.rfind("libgomp", 0) != 0;
+    return file;
   }
   return "";
 }
+
+bool KeepsThreads() { return g_keeps_threads; }
 
 int Width() { return g_get ? g_get() : at::get_num_threads(); }
 
@@ -67,9 +72,9 @@ void SetWidth(int threads) {
   if (g_set_mkl) g_set_mkl(threads == g_own ? g_own_mkl : threads);
 }
 
-void OnEachThread(void (*run)(void*)) {
-  if (!g_parallel) return run(nullptr);
-  g_parallel(run, nullptr, 0, 0);
+void OnEachThread(void (*run)(void*), void* given) {
+  if (!g_parallel) return run(given);
+  g_parallel(run, given, 0, 0);
 }
 
 void SetOwnWidth(int threads) {
