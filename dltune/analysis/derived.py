@@ -8,7 +8,7 @@ from typing import TypeAlias
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Ceiling, Roofline
-from dltune.documents.profile import Link, Op, Ratio, Step, Total, is_clock
+from dltune.documents.profile import Link, Op, Profile, Ratio, Step, Total, is_clock
 from dltune.tables import Cell, Key, Table, columns
 
 # thread counts shown of an op's curve
@@ -56,6 +56,42 @@ def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
         if op.own
     ]
     return Table("ops by their own time", columns("op", ">runs", ">share", ">own ms"), rows, 2)
+
+
+def both_passes(profile: Profile, count: int) -> Table:
+    """What a step spends in each op of PyTorch's that is differentiated, and in the ops of the
+    backward pass that compute its gradient, in the execution that was sampled."""
+    spent: dict[str, list[float]] = {}  # by key: runs, seconds of either pass
+    whole = 0.0
+    for nodes in (step.nodes for step in profile.steps):
+        seconds = [(node.end or 0.0) - (node.start or 0.0) for node in nodes]
+        whole += sum(seconds)
+        backward: dict[int, float] = {}
+        for node, took in zip(nodes, seconds, strict=True):
+            for forward in node.control[1:]:
+                backward[forward] = backward.get(forward, 0.0) + took
+        for place, took in backward.items():
+            if (op := nodes[place].op) is not None:
+                of = spent.setdefault(profile.ops[op].key, [0, 0.0, 0.0])
+                of[0] += 1
+                of[1] += seconds[place]
+                of[2] += took
+    ordered = sorted(spent.items(), key=lambda one: -one[1][1] - one[1][2])
+    if whole <= 0:  # the profile does not say when ops ran
+        ordered = []
+    rows = [
+        (
+            Key(key),
+            f"{runs:.0f}",
+            f"{(forward + backward) / whole:.1%}",
+            f"{forward * 1e3:.3f}",
+            f"{backward * 1e3:.3f}",
+        )
+        for key, (runs, forward, backward) in ordered[:count]
+        if forward + backward >= WORTH * whole
+    ]
+    heads = ("op", ">runs", ">share", ">forward ms", ">backward ms")
+    return Table("forward and backward pass of an op", columns(*heads), rows, 2)
 
 
 def _times(figures: Figures) -> tuple[Cell, ...]:

@@ -63,6 +63,8 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
                 f"time at {each * 1e6:.2g} us each; its memory is mapped anew each time",
             )
     off = rates.cpu_share is not None and rates.cpu_share < CPU_SHARE
+    if analysis.profile.framework.name == "pytorch" and best.time.threads > 1:
+        off = False  # those of a team that get none of the work sleep, and are counted with it
     if off and rates.switches is not None and rates.switches >= SWITCHES:
         yield (
             "switched out",

@@ -48,10 +48,10 @@ class Counting:
         self._runs: dict[tuple[str, Case, str], list[tuple[float, float]]] = defaultdict(list)
         self._accounts: list[messages.Totals] = []
 
-    def add(self, group: int, key: str, case: Case, counted: Sequence[float]) -> None:
+    def add(self, group: Sequence[Event], key: str, case: Case, counted: Sequence[float]) -> None:
         """One run of an op: its running share, then a value for each event of the group."""
         running, *values = counted
-        for event, value in zip(self.choice.groups[group], values, strict=True):
+        for event, value in zip(group, values, strict=True):
             self._runs[key, case, event.name].append((running, value * _unit(event)))
 
     def counts(self, key: str, case: Case) -> tuple[doc.Count, ...]:

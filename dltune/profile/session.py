@@ -64,7 +64,8 @@ class Progress:
 
 @dataclass
 class _Climbing:
-    """The climb on the steps that were found: `repeats` are the executions of its present case.
+    """The climb on the steps that were found: `repeats` are the executions of its present case,
+    those in which ops are timed.
 
     Its orders have the versions from `version` on, one for each group of counters.
     """
@@ -132,6 +133,7 @@ class Session:
         self._groups: tuple[Sequence[perf_events.Event], ...] = (
             counters.groups if counters else ((),)
         )
+        self._counted = counters is not None
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Turns | None = None
@@ -223,6 +225,16 @@ class Session:
         pid = climbing.steps.pid
         known = self.sightings.records[pid].process.framework == "tensorflow"
         return (pid, climbing.steps.targets[0]) if known else None
+
+    @property
+    def _timed_apart(self) -> bool:
+        """Whether ops are timed in steps of their own, in which nothing is counted."""
+        return len(self._groups) > 1 and not self._groups[0]
+
+    @property
+    def _totals(self) -> bool:
+        """Whether it is asked where all events happened: in steps that are all counted."""
+        return self._counting is not None and not self._timed_apart
 
     def ask(self, pid: int) -> None:
         """For a report of a process."""
@@ -392,8 +404,13 @@ class Session:
         # its threads are where the kernel puts them; and those that a smaller team leaves over are
         # ended by GNU's runtime, unless it is a team of one
         counts = sorted({count for count, _ in self._cases})
-        if not devices.openmp:  # nothing sets the threads of an op
+        if not devices.openmp:  # nothing sets the threads of an op, nor are they known
             counts = counts[-1:]
+            if self._counted:
+                self._counting = None
+                self.notes.append("counters are not read where ops do not run on OpenMP")
+        # to read the counters of a whole team takes a while: ops are timed in steps without
+        self._groups = ((), *self._counting.choice.groups) if self._counting else ((),)
         if devices.openmp.startswith(GNU_OPENMP):
             counts = [*counts[:1], *counts[1:][-1:]]
         self._cases = [(count, placements(self.machine, count)[0]) for count in counts]
@@ -432,9 +449,11 @@ class Session:
             for version, group in zip(versions, self._groups, strict=True)
             for line in self._orders(climbing, version, case, events=True, group=group).lines()
         ]
-        if len(versions) > 1:
+        if self._timed_apart:  # in a row that has no period in common with what the job repeats
+            lines.append(alternate_line([*versions] * 3 + [climbing.version]))
+        elif len(versions) > 1:
             lines.append(alternate_line(versions))
-        if self._counting is not None and not climbing.spent:
+        if self._totals and not climbing.spent:
             lines.append(TOTALS)
         self._processes[climbing.steps.pid].order(lines)
 
@@ -447,10 +466,9 @@ class Session:
         events: bool,
         group: Sequence[perf_events.Event],
     ) -> Orders:
-        record = self.sightings.records[climbing.steps.pid]
         return Orders(
             version,
-            targets=[record.graphs[g].signature for g in climbing.steps.targets],
+            targets=self._targets(climbing),
             events=events,
             discover=events and not climbing.steps.trains,
             serial=True,
@@ -470,9 +488,14 @@ class Session:
         self._executions += 1
         climbing.gone.discard(graph)
         climbing.ran[graph] = time.monotonic()
-        climbing.repeats[graph] += 1
-        if climbing.repeats[graph] == 1:
+        timed = group == 0 or not self._timed_apart
+        climbing.repeats[graph] += timed
+        if climbing.repeats[graph] <= timed:
             return  # the first after a change of threads warms caches and workers
+        if self._counting is not None:
+            self._count(self._counting, record, execution, self._groups[group])
+        if not timed:
+            return
         total = 0.0
         for _, key_id, threads, _, start, end, _ in execution.events:
             key = record.keys[key_id].key
@@ -482,14 +505,20 @@ class Session:
                 self.climb.add(key, (end - start) * NANOSECOND)
                 total += (end - start) * NANOSECOND
         self.climb.add_step(graph, total)
-        if self._counting is None:
-            return
+
+    def _count(
+        self,
+        counting: Counting,
+        record: Record,
+        execution: messages.Execution,
+        group: Sequence[perf_events.Event],
+    ) -> None:
         for index, *counted in execution.counts:
             _, key_id, threads, *_ = execution.events[int(index)]
             key = record.keys[key_id].key
             wanted = self.climb.wanted(key)
             if wanted is not None and threads == wanted[0]:
-                self._counting.add(group, key, wanted, counted)
+                counting.add(group, key, wanted, counted)
 
     def _case_is_over(self, climbing: _Climbing) -> bool:
         """Whether every step that still runs has run the case often enough: as often as is
@@ -503,7 +532,8 @@ class Session:
             return False
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
         wanted = LEAST_OF_RECEIVER if climbing.receives else LEAST_REPEATS
-        if least < max(min(wanted, self.cap), 2 * len(self._groups)):
+        turns = 1 if self._timed_apart else len(self._groups)
+        if least < max(min(wanted, self.cap), 2 * turns):
             return False
         heavy = filter(self.climb.has_measured, climbing.own.heaviest(HEAVY_SHARE))
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
@@ -525,25 +555,30 @@ class Session:
     def _climbed(self, climbing: _Climbing) -> None:
         """All ops are measured; what is asked next, one after the other, is not of any one op.
 
-        First what recording costs: steps on all cores take turns with and without it, not counted,
-        as the job's own were not.
+        First what recording costs: steps under the job's own settings take turns with and without
+        it, not counted, as those were not that the job is known by. Or what denormal numbers do:
+        the time left may not be enough for both.
         """
         self._measured = True
         self._save()
-        if self._counting is None:
+        if self._counting is None or self._flushes():
             return
-        case = self._cases[-1]
         plain, recorded = self._version + 1, self._version + 2
         self._version = recorded
         self._cost = Turns(plain, recorded)
+        targets = self._targets(climbing)
         self._processes[climbing.steps.pid].order(
             [
-                TOTALS,
-                *self._orders(climbing, plain, case, events=False, group=()).lines(),
-                *self._orders(climbing, recorded, case, events=True, group=()).lines(),
+                *([TOTALS] if self._totals else []),
+                *Orders(plain, targets).lines(),
+                *Orders(recorded, targets, events=True).lines(),
                 alternate_line((plain, recorded)),
             ]
         )
+
+    def _targets(self, climbing: _Climbing) -> list[str]:
+        graphs = self.sightings.records[climbing.steps.pid].graphs
+        return [graphs[graph].signature for graph in climbing.steps.targets]
 
     def _begin_flushing(self, climbing: _Climbing) -> None:
         """What denormal numbers cost."""
@@ -553,9 +588,7 @@ class Session:
         self._order_flush(climbing, base, flush=False)
 
     def _order_flush(self, climbing: _Climbing, version: int, *, flush: bool) -> None:
-        record = self.sightings.records[climbing.steps.pid]
-        targets = [record.graphs[graph].signature for graph in climbing.steps.targets]
-        orders = Orders(version, targets=targets, flush=flush)
+        orders = Orders(version, targets=self._targets(climbing), flush=flush)
         self._processes[climbing.steps.pid].order(orders.lines())
 
     def _all_known(self, climbing: _Climbing) -> bool:
@@ -635,7 +668,8 @@ class Session:
         if climbing.spent:
             per_case = sum(climbing.spent) / len(climbing.spent)
         else:  # serialised and on one thread, a step is slower than the job's own
-            per_case = climbing.own.longest_wall * (LEAST_REPEATS + 1) * 2
+            turns = len(self._groups) if self._timed_apart else 1
+            per_case = climbing.own.longest_wall * (LEAST_REPEATS + 1) * 2 * turns
         left = per_case * self.climb.cases_left - (time.monotonic() - climbing.began)
         self.tell(
             Progress(

@@ -16,8 +16,8 @@ def counting(*groups: tuple[object, ...]) -> Counting:
 
 def test_a_count_is_the_mean_of_its_runs_and_clocks_are_seconds() -> None:
     made = counting((FAULTS, CLOCK))
-    made.add(0, "op", CASE, [1.0, 3.0, 2e9])
-    made.add(0, "op", CASE, [1.0, 6.0, 4e9])
+    made.add(made.choice.groups[0], "op", CASE, [1.0, 3.0, 2e9])
+    made.add(made.choice.groups[0], "op", CASE, [1.0, 6.0, 4e9])
     faults, clock = made.counts("op", CASE)
     assert (faults.event, faults.value, faults.samples) == ("minor-faults", 4.5, 2)
     assert clock.value == pytest.approx(3.0)
@@ -27,16 +27,16 @@ def test_a_count_is_the_mean_of_its_runs_and_clocks_are_seconds() -> None:
 
 def test_the_least_running_share_is_told() -> None:
     made = counting((FAULTS,))
-    made.add(0, "op", CASE, [1.0, 3.0])
-    made.add(0, "op", CASE, [0.4, 3.0])
+    made.add(made.choice.groups[0], "op", CASE, [1.0, 3.0])
+    made.add(made.choice.groups[0], "op", CASE, [0.4, 3.0])
     assert made.counts("op", CASE)[0].running == 0.4
 
 
 def test_groups_are_counted_in_turns() -> None:
     made = counting((FAULTS,), (SWITCHES,))
-    made.add(1, "op", CASE, [1.0, 7.0])
+    made.add(made.choice.groups[1], "op", CASE, [1.0, 7.0])
     assert [count.event for count in made.counts("op", CASE)] == ["context-switches"]
-    made.add(0, "op", CASE, [1.0, 1.0])
+    made.add(made.choice.groups[0], "op", CASE, [1.0, 1.0])
     assert [count.event for count in made.counts("op", CASE)] == [
         "minor-faults",
         "context-switches",

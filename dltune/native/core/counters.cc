@@ -146,6 +146,12 @@ Reading ThreadCounters::Read(CounterGroup* group) {
   return reading;
 }
 
+size_t ThreadCounters::FilesBeside(CounterGroup* group) const {
+  size_t files = 0;
+  for (const auto& [other, handles] : opened_) files += other == group ? 0 : handles.size();
+  return files;
+}
+
 // Only the group asked for last counts, so that groups never share the counters.
 const ThreadCounters::Handles& ThreadCounters::Switch(CounterGroup* group) {
   if (current_ && current_->first == group) return current_->second;

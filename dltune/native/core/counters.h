@@ -57,6 +57,8 @@ class ThreadCounters {
 
   // Of all groups only the one that was read last counts.
   Reading Read(CounterGroup* group);
+  // Open files, those of a group left out.
+  size_t FilesBeside(CounterGroup* group) const;
 
  private:
   // A group's descriptors, the leader first; none where the kernel refused.

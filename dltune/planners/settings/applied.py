@@ -181,7 +181,7 @@ def _merged(one: Means, other: Means, choice: Choice) -> Means:
     return Means(
         environment=union("environment"),
         joined={name: tuple(parts) for name, parts in joined.items()},
-        preload=either("preload"),
+        preload=tuple(dict.fromkeys([*one.preload, *other.preload])),
         uniform=either("uniform"),
         cpus=either("cpus"),
         shared=one.shared or other.shared,

@@ -29,6 +29,7 @@ struct Within {
   bool begun = false;  // the forward pass of this step
   int backward = 0, optimizer = 0;
   bool off_nodes = false;  // in a backward pass, before or after the nodes' own ops
+  int64_t node = kNoNode;  // autograd's, in a backward pass: its number
 };
 thread_local Within tl;
 
@@ -69,9 +70,8 @@ struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
   Ran ran{};
   int64_t began = 0;
-  int width = 0;      // the threads that it has
+  int width = 1;      // the threads that are counted
   Readings counted;  // when it began
-  uint64_t number = 0;  // autograd's next
   bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
 };
@@ -96,7 +96,8 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
                                                                   : Phase::kForward;
   seen->ran.placed = placed;
   seen->began = began;
-  seen->number = at::sequence_number::peek();
+  seen->ran.node = tl.backward ? tl.node : kNoNode;
+  seen->ran.number = at::sequence_number::peek();
   if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
   if (steers && op->key) seen->ran.threads = ThreadsOf(op->key, g_own);
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
@@ -104,8 +105,8 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
   tl.calls = 0;
   seen->alone = op->calls >= kMany && Alone();
   if (seen->alone) at::enableRecordFunction(false);
-  seen->width = g_width;
-  if (g_wanted.counters) seen->counted = ReadTeam(g_wanted.counters, g_width);
+  seen->width = steers ? g_width : 1;
+  if (g_wanted.counters) seen->counted = ReadTeam(g_wanted.counters, seen->width);
   if (g_wanted.records) seen->ran.start = NowNs();
   return seen;
 }
@@ -152,14 +153,19 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   }
   Ran& ran = seen->ran;
   if (g_wanted.records) ran.end = NowNs();
-  if (CounterGroup* const group = g_wanted.counters)
-    ran.counts = Add(*group, CountedSince(seen->counted, group, seen->width));
+  if (CounterGroup* const group = g_wanted.counters) {
+    Counts counts = CountedSince(seen->counted, group, seen->width);
+    // what the others did while they were read would be the most of it
+    const int64_t counted = NowNs() - seen->counted.began;
+    counts.complete &= seen->width == 1 || counted < 2 * (ran.end - ran.start);
+    ran.counts = Add(*group, counts);
+  }
   if (seen->alone) at::enableRecordFunction(true);
   if (ran.op->calls < 0) ran.op->calls = tl.calls;
   tl.op = false;
+  ran.next = at::sequence_number::peek();
   Add(ran);
-  // autograd numbers what it is to differentiate
-  tl.begun = tl.begun || at::sequence_number::peek() != seen->number;
+  tl.begun = tl.begun || ran.next != ran.number;
   // for what is not heard, and for scripts that ask
   if (ran.threads && Width() == g_width) GiveWidth(g_own);
   Key* const key = ran.op->key;
@@ -198,8 +204,9 @@ void HearOps(bool hear, bool with_inputs, bool with_outputs) {
 }
 
 // A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
-std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction&) {
+std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction& node) {
   tl.off_nodes = false;
+  tl.node = node.seqNr();
   if (tl.steps && !tl.op && g_wanted.hears && !InChild())
     HearOps(true, g_gives_inputs, g_gives_outputs);
   return nullptr;
@@ -209,7 +216,10 @@ void Begin() {
   GiveWidth(g_own);
   g_wanted = BeginStep();
   TakeOwnWidth();
-  if (g_wanted.counters) ForgetTeams();
+  if (g_wanted.counters)
+    ForgetTeams();
+  else if (!g_wanted.records)  // and not in turns with steps that are counted
+    CloseTeams();
   Flush(g_wanted.flushes);
   tl.begun = g_by_passes;  // without a gradient parameters are updated then
   HearOps(g_wanted.hears, true, g_wanted.hears && std::exchange(g_bytes_unknown, false));
@@ -306,6 +316,7 @@ DLTUNE_API void dltune_pass_ends() {
   using namespace dltune;
   if (InChild()) return;
   if (--tl.backward == 0 && g_nodes) at::removeCallback(std::exchange(g_nodes, 0));
+  if (tl.backward == 0) tl.node = kNoNode;
   tl.off_nodes = false;
   if (!g_by_passes || tl.backward)
     return HearOps(g_wanted.hears, g_gives_inputs, g_gives_outputs);

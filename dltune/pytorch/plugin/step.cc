@@ -1,6 +1,7 @@
 #include "step.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
@@ -88,9 +89,8 @@ struct State {
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
-  // Under the orders `under` all ops of several threads have so many, where others would cost threads.
   const Orders* under = nullptr;
-  int team = 0;
+  int team = 0;  // under these
   bool told_of_teams = false;
   bool target = false, lost = false, complained = false;
   // Of its ops: some were known by their places; some of these were others.
@@ -130,18 +130,40 @@ const char* NameOf(Phase phase) {
   }
 }
 
-// A chain: each op waits for the one before.
+// For each op, which one's gradient it computes; -1: of none that is known.
+std::vector<int> Differentiated(const std::vector<Ran>& ran) {
+  std::vector<int> of;
+  std::map<uint64_t, int> by_first_node;
+  for (const Ran& one : ran) {
+    of.push_back(-1);
+    if (one.node != kNoNode) {
+      const auto node = static_cast<uint64_t>(one.node);
+      const auto after = by_first_node.upper_bound(node);
+      if (after != by_first_node.begin() && node < ran[std::prev(after)->second].next)
+        of.back() = std::prev(after)->second;
+    }
+    if (one.next > one.number) by_first_node[one.number] = static_cast<int>(of.size()) - 1;
+  }
+  return of;
+}
+
+// A chain: each op waits for the one before; and one of the backward pass for that of the forward pass
+// whose gradient it computes.
 void Tell(const EagerGraph& graph, const std::string& name, const std::vector<Ran>& ran) {
   std::vector<std::pair<Phase, const Node*>> ops;
   for (const Ran& one : ran) ops.emplace_back(one.phase, one.op->kind);
-  Send([id = graph.id, signature = graph.signature, name, ops = std::move(ops)] {
+  Send([id = graph.id, signature = graph.signature, name, ops = std::move(ops),
+        differentiated = Differentiated(ran)] {
     std::unordered_map<std::string, int> seen;
     std::vector<Json> nodes;
     for (const auto& [phase, kind] : ops) {
       const std::string named =
           NameOf(phase) + kind->type + "_" + std::to_string(++seen[kind->type]);
-      const Json before = nodes.empty() ? List({}) : List({static_cast<int>(nodes.size()) - 1});
-      nodes.push_back(List({named, kind->type, List({}), before, false}));
+      const int place = static_cast<int>(nodes.size()), forward = differentiated[place];
+      std::vector<Json> before;
+      if (place > 0) before.push_back(place - 1);
+      if (forward >= 0) before.push_back(forward);
+      nodes.push_back(List({named, kind->type, List({}), List(before), false}));
     }
     return Object({{"type", "graph"},
                    {"id", id},
@@ -208,6 +230,16 @@ int AsOrdered(const OpOrder& order) {
   return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
+// How many threads ops of several have, where teams of other sizes would cost threads; `own`: the job's
+// number, which ops without orders have.
+int OneTeam(int own) {
+  const int usual = g.orders->fallback.view ? AsOrdered(g.orders->fallback) : own;
+  if (usual > 1) return usual;
+  int most = 1;
+  for (const auto& [key, order] : g.orders->ops) most = std::max(most, AsOrdered(order));
+  return most;
+}
+
 // What was the next op the last time; null: there was none.
 Keyed* Before() {
   const size_t place = g.ran.size();
@@ -222,7 +254,8 @@ Wanted BeginStep() {
   g.target = IsTarget(g.expected, g.orders);
   if (g.target && g.orders->barrier) WaitAtBarrier();
   g.wanted.records = g.orders->discover || (g.target && g.orders->events);
-  g.wanted.counters = g.wanted.records ? g.orders->counters : nullptr;
+  CounterGroup* const counters = g.wanted.records ? g.orders->counters : nullptr;
+  g.wanted.counters = counters && !counters->refused ? counters : nullptr;
   g.wanted.steers = g.target && g.orders->steers();
   g.wanted.flushes = g.target && g.orders->flush;
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
@@ -241,14 +274,13 @@ Wanted BeginStep() {
 int ThreadsOf(Key* key, int own) {
   const int threads = AsOrdered(Ordered(&key->order, key->text, g.orders));
   if (threads < 2 || KeepsThreads()) return threads;
-  if (std::exchange(g.under, g.orders) != g.orders)
-    g.team = g.orders->fallback.view ? AsOrdered(g.orders->fallback) : own;
-  if (g.team < 2) g.team = threads;
-  if (threads != g.team && !std::exchange(g.told_of_teams, true))
+  if (std::exchange(g.under, g.orders) != g.orders) g.team = OneTeam(own);
+  const int nearest = threads * threads < g.team ? 1 : g.team;
+  if (threads != nearest && !std::exchange(g.told_of_teams, true))
     Complain("some ops are to have " + std::to_string(threads) + " threads and get " +
-             std::to_string(g.team) + ": GNU's OpenMP runtime would end and start threads with each " +
+             std::to_string(nearest) + ": GNU's OpenMP runtime would end and start threads with each " +
              "change (openmp=intel is the setting that keeps them)");
-  return g.team;
+  return nearest;
 }
 
 bool ArePlaced(const Keyed* described) {
@@ -279,7 +311,7 @@ void Add(const Ran& ran) {
 }
 
 int Add(CounterGroup& group, const Counts& counts) {
-  {
+  if (counts.n) {
     std::lock_guard<std::mutex> lock(group.mu);
     group.in_ops.Add(counts);
   }

@@ -25,8 +25,11 @@ struct Keyed {
 
 enum class Phase { kForward, kBackward, kOptimizer };
 
+constexpr int64_t kNoNode = -1;
+
 // An op that has run. `threads`: as ordered, 0 for the job's own number. `placed`: known by its place.
-// `counts`: their index among those of the step; -1: not counted.
+// `counts`: their index among those of the step; -1: not counted. Autograd numbers the nodes of its
+// graph: this op has made those from `number` to before `next`, and was called by `node`.
 struct Ran {
   Keyed* op;
   Phase phase;
@@ -34,6 +37,8 @@ struct Ran {
   int threads;
   int64_t start, end;
   int counts = -1;
+  int64_t node = kNoNode;
+  uint64_t number = 0, next = 0;
 };
 
 // Of the ops of a step: whether times are recorded, whether they are to have `ThreadsOf` their keys,

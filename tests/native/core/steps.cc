@@ -2,8 +2,9 @@
 // "step X" for each step. A, B and C are steps of other ops; a, b and c the same on other shapes; 1, 2
 // and 3 the same on other shapes after their first ops; D begins like A. Each is told with whether it was heard,
 // recorded and steered, how many ops were described, and what their keys were. Messages to dltune stand
-// between.
+// between. The job's own number of threads is 8; "threads end" with each change from then on.
 #include "pytorch/plugin/step.h"
+#include "pytorch/plugin/width.h"
 
 #include <unistd.h>
 
@@ -14,7 +15,9 @@
 
 namespace {
 
-constexpr int kOps = 12, kLate = 9;
+constexpr int kOps = 12, kLate = 9, kOwn = 8;
+
+bool g_keeps_threads = true;
 
 dltune::Keyed* Described(const std::string& type, int shape) {
   static std::map<std::string, dltune::Node> kinds;
@@ -31,10 +34,16 @@ dltune::Keyed* Described(const std::string& type, int shape) {
 
 }  // namespace
 
+bool dltune::KeepsThreads() { return g_keeps_threads; }
+
 int main() {
   alarm(120);
   DltuneSide side("");
   for (std::string line; std::getline(std::cin, line);) {
+    if (line == "threads end") {
+      g_keeps_threads = false;
+      continue;
+    }
     if (line.rfind("step ", 0) != 0) {
       const std::string complaint = dltune::Obey(line);
       if (!complaint.empty()) std::cerr << complaint << "\n", abort();
@@ -52,10 +61,15 @@ int main() {
       dltune::Keyed* const is = Described(type, early || (late && i >= kLate));
       keys.push_back(is->key->id);
       dltune::Keyed* const op = placed ? dltune::OpAtPlace(type) : is;
-      const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key) : 0;
+      const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key, kOwn) : 0;
       const bool others = placed || dltune::ArePlaced(op);
       const auto phase = i ? dltune::Phase::kBackward : dltune::Phase::kForward;
-      dltune::Add({op, phase, placed, threads, dltune::NowNs(), dltune::NowNs()});
+      dltune::Ran ran{op, phase, placed, threads, dltune::NowNs(), dltune::NowNs()};
+      // the first op makes three nodes of autograd's, which the three after it belong to, the last first
+      ran.number = i ? 13 : 10;
+      ran.next = 13;
+      if (i) ran.node = 13 - i;
+      dltune::Add(ran);
       described += !placed;
       placed = others;
     }

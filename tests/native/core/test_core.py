@@ -381,6 +381,26 @@ def test_an_eager_step_is_met_without_having_been_discovered() -> None:
     assert threads == [[1, *[0] * (OPS - 1)]] * 3
 
 
+def test_teams_have_one_size_where_threads_end_with_each_other_one() -> None:
+    """The job's own number, eight, or one thread where that is nearer."""
+    ordered = [f"op\tA{kind}()\t{n}\t0,1,2" for kind, n in (("forward", 2), ("backward", 3))]
+    orders = [*recorded("A")[:-1], *ordered, "end"]
+    for lines, threads in (((), (2, 3)), (("threads end",), (1, 8))):
+        found, _ = steps("AAA", *lines, *orders)
+        executions = [one for one in found if one["type"] == "execution"]
+        forward, *backward = [event[2] for event in executions[-1]["events"]]
+        assert (forward, *set(backward)) == threads
+
+
+def test_ops_of_the_backward_pass_are_told_with_those_that_they_are_of() -> None:
+    """Three of them, by the numbers of autograd's nodes; all wait for the one before."""
+    lines = [*MACHINE, *DISCOVER, "step A"]
+    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
+    (graph,) = (one for one in map(json.loads, said.splitlines()) if one["type"] == "graph")
+    waits = [node[3] for node in graph["nodes"]]
+    assert waits == [[], [0, 0], [1, 0], [2, 0], *([place] for place in range(3, OPS - 1))]
+
+
 def test_denormal_numbers_are_flushed_in_steps_that_are_to_be() -> None:
     found, _ = steps("AAA", "begin\t2", "flush\t1", f"target\t{signature('A')}", "end")
     # the first is not known yet

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from dltune.documents.machine import SCHEMA, Core, Machine
 from dltune.documents.sections.settings import Choice
+from dltune.machine import allocators
 from dltune.planners.settings import applied as apply
 from dltune.planners.settings.setting import Circumstances
 from dltune.planners.settings.space import SPACE, by_name
@@ -42,6 +43,17 @@ def test_what_is_merged_is_all_that_each_choice_does_and_nothing_else(chosen):
         assert sorted(parts) == sorted(p for m in alone for p in m.joined.get(name, ()))
     assert merged.uniform == next((m.uniform for m in alone if m.uniform), None)
     assert merged.cpus == next((m.cpus for m in alone if m.cpus), None)
+    assert sorted(merged.preload) == sorted(p for m in alone for p in m.preload)
+
+
+def test_an_allocator_and_an_openmp_runtime_are_both_preloaded(tmp_path, monkeypatch):
+    runtime, allocator = tmp_path / "lib" / "libiomp5.so", tmp_path / "libtcmalloc.so"
+    runtime.parent.mkdir()
+    runtime.touch()
+    monkeypatch.setattr(allocators, "find", lambda *_: allocator)
+    where = here(PATH=str(tmp_path), VIRTUAL_ENV=str(tmp_path))
+    merged = apply.means_of(choices(openmp="intel", allocator="tcmalloc"), where)
+    assert set(merged.preload) == {runtime, allocator}
 
 
 @given(st.permutations(choices(threads="4x2", onednn="on", xla="auto", batch_norm="fused")))

@@ -112,6 +112,9 @@ def test_the_launcher_that_the_user_chose_stays():
         ("allocator", {"LD_PRELOAD": "/opt/libtcmalloc.so"}),
         ("allocator", {"MALLOC_ARENA_MAX": "2"}),
         ("allocator", {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=0"}),
+        ("openmp", {"LD_PRELOAD": "/opt/mine.so:/opt/libomp-18.so"}),
+        ("openmp_wait", {"OMP_WAIT_POLICY": "ACTIVE"}),
+        ("openmp_wait", {"GOMP_SPINCOUNT": "0"}),
     ],
 )
 def test_what_the_user_has_set_is_seen(name, variables):
@@ -124,7 +127,8 @@ def test_what_the_user_has_set_is_seen(name, variables):
 
 
 def test_other_flags_of_the_user_are_no_obstacle():
-    mine = {"TF_XLA_FLAGS": "--tf_xla_min_cluster_size=9", "LD_PRELOAD": "/opt/libmine.so"}
+    mine = {"TF_XLA_FLAGS": "--tf_xla_min_cluster_size=9", "LD_PRELOAD": "/opt/company/libmine.so"}
+    assert set_by_user(by_name("openmp"), here(**mine)) is None
     assert set_by_user(by_name("xla"), here(**mine)) is None
     assert set_by_user(by_name("allocator"), here(**mine)) is None
     made = Applied((), by_name("xla").means("auto", here())).environment(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 _INTELS = "libiomp5.so"
+_RUNTIME = re.compile(r"lib[ig]?omp\b|lib[ig]?omp\d")  # Intel's, GNU's, LLVM's
+# Intel's runtime looks for 200 ms, GNU's 300,000 times: about 3 ms
+_BRIEFLY = {"KMP_BLOCKTIME": "1", "GOMP_SPINCOUNT": "100000"}
 
 
 def _prefixes(here: Circumstances) -> Iterator[Path]:
@@ -41,7 +45,8 @@ def _without(here: Circumstances) -> str | None:
 
 def _preloaded(here: Circumstances) -> str | None:
     preloaded = here.environment.get("LD_PRELOAD", "")
-    return f"LD_PRELOAD={preloaded}" if "omp" in preloaded else None
+    files = (Path(one).name for one in re.split("[ :]", preloaded))
+    return f"LD_PRELOAD={preloaded}" if any(map(_RUNTIME.match, files)) else None
 
 
 OPENMP = Setting(
@@ -58,12 +63,16 @@ OPENMP = Setting(
 
 OPENMP_WAIT = Setting(
     name="openmp_wait",
-    what="threads that wait for the next op sleep at once; by itself the runtime looks for it for "
-    "a while",
+    what="threads that wait for the next op sleep at once, or after a millisecond; by itself the "
+    "runtime looks for it for longer",
     kind="exact",
-    source="the OpenMP specification, OMP_WAIT_POLICY; GNU libgomp's manual, GOMP_SPINCOUNT",
+    source="the OpenMP specification, OMP_WAIT_POLICY; GNU libgomp's manual, GOMP_SPINCOUNT; "
+    "PyTorch's performance tuning guide, KMP_BLOCKTIME",
     # and not "active": a job that stands while others have their turn would take a core from them
-    ways=lambda _: {"passive": Means(environment={"OMP_WAIT_POLICY": "PASSIVE"})},
+    ways=lambda _: {
+        "1ms": Means(environment=_BRIEFLY),
+        "passive": Means(environment={"OMP_WAIT_POLICY": "PASSIVE"}),
+    },
     joins=("threads", "openmp"),
     framework="pytorch",
 )
