@@ -7,7 +7,7 @@ from told import MS, TRAINING, VALIDATION, execution, graph, record
 
 from dltune.errors import JobFailed, UsageError
 from dltune.job import messages
-from dltune.job.diagnosis import KILLED, Sightings, crash_of, hopeless, why_no_step
+from dltune.job.diagnosis import KILLED, Sightings, crash_of, hopeless, none_found, why_no_step
 from dltune.machine import cgroups
 
 PYTHON = messages.Python(1, ["python", "train.py"], "3.11.0", {})
@@ -126,6 +126,12 @@ class TestWhileTheJobRuns:
         assert hopeless(seen(python=False)) is None
         assert hopeless(seen()) is None
         assert hopeless(seen(record([graph(0, TRAINING)]))) is None
+
+
+def test_a_job_in_which_no_step_of_training_ends():
+    """As one that waits for its first batch."""
+    assert none_found(seen(), long=False) is None
+    assert str(none_found(seen(), long=True)).startswith("no step of training has come to its end")
 
 
 def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatch):
