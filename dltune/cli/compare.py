@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NONE = "-"
 ONE_SIDED = 10  # ops of one side only that are shown
+BEYOND = 1000  # an interval that goes so far tells nothing by its digits
 
 
 @click.command("compare")
@@ -128,7 +129,8 @@ def _benches(found: benches.Comparison) -> None:
 def _change(change: Change) -> tuple[str, str, str, str]:
     interval = NONE
     if change.low is not None and change.high is not None:
-        interval = f"{change.low:.3f} to {change.high:.3f}"
+        high = f"{change.high:.3f}" if change.high < BEYOND else f"over {BEYOND}"
+        interval = f"{change.low:.3f} to {high}"
     return f"{change.a * 1e3:.3f}", f"{change.b * 1e3:.3f}", f"{change.ratio:.3f}", interval
 
 

@@ -14,6 +14,9 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 
 import exhibits
 
+from dltune.cli import compare
+from dltune.compare.change import Change
+
 
 def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -105,3 +108,7 @@ def test_mixed_kinds(files: dict[str, Path]) -> None:
         assert done.returncode == 2
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
+
+
+def test_an_interval_that_goes_far_is_not_told_by_its_digits() -> None:
+    assert compare._change(Change(1.0, 2.0, 2.0, 0.5, 1e57))[3] == "0.500 to over 1000"

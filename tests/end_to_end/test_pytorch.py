@@ -179,7 +179,8 @@ def test_teams_of_several_sizes_cost_no_threads() -> None:
                 case messages.Complaint(text):
                     said.append(text)
                 case messages.Device() as device:
-                    assert (device.openmp.partition(".")[0], device.intra) == ("libgomp", 4)
+                    assert device.openmp.startswith("libgomp")  # of some wheels: with a hash
+                    assert device.intra == 4
                 case messages.Graph() as graph:
                     signatures[graph.id] = graph.signature
                 case messages.Key() as key:
