@@ -59,8 +59,8 @@ def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
 
 
 def both_passes(profile: Profile, count: int) -> Table:
-    """What a step spends in each op of PyTorch's that is differentiated, and in the ops of the
-    backward pass that compute its gradient, in the execution that was sampled."""
+    """What the steps spend in all runs of each op of PyTorch's that is differentiated, and in the
+    ops of the backward pass that compute its gradient, in the execution that was sampled."""
     spent: dict[str, list[float]] = {}  # by key: runs, seconds of either pass
     whole = 0.0
     for nodes in (step.nodes for step in profile.steps):
@@ -91,7 +91,7 @@ def both_passes(profile: Profile, count: int) -> Table:
         if forward + backward >= WORTH * whole
     ]
     heads = ("op", ">runs", ">share", ">forward ms", ">backward ms")
-    return Table("forward and backward pass of an op", columns(*heads), rows, 2)
+    return Table("forward and backward pass of an op, all runs", columns(*heads), rows, 2)
 
 
 def _times(figures: Figures) -> tuple[Cell, ...]:

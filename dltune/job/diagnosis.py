@@ -89,13 +89,13 @@ def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
             "names the line",
         )
     if long:
-        many = (
+        what = (
             f"no graph of the job runs again and again: {len(training)} train, and the most "
             f"frequent of them has run {max(training)} times"
             if training
             else "no step of training has come to its end"
         )
-        return _error(many, "`dltune diagnose` tells what the job does instead")
+        return _error(what, "`dltune diagnose` tells what the job does instead")
     return None
 
 

@@ -76,6 +76,7 @@ class _Climbing:
     receives: bool  # from other tasks
     peers: list[tuple[Record, Own]] = field(default_factory=list)
     repeats: dict[int, int] = field(default_factory=dict)
+    counted: int = 0  # executions of the case in which ops are counted and not timed
     ran: dict[int, float] = field(default_factory=dict)  # when a step did last, since the climb
     gone: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
@@ -442,6 +443,7 @@ class Session:
         climbing.version = self._version
         self._version += len(self._groups) - 1
         climbing.repeats = dict.fromkeys(climbing.steps.targets, 0)
+        climbing.counted = 0
         climbing.began = time.monotonic()
         versions = range(climbing.version, self._version + 1)
         lines = [
@@ -449,7 +451,7 @@ class Session:
             for version, group in zip(versions, self._groups, strict=True)
             for line in self._orders(climbing, version, case, events=True, group=group).lines()
         ]
-        if self._timed_apart:  # in a row that has no period in common with what the job repeats
+        if self._timed_apart:  # not in whole rounds: what the job does every few steps meets each
             lines.append(alternate_line([*versions] * 3 + [climbing.version]))
         elif len(versions) > 1:
             lines.append(alternate_line(versions))
@@ -495,6 +497,7 @@ class Session:
         if self._counting is not None:
             self._count(self._counting, record, execution, self._groups[group])
         if not timed:
+            climbing.counted += 1
             return
         total = 0.0
         for _, key_id, threads, _, start, end, _ in execution.events:
@@ -535,6 +538,8 @@ class Session:
         turns = 1 if self._timed_apart else len(self._groups)
         if least < max(min(wanted, self.cap), 2 * turns):
             return False
+        if self._timed_apart and climbing.counted < 2 * (len(self._groups) - 1):
+            return least >= 2 * self.cap
         heavy = filter(self.climb.has_measured, climbing.own.heaviest(HEAVY_SHARE))
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
 
@@ -555,13 +560,16 @@ class Session:
     def _climbed(self, climbing: _Climbing) -> None:
         """All ops are measured; what is asked next, one after the other, is not of any one op.
 
-        First what recording costs: steps under the job's own settings take turns with and without
-        it, not counted, as those were not that the job is known by. Or what denormal numbers do:
-        the time left may not be enough for both.
+        First what denormal numbers cost, where there are some; else what recording costs, as the
+        time left may not be enough for both: steps under the job's own settings take turns with
+        and without it, not counted, as those were not that the job is known by.
         """
         self._measured = True
         self._save()
-        if self._counting is None or self._flushes():
+        if self._flushes():
+            self._begin_flushing(climbing)
+            return
+        if self._counting is None:
             return
         plain, recorded = self._version + 1, self._version + 2
         self._version = recorded
@@ -594,8 +602,6 @@ class Session:
     def _all_known(self, climbing: _Climbing) -> bool:
         if self._cost is not None and not self._cost.known:
             return False
-        if self._flushing is None and self._lines is None and self._flushes():
-            self._begin_flushing(climbing)
         if self._flushing is not None and not self._flushing.known:
             if self._flushing.turns():
                 self._order_flush(climbing, self._flushing.flushed, flush=True)

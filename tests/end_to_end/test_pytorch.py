@@ -78,7 +78,7 @@ def test_ops_of_the_backward_pass_are_those_of_an_op(profiled: Done) -> None:
     assert gradients == [["forward/aten::conv2d_2"], ["forward/aten::conv2d_1"]]
     assert of["backward/aten::mm_1"] == ["forward/aten::linear_2"]
     assert not any(of[name] for name in names if not name.startswith("backward/"))
-    table = profiled.stdout.partition("forward and backward pass of an op\n")[2]
+    table = profiled.stdout.partition("forward and backward pass of an op, all runs\n")[2]
     rows = [line.split() for line in table.partition("\n\n")[0].splitlines()]
     assert rows[0][-4:] == ["forward", "ms", "backward", "ms"]
     (first,) = (row for row in rows if row[0].startswith("aten::conv2d(float[16,3,24,24]"))
@@ -136,8 +136,7 @@ def test_ops_are_counted_in_the_threads_of_their_teams(measured: Profile) -> Non
     names = {event for group in measured.counters.groups for event in group}
     for op in measured.ops:
         for case in op.times:
-            # a short one on several threads is not counted
-            if case.threads == 1 or case.median > 1e-3:
+            if case.threads == 1:  # on several, it may be shorter than to read them takes
                 assert {count.event for count in case.counts} == names, op.key
             assert all(count.samples > 0 for count in case.counts)
     if "task-clock" not in names:

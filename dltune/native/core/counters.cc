@@ -22,7 +22,7 @@ namespace {
 std::mutex g_mu;
 // What threads use is never destroyed: they run on while the process exits.
 auto& g_groups = *new std::vector<CounterGroup*>;
-auto& g_counted = *new std::set<int>;  // threads that have opened counters
+auto& g_counted = *new std::set<int>;  // threads whose counters were opened
 
 int Open(const CounterEvent& event, int thread, int leader) {
   perf_event_attr attr{};

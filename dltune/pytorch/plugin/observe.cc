@@ -70,7 +70,7 @@ struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
   Ran ran{};
   int64_t began = 0;
-  int width = 1;      // the threads that are counted
+  int width = 1;     // how many threads are counted
   Readings counted;  // when it began
   bool outputs = false;  // it is given what the op gives out
   bool alone = false;  // what it calls is not heard of
@@ -96,7 +96,7 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
                                                                   : Phase::kForward;
   seen->ran.placed = placed;
   seen->began = began;
-  seen->ran.node = tl.backward ? tl.node : kNoNode;
+  seen->ran.node = tl.node;
   seen->ran.number = at::sequence_number::peek();
   if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
   if (steers && op->key) seen->ran.threads = ThreadsOf(op->key, g_own);
@@ -156,9 +156,9 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   if (CounterGroup* const group = g_wanted.counters) {
     Counts counts = CountedSince(seen->counted, group, seen->width);
     // what the others did while they were read would be the most of it
-    const int64_t counted = NowNs() - seen->counted.began;
-    counts.complete &= seen->width == 1 || counted < 2 * (ran.end - ran.start);
-    ran.counts = Add(*group, counts);
+    const int64_t took = NowNs() - seen->counted.began;
+    counts.complete &= seen->width == 1 || took < 2 * (ran.end - ran.start);
+    ran.counts = Add(counts);
   }
   if (seen->alone) at::enableRecordFunction(true);
   if (ran.op->calls < 0) ran.op->calls = tl.calls;

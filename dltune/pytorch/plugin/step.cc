@@ -89,8 +89,9 @@ struct State {
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
-  const Orders* under = nullptr;
-  int team = 0;  // under these
+  // Threads of an op of several, where teams have one size, under these orders and the job's own number.
+  std::pair<const Orders*, int> team_under{};
+  int team = 0;
   bool told_of_teams = false;
   bool target = false, lost = false, complained = false;
   // Of its ops: some were known by their places; some of these were others.
@@ -274,7 +275,8 @@ Wanted BeginStep() {
 int ThreadsOf(Key* key, int own) {
   const int threads = AsOrdered(Ordered(&key->order, key->text, g.orders));
   if (threads < 2 || KeepsThreads()) return threads;
-  if (std::exchange(g.under, g.orders) != g.orders) g.team = OneTeam(own);
+  const std::pair<const Orders*, int> under(g.orders, own);
+  if (std::exchange(g.team_under, under) != under) g.team = OneTeam(own);
   const int nearest = threads * threads < g.team ? 1 : g.team;
   if (threads != nearest && !std::exchange(g.told_of_teams, true))
     Complain("some ops are to have " + std::to_string(threads) + " threads and get " +
@@ -310,11 +312,7 @@ void Add(const Ran& ran) {
   if (!g.lost) g.ran.push_back(ran);
 }
 
-int Add(CounterGroup& group, const Counts& counts) {
-  if (counts.n) {
-    std::lock_guard<std::mutex> lock(group.mu);
-    group.in_ops.Add(counts);
-  }
+int Add(const Counts& counts) {
   if (!counts.complete || g.lost) return -1;
   g.counts.push_back(counts);
   return static_cast<int>(g.counts.size()) - 1;

@@ -60,7 +60,7 @@ Keyed* Undescribed(const std::string& type);
 int ThreadsOf(Key* key, int own);  // `own`: the job's number
 void Add(const Ran& ran);
 // Of an op; their index among those of the step, -1 where not all could be counted.
-int Add(CounterGroup& group, const Counts& counts);
+int Add(const Counts& counts);
 void Spend(int64_t ns);  // in dltune's own code
 // A collective begins, on whatever thread. What is given is to be called when it ends; empty in a step
 // that is not recorded.

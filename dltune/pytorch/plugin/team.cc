@@ -1,6 +1,5 @@
 #include "team.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,7 +43,7 @@ std::vector<int> ThreadsOfTeam(int width) {
       &threads);
   if (static_cast<int>(threads.ids.size()) != width) return {};
   const auto is_other = [mine = ThisThread()](int id) { return id != mine; };
-  std::stable_partition(threads.ids.begin(), threads.ids.end(), is_other);
+  std::partition(threads.ids.begin(), threads.ids.end(), is_other);
   return std::move(threads.ids);
 }
 

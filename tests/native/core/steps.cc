@@ -2,7 +2,8 @@
 // "step X" for each step. A, B and C are steps of other ops; a, b and c the same on other shapes; 1, 2
 // and 3 the same on other shapes after their first ops; D begins like A. Each is told with whether it was heard,
 // recorded and steered, how many ops were described, and what their keys were. Messages to dltune stand
-// between. The job's own number of threads is 8; "threads end" with each change from then on.
+// between. The job's own number of threads is 8, or as "own N" says; "threads end" with each change from
+// then on.
 #include "pytorch/plugin/step.h"
 #include "pytorch/plugin/width.h"
 
@@ -15,7 +16,9 @@
 
 namespace {
 
-constexpr int kOps = 12, kLate = 9, kOwn = 8;
+constexpr int kOps = 12, kLate = 9;
+
+int g_own = 8;
 
 bool g_keeps_threads = true;
 
@@ -44,6 +47,10 @@ int main() {
       g_keeps_threads = false;
       continue;
     }
+    if (line.rfind("own ", 0) == 0) {
+      g_own = std::stoi(line.substr(4));
+      continue;
+    }
     if (line.rfind("step ", 0) != 0) {
       const std::string complaint = dltune::Obey(line);
       if (!complaint.empty()) std::cerr << complaint << "\n", abort();
@@ -61,7 +68,7 @@ int main() {
       dltune::Keyed* const is = Described(type, early || (late && i >= kLate));
       keys.push_back(is->key->id);
       dltune::Keyed* const op = placed ? dltune::OpAtPlace(type) : is;
-      const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key, kOwn) : 0;
+      const int threads = wanted.steers && op->key ? dltune::ThreadsOf(op->key, g_own) : 0;
       const bool others = placed || dltune::ArePlaced(op);
       const auto phase = i ? dltune::Phase::kBackward : dltune::Phase::kForward;
       dltune::Ran ran{op, phase, placed, threads, dltune::NowNs(), dltune::NowNs()};

@@ -392,6 +392,14 @@ def test_teams_have_one_size_where_threads_end_with_each_other_one() -> None:
         assert (forward, *set(backward)) == threads
 
 
+def test_teams_follow_the_jobs_own_number() -> None:
+    lines = [*MACHINE, *recorded("A")[:-1], "op\tAbackward()\t3\t0,1,2", "end", "threads end"]
+    told = "\n".join([*lines, "step A", "step A", "own 6", "step A", ""])
+    said, _ = run("steps", MEMORY, told=told.encode())
+    messages = [one for one in map(json.loads, said.splitlines()) if one["type"] == "execution"]
+    assert [one["events"][-1][2] for one in messages] == [8, 6]
+
+
 def test_ops_of_the_backward_pass_are_told_with_those_that_they_are_of() -> None:
     """Three of them, by the numbers of autograd's nodes; all wait for the one before."""
     lines = [*MACHINE, *DISCOVER, "step A"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 _INTELS = "libiomp5.so"
-_RUNTIME = re.compile(r"lib[ig]?omp\b|lib[ig]?omp\d")  # Intel's, GNU's, LLVM's
+_RUNTIME = re.compile(r"lib[ig]?omp(\b|\d)")  # Intel's, GNU's, LLVM's
 # Intel's runtime looks for 200 ms, GNU's 300,000 times: about 3 ms
 _BRIEFLY = {"KMP_BLOCKTIME": "1", "GOMP_SPINCOUNT": "100000"}
 
@@ -45,7 +45,7 @@ def _without(here: Circumstances) -> str | None:
 
 def _preloaded(here: Circumstances) -> str | None:
     preloaded = here.environment.get("LD_PRELOAD", "")
-    files = (Path(one).name for one in re.split("[ :]", preloaded))
+    files = (Path(one).name for one in re.split(r"[:\s]+", preloaded))
     return f"LD_PRELOAD={preloaded}" if any(map(_RUNTIME.match, files)) else None
 
 
