@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -63,18 +64,18 @@ def both_passes(profile: Profile, count: int) -> Table:
     ops of the backward pass that compute its gradient, in the execution that was sampled."""
     spent: dict[str, list[float]] = {}  # by key: runs, seconds of either pass
     whole = 0.0
-    for nodes in (step.nodes for step in profile.steps):
-        seconds = [(node.end or 0.0) - (node.start or 0.0) for node in nodes]
-        whole += sum(seconds)
-        backward: dict[int, float] = {}
-        for node, took in zip(nodes, seconds, strict=True):
+    for step in profile.steps:
+        whole += sum(node.seconds for node in step.nodes)
+        backward: dict[int, float] = defaultdict(float)
+        for node in step.nodes:
             for forward in node.control[1:]:
-                backward[forward] = backward.get(forward, 0.0) + took
+                backward[forward] += node.seconds
         for place, took in backward.items():
-            if (op := nodes[place].op) is not None:
-                of = spent.setdefault(profile.ops[op].key, [0, 0.0, 0.0])
+            differentiated = step.nodes[place]
+            if differentiated.op is not None:
+                of = spent.setdefault(profile.ops[differentiated.op].key, [0, 0.0, 0.0])
                 of[0] += 1
-                of[1] += seconds[place]
+                of[1] += differentiated.seconds
                 of[2] += took
     ordered = sorted(spent.items(), key=lambda one: -one[1][1] - one[1][2])
     if whole <= 0:  # the profile does not say when ops ran

@@ -164,6 +164,11 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stateful: bool = False
 
     @property
+    def seconds(self) -> float:
+        """Of the sampled execution; 0 where it did not run in that."""
+        return 0.0 if self.start is None or self.end is None else self.end - self.start
+
+    @property
     def received(self) -> tuple[str, str] | None:
         """The tasks of what it receives, sender's and receiver's; None where that is nothing from
         another task."""

@@ -38,9 +38,14 @@ def find(name: str, environment: Mapping[str, str]) -> Path | None:
     return None
 
 
+def preloads(environment: Mapping[str, str]) -> list[str]:
+    """The libraries in an LD_PRELOAD."""
+    return [entry for entry in re.split(r"[:\s]+", environment.get("LD_PRELOAD", "")) if entry]
+
+
 def preloaded(environment: Mapping[str, str]) -> str | None:
     """The allocator in an LD_PRELOAD, by its file's name."""
-    for entry in re.split(r"[:\s]+", environment.get("LD_PRELOAD", "")):
+    for entry in preloads(environment):
         if re.search(r"malloc|libhoard|libsnmalloc|libtbbmalloc", Path(entry).name):
             return entry
     return None

@@ -111,7 +111,7 @@ class Deeper:
     def _moved(self, at: int, copies: int) -> Node:
         node = self.step.nodes[at]
         begins = self._begins(at, copies)
-        moved = {"start": begins, "end": None if begins is None else begins + _took(node)}
+        moved = {"start": begins, "end": None if begins is None else begins + node.seconds}
         if at not in self._place:
             return msgspec.structs.replace(node, **moved, **self._gathered(node, copies))
         row, block = self._place[at]
@@ -159,7 +159,7 @@ class Deeper:
             if (other, there - like) in self._waits[row]:
                 control.append(self._at(other, block + there - like, copies))
         begins = self._copy_begins(row, block, copies)
-        took = statistics.median(_took(nodes[one]) for one in self.repeat.rows[row].values())
+        took = statistics.median(nodes[one].seconds for one in self.repeat.rows[row].values())
         return msgspec.structs.replace(
             node,
             name=f"{node.name}/dltune_deeper_{block - self.repeat.cut}",
@@ -237,7 +237,3 @@ def _given(nodes: Sequence[Node], reader: Node, at: int) -> int:
     slot = reader.slots[at] if reader.slots else 0
     outputs = nodes[reader.inputs[at]].outputs
     return outputs[slot].bytes if slot < len(outputs) else 0
-
-
-def _took(node: Node) -> float:
-    return 0.0 if node.start is None or node.end is None else node.end - node.start

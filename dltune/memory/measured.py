@@ -101,10 +101,7 @@ class MeasuredStep:
 def measured(step: Step) -> MeasuredStep:
     """Raises UsageError when ops wait for each other."""
     graph = _without_copies(profiled.acyclic(step), step.nodes)
-    seconds = [
-        0.0 if node.start is None or node.end is None else node.end - node.start
-        for node in step.nodes
-    ]
+    seconds = [node.seconds for node in step.nodes]
     pure = [not node.stateful and _pure(node.type) for node in step.nodes]
     return MeasuredStep(
         graph,

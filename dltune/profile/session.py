@@ -134,7 +134,7 @@ class Session:
         self._groups: tuple[Sequence[perf_events.Event], ...] = (
             counters.groups if counters else ((),)
         )
-        self._counted = counters is not None
+        self._counters = counters
         self._counting = Counting(counters) if counters else None
         self._measured = False
         self._cost: Turns | None = None
@@ -407,7 +407,7 @@ class Session:
         counts = sorted({count for count, _ in self._cases})
         if not devices.openmp:  # nothing sets the threads of an op, nor are they known
             counts = counts[-1:]
-            if self._counted:
+            if self._counters:
                 self._counting = None
                 self.notes.append("counters are not read where ops do not run on OpenMP")
         # to read the counters of a whole team takes a while: ops are timed in steps without
@@ -420,7 +420,7 @@ class Session:
     def _start_again(self) -> None:
         """What was taken for the step was not: training has begun only now."""
         self.climb = Climb(self._cases)
-        self._counting = Counting(self._counting.choice) if self._counting else None
+        self._counting = Counting(self._counters) if self._counters else None
         self._climbing = None
         self.notes.clear()
         self._order_all(discover=True)
@@ -535,8 +535,8 @@ class Session:
             return False
         least = min(n for graph, n in repeats.items() if graph not in climbing.gone) - 1
         wanted = LEAST_OF_RECEIVER if climbing.receives else LEAST_REPEATS
-        turns = 1 if self._timed_apart else len(self._groups)
-        if least < max(min(wanted, self.cap), 2 * turns):
+        timed_groups = 1 if self._timed_apart else len(self._groups)
+        if least < max(min(wanted, self.cap), 2 * timed_groups):
             return False
         if self._timed_apart and climbing.counted < 2 * (len(self._groups) - 1):
             return least >= 2 * self.cap

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.errors import UsageError
+from dltune.machine.allocators import preloads
 from dltune.planners.settings import launcher
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 from dltune.planners.settings.space import SPACE, by_name
 
 # variables that hold a list, and what stands between its parts
 _SEPARATORS = {"GLIBC_TUNABLES": ":", "TF_XLA_FLAGS": " "}
-_PRELOAD = "LD_PRELOAD"
 
 
 def means_of(choices: Iterable[Choice], here: Circumstances) -> Means:
@@ -84,9 +83,8 @@ class Applied:
         for name, parts in self.means.joined.items():
             chosen[name] = _SEPARATORS[name].join([*_parts(name, base), *parts])
         if self.means.preload:
-            there = [entry for entry in re.split(r"[:\s]+", base.get(_PRELOAD, "")) if entry]
             ours = [str(library) for library in self.means.preload]
-            chosen[_PRELOAD] = ":".join(dict.fromkeys([*ours, *there]))
+            chosen["LD_PRELOAD"] = ":".join(dict.fromkeys([*ours, *preloads(base)]))
         return chosen
 
     def command(self, given: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dltune.machine.allocators import preloads
 from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 _INTELS = "libiomp5.so"
@@ -44,9 +45,9 @@ def _without(here: Circumstances) -> str | None:
 
 
 def _preloaded(here: Circumstances) -> str | None:
-    preloaded = here.environment.get("LD_PRELOAD", "")
-    files = (Path(one).name for one in re.split(r"[:\s]+", preloaded))
-    return f"LD_PRELOAD={preloaded}" if any(map(_RUNTIME.match, files)) else None
+    if any(_RUNTIME.match(Path(library).name) for library in preloads(here.environment)):
+        return f"LD_PRELOAD={here.environment['LD_PRELOAD']}"
+    return None
 
 
 OPENMP = Setting(
