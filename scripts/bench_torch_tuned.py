@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python scripts/bench_torch_tuned.py FOLDER [NAME...] [--budget 10m] [--pairs 6]
 
-The programs of bench_torch_programs.py that tell how fast they are, in the same environments. Each
-is tuned; then the program as it is and under `dltune run` with its plan take turns, each in a
+The programs of bench_torch_programs.py, in the same environments. Each is tuned; then those that
+tell how fast they are, as they are and under `dltune run` with the plan, take turns, each in a
 process of its own, timed by nothing but what it prints. What is in FOLDER already is not measured
 again.
 """
@@ -43,7 +43,7 @@ def main() -> None:
     print("| program | chosen | told by tune | by its own clock |")
     print("|---|---|---|---|")
     for program in tomllib.loads((PROGRAMS / "programs.toml").read_text())["program"]:
-        if "clock" not in program or (options.names and program["name"] not in options.names):
+        if options.names and program["name"] not in options.names:
             continue
         folder = options.folder.resolve() / program["name"]
         job = command(program, folder, environment(folder, program))
@@ -52,7 +52,7 @@ def main() -> None:
             called(*DLTUNE, "tune", "--budget", options.budget, "-o", plan, "--", *job, at=folder)
         section = load(plan).of(SettingsPlan)
         assert section is not None
-        if not turns.exists():
+        if "clock" in program and not turns.exists():
             tuned = [*DLTUNE, "run", "--plan", str(plan), "--", *job]
             clock = re.compile(program["clock"], re.MULTILINE)
             pairs = [
@@ -60,7 +60,7 @@ def main() -> None:
                 for _ in range(options.pairs)
             ]
             turns.write_text(json.dumps(pairs))
-        own = paired_ratio([(first, second) for first, second in json.loads(turns.read_text())])
+        own = paired_ratio(json.loads(turns.read_text())) if "clock" in program else None
         chosen = ", ".join(map(str, section.chosen)) or "nothing"
         row = (program["name"], chosen, ratio(section.whole), ratio(own))
         print(f"| {' | '.join(row)} |", flush=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dltune.bench.step_barrier import StepBarrier
+from dltune.bench.step_barrier import StepBarrier, Taken
 
 # steps of a turn: one that warms up, and at least so many that count
 WARM_UP, LEAST_STEPS = 1, 3
@@ -15,6 +16,11 @@ WARM_UP, LEAST_STEPS = 1, 3
 FIRST_EXECUTIONS = 4
 # how often the first turn is doubled where it showed no whole step
 FIRST_TURNS = 5
+# executions of each step graph that show whether some take much longer than the first ones: between
+# short epochs, or beside others on the machine
+EPOCHS = 32
+# times as long as planned that a turn may take
+LONGEST = 4.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,23 @@ class Allotment:
     steps: float
     seconds: float
     warm_up: int = WARM_UP
+
+    def shorter(self, taken: Taken) -> Allotment:
+        """Of fewer executions where `taken`, a turn, was much longer than planned, also without its
+        longest step (which may hold a validation that does not come again soon)."""
+        planned = LONGEST * self.seconds * taken.executions / self.executions
+        seconds = taken.seconds - max(taken.steps, default=0.0)
+        if seconds <= planned:
+            return self
+        fewest = (self.warm_up + LEAST_STEPS) * self.executions / self.steps
+        executions = max(self.executions * planned / seconds, fewest)
+        part = min(1.0, math.ceil(executions) / self.executions)
+        return dataclasses.replace(
+            self,
+            executions=round(part * self.executions),
+            steps=part * self.steps,
+            seconds=part * self.seconds,
+        )
 
 
 def first_turn(
@@ -53,6 +76,8 @@ def first_turn(
             fewest = WARM_UP + 1 + (barrier.graphs > 1)
             executions = max(fewest, math.ceil(wanted * taken.per_step))
             steps = executions / taken.per_step
-            return Allotment(executions, steps, max(wanted, steps) * step)
+            found = Allotment(executions, steps, max(wanted, steps) * step)
+            some = EPOCHS * barrier.graphs
+            return found.shorter(barrier.take(some, idle)) if executions > some else found
         executions *= 2
     return None

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from dltune.bench.allotment import Allotment, first_turn
 from dltune.bench.runner import Runner
-from dltune.bench.step_barrier import BRIEFLY, JobEndedError
+from dltune.bench.step_barrier import BRIEFLY, JobEndedError, Taken
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 
@@ -82,7 +82,8 @@ class Contest:
                 left = spent * (self.rounds - number - place / len(self.runners))
                 self.tell(Progress(runner.setting.name, number + 1, left))
                 try:
-                    self._turn(runner, allotments[runner], number)
+                    taken = self._turn(runner, allotments[runner], number)
+                    allotments[runner] = allotments[runner].shorter(taken)
                 except JobEndedError:
                     self._ended_early(runner, number)
                     return
@@ -143,7 +144,7 @@ class Contest:
         if time.monotonic() - runner.news > limit:
             raise _under(runner, HangsError("it hangs in a step"), f"{limit:g} s without news")
 
-    def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
+    def _turn(self, runner: Runner, allotment: Allotment, number: int) -> Taken:
         def others() -> None:
             self._heed(runner)
             for other in self.runners:
@@ -164,6 +165,7 @@ class Contest:
                     scheduling=taken.scheduling[allotment.warm_up :],
                 )
             )
+        return taken
 
     def _ended_early(self, runner: Runner, number: int) -> None:
         if not any(self.turns.values()):

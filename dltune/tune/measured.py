@@ -263,7 +263,8 @@ class Measured:
             idle = self._patient(stand.log, limit)
             taken = stand.tried.take(stand.allotment.executions, idle)
             stand.turns += 1
-            if steps := taken.steps[stand.allotment.warm_up :]:
+            allotted, stand.allotment = stand.allotment, stand.allotment.shorter(taken)
+            if steps := taken.steps[allotted.warm_up :]:
                 return statistics.median(steps) / stand.tried.per_execution
         raise failed(UsageError(TOO_SELDOM), stand.log)
 

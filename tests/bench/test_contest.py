@@ -91,7 +91,8 @@ def test_a_turn_is_about_so_long_and_has_three_steps(
 ) -> None:
     job = PretendedJob(clock, cost=lambda number, place: step)
     Trial({"plan": job}, rounds=2).contest.run()
-    assert job.granted == [4, executions, executions]
+    epochs = [32] if executions > 32 else []
+    assert job.granted == [4, *epochs, executions, executions]
 
 
 def test_steps_of_two_graphs(clock: Clock) -> None:

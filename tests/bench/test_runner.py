@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.bench import step_barrier as module
-from dltune.bench.allotment import first_turn
+from dltune.bench.allotment import LEAST_STEPS, first_turn
 from dltune.bench.runner import Runner
 from dltune.bench.step_barrier import JobEndedError
 from dltune.documents.sections.settings import Choice, SettingsPlan
@@ -72,6 +72,45 @@ def test_a_turn_has_an_execution_that_counts_however_many_steps_it_is(clock: Clo
     assert found is not None
     assert (found.executions, found.steps) == (2, 32)
     assert runner.take(found.executions).steps[found.warm_up :] == (pytest.approx(0.01 / 16),)
+
+
+def test_a_turn_of_short_epochs_is_no_longer_for_their_pauses(clock: Clock) -> None:
+    """Eight steps of 2 ms, and then 0.3 s in which the job collects its garbage."""
+    job = PretendedJob(clock, cost=lambda number, _: 0.3 if number % 8 == 7 else 0.002)
+    found = first_turn(standing(job), 0.6)
+    assert found is not None
+    assert found.warm_up + LEAST_STEPS < found.steps < 100
+    assert found.seconds == pytest.approx(found.steps * 0.002)
+    assert job.granted == [4, 32]
+
+
+def test_a_turn_with_a_validation_in_it_shortens_none(clock: Clock) -> None:
+    job = PretendedJob(clock, cost=lambda number, _: 9.0 if number == 40 else 0.002)
+    runner = standing(job)
+    found = first_turn(runner, 0.6)
+    assert found is not None
+    assert (found.executions, job.granted) == (301, [4, 32])
+    assert found.shorter(runner.take(found.executions)) == found
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 60), st.floats(0.01, 20.0), st.floats(0.001, 0.1))
+def test_a_shorter_turn_is_some_steps_that_count(epoch: int, pause: float, step: float) -> None:
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic_ns", clock)
+        runner = standing(
+            PretendedJob(clock, cost=lambda n, _: pause if n % epoch == epoch - 1 else step)
+        )
+        found = first_turn(runner, 0.6)
+        assert found is not None
+        for _ in range(4):
+            shorter = found.shorter(runner.take(found.executions))
+            assert found.warm_up + LEAST_STEPS <= shorter.executions <= found.executions
+            assert shorter.seconds / shorter.executions == pytest.approx(
+                found.seconds / found.executions
+            )
+            found = shorter
 
 
 def test_a_job_without_the_plans_settings_tells_of_its_graphs_first() -> None:
