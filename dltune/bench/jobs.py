@@ -12,6 +12,7 @@ from pathlib import Path
 from dltune.bench.contest import Contest
 from dltune.bench.runner import Runner
 from dltune.errors import DltuneError
+from dltune.job import rendezvous
 from dltune.job.last_words import last_words
 from dltune.job.launch import Job
 
@@ -35,11 +36,13 @@ def compete(
             with open(logs[runner], "wb") as log:
                 to = 2 if verbose else log.fileno()
                 applied = runner.setting.applied
+                environment = applied.environment(os.environ)
+                words, meeting = rendezvous.apart(applied.command(command), environment)
                 job = Job(
-                    applied.command(command),
+                    words,
                     answer=runner.answer,
                     greet=runner.greet,
-                    environment=applied.environment(os.environ),
+                    environment={**environment, **meeting},
                     stdout=to,
                     stderr=to,
                 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from dltune.errors import UsageError
 from dltune.gate import worktrees
 from dltune.gate.worktrees import Checkout, Repository
-from dltune.job import messages
+from dltune.job import messages, rendezvous
 from dltune.job.last_words import last_lines
 from dltune.job.launch import Job, Process
 from dltune.job.python_path import python_path
@@ -53,12 +53,13 @@ class Side:
         answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
     ) -> Job:
         """The command as a job that writes to `log`. Raises as `Job`."""
+        command, meeting = rendezvous.apart(self.command, {**os.environ, **self.environment})
         with open(log, "wb") as file:
             return Job(
-                self.command,
+                command,
                 answer=answer,
                 greet=greet,
-                environment=dict(self.environment),
+                environment={**self.environment, **meeting},
                 stdout=file.fileno(),
                 stderr=file.fileno(),
                 folder=self.folder,

@@ -1,8 +1,9 @@
-"""Which processes belong together: those of a session, and those that descend from one."""
+"""Which processes belong together: those of a job's session, and those that descend from one."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 
 from dltune.errors import UsageError
 from dltune.proc import stat
@@ -19,8 +20,11 @@ def processes() -> dict[int, Stat]:
 
 
 def session(leader: int) -> dict[int, Stat]:
-    """The processes of the leader's session, orphaned ones too: every process is looked at."""
-    return {pid: found for pid, found in processes().items() if found.session == leader}
+    """The processes of the leader's session, orphaned ones too, and all that descend from these,
+    since torchrun gives each rank a session of its own: every process is looked at."""
+    running = processes()
+    own = [pid for pid, found in running.items() if found.session == leader]
+    return {pid: running[pid] for pid in _with_descendants(own, running)}
 
 
 def descendants(leader: int) -> set[int]:
@@ -34,6 +38,18 @@ def descendants(leader: int) -> set[int]:
             for tid in threads(pid)
             for child in (read(f"/proc/{pid}/task/{tid}/children") or b"").split()
         } - found
+    return found
+
+
+def _with_descendants(members: Iterable[int], running: Mapping[int, Stat]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, one in running.items():
+        children.setdefault(one.parent, []).append(pid)
+    found, waiting = set(members), list(members)
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), ()) if child not in found]
+        found.update(new)
+        waiting += new
     return found
 
 
@@ -55,17 +71,9 @@ class Tree:
     def refresh(self) -> list[int]:
         """The processes that run now, the root first; a zombie counts as ended."""
         running = {pid: found for pid, found in processes().items() if not found.ended}
-        members = {pid for pid, found in running.items() if self._started.get(pid) == found.started}
-        children: dict[int, list[int]] = {}
-        for pid, found in running.items():
-            children.setdefault(found.parent, []).append(pid)
-        waiting = list(members)
-        while waiting:
-            for child in children.get(waiting.pop(), ()):
-                if child not in members:
-                    members.add(child)
-                    self._started[child] = running[child].started
-                    waiting.append(child)
+        known = [pid for pid, found in running.items() if self._started.get(pid) == found.started]
+        members = _with_descendants(known, running)
+        self._started |= {pid: running[pid].started for pid in members}
         return sorted(members, key=lambda pid: (pid != self.root, pid))
 
     def started(self, pid: int) -> int:

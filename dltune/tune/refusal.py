@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dltune.documents.sections.settings import Choice
@@ -13,6 +14,7 @@ from dltune.tune.tried import Tried
 
 # of the job's output, in a reason
 SHOWN_LINES = 3
+PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 TOO_SELDOM = "its main step graph runs too seldom among the others to be timed"
 
 
@@ -29,6 +31,8 @@ def failed(error: DltuneError, log: Path | None = None, why: str = "") -> Refuse
     """The job failed, and wrote its last words to `log`. `why`: what the search is told instead."""
     written = last_lines(log) if log else []
     lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
+    if any(PORT_TAKEN.search(line) for line in written):
+        lines = ["its ranks meet at a port that the script fixes, which another of its jobs has"]
     return RefusedError(Refused("failed", "; ".join([why or str(error), *lines])), error)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dltune.bench.step_barrier import BRIEFLY
 from dltune.errors import DltuneError, UsageError
+from dltune.job import rendezvous
 from dltune.job.launch import Job
 from dltune.planners.settings.applied import Applied, means_of
 from dltune.planners.settings.setting import Circumstances
@@ -95,11 +96,13 @@ def launch(
     tried = Tried(applied, here, known)
     with contextlib.ExitStack() as stack, open(log, "wb") as file:
         to = 2 if verbose else file.fileno()
+        environment = applied.environment(os.environ)
+        command, meeting = rendezvous.apart(applied.command(here.command), environment)
         job = Job(
-            applied.command(here.command),
+            command,
             answer=tried.answer,
             greet=tried.greet,
-            environment=applied.environment(os.environ),
+            environment={**environment, **meeting},
             stdout=to,
             stderr=to,
         )

@@ -14,6 +14,7 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.documents.profile import ALLREDUCE, Profile
 from dltune.documents.sections.buckets import Buckets, Model, filled
+from dltune.documents.sections.settings import SettingsPlan
 from dltune.machine import topology
 from dltune.planners import plan as plans
 
@@ -105,3 +106,17 @@ def test_buckets_of_a_model_with_unused_parameters_stay(tmp_path: Path) -> None:
     done = run(tmp_path, planned(tmp_path), "--unused", ranks=1)
     assert done.returncode == 2
     assert "unused parameters, so its buckets are not made anew" in done.stderr
+
+
+@pytest.mark.proof
+def test_the_size_of_buckets_is_tuned(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    job = [TORCH_PYTHON.parent / "torchrun", "--nproc-per-node", "2", JOBS / "torch_ranks.py"]
+    options = ["--budget", "2m", "--only", "ddp_bucket", "-o", plan]
+    command = [sys.executable, "-m", "dltune", "tune", *options, "--", *job]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    section = plans.load(plan).of(SettingsPlan)
+    assert section is not None
+    sizes = {one.choices[0].value for one in section.effects if one.verdict != "failed"}
+    assert sizes == {"1MiB", "5MiB", "100MiB"}

@@ -63,9 +63,12 @@ def test_members_of_a_job() -> None:
     until = time.monotonic() + 120
     try:
         # the child has a session of its own, a moment after it has begun
-        while len(found := descendants(job.pid)) < 2 or list(session(job.pid)) != [job.pid]:
+        while len(found := descendants(job.pid)) < 2 or found != {
+            one.session for one in session(job.pid).values()
+        }:
             assert time.monotonic() < until
             time.sleep(0.02)
+        assert session(job.pid).keys() == found
         assert job.pid in found
         assert os.getpid() not in found
     finally:

@@ -17,6 +17,10 @@ from pathlib import Path
 from dltune.errors import UsageError
 
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
+# PyTorch's launchers, after `python -m`
+_MODULES = frozenset(
+    {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+)
 _SPOILT = re.compile(r"\{(?:ranks|batch)\b[^{}]*\}")
 _REMEDY = "write the job's own numbers, as in: horovodrun -np {ranks:4} python train.py {batch:256}"
 
@@ -68,7 +72,9 @@ def horovodrun(command: Sequence[str]) -> bool:
 
 def starts_ranks(command: Sequence[str]) -> bool:
     """Whether the command is a launcher of ranks that dltune knows."""
-    return horovodrun(command) or _mpirun(command) or _named(command, ("srun", "torchrun"))
+    return (
+        horovodrun(command) or _mpirun(command) or _of_pytorch(command) or _named(command, "srun")
+    )
 
 
 def open_mpi(command: Sequence[str]) -> bool:
@@ -81,10 +87,18 @@ def open_mpi(command: Sequence[str]) -> bool:
 
 
 def _mpirun(command: Sequence[str]) -> bool:
-    return _named(command, ("mpirun", "mpiexec", "orterun"))
+    return _named(command, "mpirun", "mpiexec", "orterun")
 
 
-def _named(command: Sequence[str], names: tuple[str, ...]) -> bool:
+def _of_pytorch(command: Sequence[str]) -> bool:
+    """Whether it is torchrun or accelerate, by name or as a module of Python."""
+    if _named(command, "torchrun", "accelerate"):
+        return True
+    module = command[command.index("-m") + 1 :][:1] if "-m" in command[:-1] else ()
+    return bool(_MODULES.intersection(module)) and Path(command[0]).name.startswith("python")
+
+
+def _named(command: Sequence[str], *names: str) -> bool:
     return bool(command) and Path(command[0]).name in names
 
 

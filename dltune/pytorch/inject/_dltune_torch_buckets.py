@@ -1,4 +1,5 @@
-"""Inside the job's Python: models of DistributedDataParallel's get the buckets of a plan.
+"""Inside the job's Python: models of DistributedDataParallel's get the buckets of a plan, or all
+models one size of them.
 
 By arguments of its own: a limit for each bucket where this PyTorch has that, or one for all.
 """
@@ -13,14 +14,17 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # beside this file
 from _dltune_torch import at_each_step
 
+if TYPE_CHECKING:
+    from _dltune_report import Hooks, Report
+
 Tell = Callable[[dict[str, Any]], Any]
 _MIB = 2**20
-_EACH = "bucket_cap_mb_list"
+_ALL, _EACH = "bucket_cap_mb", "bucket_cap_mb_list"
 # steps of any optimizer in which a model is asked for its buckets
 _PATIENCE = 64
 
@@ -37,6 +41,45 @@ def start(
     return [("torch", begin)], {}
 
 
+def ddp_bucket(report: Report) -> Hooks:
+    """Value: "5MiB": what the gradients that travel together have, at the most."""
+    report.did = f"{{count}} models have buckets of {report.value}"
+
+    def begin(torch: Any) -> None:
+        if torch.distributed.is_available():
+            _at_each_model(torch, functools.partial(_give_size, report))
+
+    yield "torch", begin
+
+
+def _give_size(report: Report, given: inspect.BoundArguments) -> None:
+    if any(given.arguments.get(name) is not None for name in (_ALL, _EACH)):
+        report.left("a model", "the size of its buckets is given")
+    else:
+        given.arguments[_ALL] = int(report.value.removesuffix("MiB"))
+        report.acted()
+
+
+def _at_each_model(
+    torch: Any, before: Callable[[inspect.BoundArguments], Callable[[], None] | None]
+) -> None:
+    """`before` may change the arguments that a model of DistributedDataParallel's is made with;
+    what it returns is called once that is there."""
+    kind = torch.nn.parallel.DistributedDataParallel
+    plain = kind.__init__
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def init(*args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs)
+        after = before(given)
+        plain(*given.args, **given.kwargs)
+        if after:
+            after()
+
+    kind.__init__ = init
+
+
 class _Buckets:
     def __init__(self, torch: Any, planned: Sequence[Mapping[str, Any]], tell: Tell) -> None:
         self._torch = torch
@@ -46,41 +89,34 @@ class _Buckets:
         self._unknown: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
-        kind = self._torch.nn.parallel.DistributedDataParallel
-        plain = kind.__init__
-        signature = inspect.signature(plain)
-
-        @functools.wraps(plain)
-        def init(*args: Any, **kwargs: Any) -> None:
-            given = signature.bind(*args, **kwargs)
-            sizes: list[int] = []
-            with contextlib.suppress(Exception):  # of what has no sizes yet DDP says so
-                sizes = _gradients(given.arguments["module"])
-            limits = self._planned.get(tuple(sorted(sizes)))
-            if why := self._why_not(limits, given.arguments, signature):
-                self._say(len(sizes), left=why)
-            elif limits:
-                given.arguments.update(_arguments(limits, signature))
-            plain(*given.args, **given.kwargs)
-            if limits and not why:
-                self._say(len(sizes))
-                self._unknown[given.arguments["self"]] = 0
-
-        kind.__init__ = init
+        _at_each_model(self._torch, self._order)
         at_each_step(self._torch, after=self._step_ended)
 
-    def _why_not(
-        self,
-        limits: Sequence[int] | None,
-        given: Mapping[str, Any],
-        signature: inspect.Signature,
-    ) -> str:
-        """Why a model is left alone; empty: it gets its buckets."""
+    def _order(self, given: inspect.BoundArguments) -> Callable[[], None] | None:
+        sizes: list[int] = []
+        with contextlib.suppress(Exception):  # of what has no sizes yet DDP says so
+            sizes = _gradients(given.arguments["module"])
+        limits = self._planned.get(tuple(sorted(sizes)))
         if limits is None:
-            return "the plan is for models with other gradients"
-        if given.get("find_unused_parameters") and not given.get("static_graph"):
+            self._say(len(sizes), left="the plan is for models with other gradients")
+            return None
+        if why := self._why_not(limits, given):
+            self._say(len(sizes), left=why)
+            return None
+        given.arguments.update(_arguments(limits, given.signature))
+
+        def ready() -> None:
+            self._say(len(sizes))
+            self._unknown[given.arguments["self"]] = 0
+
+        return ready
+
+    def _why_not(self, limits: Sequence[int], given: inspect.BoundArguments) -> str:
+        """Why a model is left alone; empty: it gets its buckets."""
+        asked = given.arguments
+        if asked.get("find_unused_parameters") and not asked.get("static_graph"):
             return "the script has it look for unused parameters, so its buckets are not made anew"
-        if len(limits) > 1 and _EACH not in signature.parameters:
+        if len(limits) > 1 and _EACH not in given.signature.parameters:
             return f"PyTorch {self._torch.__version__} takes one size for all buckets"
         dynamo = sys.modules.get(f"{self._torch.__name__}._dynamo.config")
         if getattr(dynamo, "optimize_ddp", None) == "python_reducer":
@@ -119,7 +155,7 @@ def _arguments(limits: Sequence[int], signature: inspect.Signature) -> dict[str,
     if len(limits) > 1:
         return {_EACH: [limit / _MIB for limit in limits]}
     other = {_EACH: None} if _EACH in signature.parameters else {}
-    return {"bucket_cap_mb": limits[0] / _MIB, **other}
+    return {_ALL: limits[0] / _MIB, **other}
 
 
 def _gradients(module: Any) -> list[int]:

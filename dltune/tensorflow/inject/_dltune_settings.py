@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import _dltune_batch_norm
 import _dltune_input
 import _dltune_keras
+import _dltune_torch_buckets
 import _dltune_torch_loader
 import _dltune_torch_optimizer
 import _dltune_torch_settings
@@ -29,6 +30,7 @@ _HOOKS: dict[str, tuple[Callable[[Report], Hooks], ...]] = {
     "channels_last": (_dltune_torch_settings.channels_last,),
     "float32_precision": (_dltune_torch_settings.float32_precision,),
     "denormals": (_dltune_torch_settings.denormals,),
+    "ddp_bucket": (_dltune_torch_buckets.ddp_bucket,),
     "fused_optimizer": (_dltune_torch_optimizer.fused_optimizer,),
 }
 

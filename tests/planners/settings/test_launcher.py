@@ -47,6 +47,11 @@ def test_placeholders_that_make_no_sense_are_refused(words, complaint):
 def test_who_starts_ranks_is_known_by_name():
     assert launcher.starts_ranks(("/opt/mpi/bin/mpirun", "-np", "2"))
     assert launcher.starts_ranks(("horovodrun", "-np", "2"))
+    assert launcher.starts_ranks(("env/bin/torchrun", "train.py"))
+    assert launcher.starts_ranks(("accelerate", "launch", "train.py"))
+    assert launcher.starts_ranks(("python3", "-u", "-m", "torch.distributed.run", "train.py"))
+    assert not launcher.starts_ranks(("python", "-m", "train", "torchrun"))
+    assert not launcher.starts_ranks(("python", "-m"))
     assert not launcher.starts_ranks(("python", "mpirun.py"))
     assert launcher.horovodrun(("/x/bin/horovodrun",))
     assert not launcher.open_mpi(("python", "train.py"))

@@ -97,6 +97,18 @@ def test_ranks_are_for_commands_that_say_what_changes_with_them():
         ranks.means("5", where)
 
 
+def test_buckets_are_for_ranks():
+    bucket = by_name("ddp_bucket")
+    assert "torchrun" in str(bucket.unfit(here()))
+    assert bucket.unfit(here(WORLD_SIZE="2")) is None
+    where = here(PLAIN, ("env/bin/torchrun", "train.py"))
+    assert bucket.unfit(where) is None
+    assert bucket.means("50MiB", where).hooks == {"ddp_bucket": "50MiB"}
+    for wrong in ("0MiB", "5", "5GiB", "MiB"):
+        with pytest.raises(UsageError, match="not a size in whole MiB"):
+            bucket.means(wrong, where)
+
+
 def test_the_launcher_that_the_user_chose_stays():
     assert set_by_user(by_name("horovod"), here(PLAIN, COMMANDS[2])) == "--gloo in the command"
     assert by_name("horovod").unfit(here()) is not None

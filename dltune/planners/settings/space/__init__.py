@@ -27,6 +27,7 @@ SPACE: tuple[Setting, ...] = (
     threads.AFFINITY,
     ranks.HOROVOD,
     ranks.MPI_YIELD,
+    ranks.DDP_BUCKET,
     kernels.ONEDNN_CALLER,
     kernels.XLA,
     kernels.JIT_COMPILE,

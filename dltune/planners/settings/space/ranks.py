@@ -1,7 +1,8 @@
-"""Jobs of several ranks: how many, what they talk over, how they wait."""
+"""Jobs of several ranks: how many, what they talk over, how much at a time, how they wait."""
 
 from __future__ import annotations
 
+import re
 import shutil
 
 from dltune.errors import UsageError
@@ -75,6 +76,23 @@ def _yield_users(here: Circumstances) -> str | None:
     return "mpi_yield_when_idle in the command" if named else None
 
 
+# all that most models on CPUs have; DistributedDataParallel sums up 1 MiB and then by 25
+_BUCKETS = ("1MiB", "5MiB", "100MiB")
+_BUCKET = re.compile(r"([1-9]\d{0,4})MiB")
+
+
+def _bucket_means(value: str, _: Circumstances) -> Means:
+    if not _BUCKET.fullmatch(value):
+        raise UsageError(f"ddp_bucket={value}: not a size in whole MiB, as in 5MiB")
+    return Means(hooks={"ddp_bucket": value})
+
+
+def _bucket_unfit(here: Circumstances) -> str | None:
+    if launcher.starts_ranks(here.command) or "WORLD_SIZE" in here.environment:
+        return None
+    return "the command starts no ranks, as torchrun does"
+
+
 RANKS = Setting(
     name="ranks",
     what="how many ranks train on the same batch, each on its part of the cores; batch "
@@ -108,4 +126,17 @@ MPI_YIELD = Setting(
     unfit=_yield_unfit,
     joins=("horovod",),
     users=_yield_users,
+)
+
+DDP_BUCKET = Setting(
+    name="ddp_bucket",
+    what="how much of their gradients PyTorch's ranks sum up at a time, while the backward pass "
+    "computes others",
+    kind="rounding",
+    source="torch.nn.parallel.DistributedDataParallel(bucket_cap_mb=N)",
+    offers=lambda _: _BUCKETS,
+    reads=_bucket_means,
+    unfit=_bucket_unfit,
+    changes_graph=True,
+    framework="pytorch",
 )
