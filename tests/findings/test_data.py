@@ -86,7 +86,9 @@ def test_a_job_whose_data_are_cached_is_left_alone():
 
 
 def test_no_data_file():
-    assert told(None)[0].claim == "no data file was seen"
+    (small_files,) = told(None, PROCESS, replace(PROCESS, pid=2, read_calls=3000, read=7 * MIB))
+    assert small_files.claim == "no data file was seen"
+    assert "pid 2 and its ended children took 7.0 MiB by 3,000 read calls" in small_files.evidence
     denied = replace(PROCESS, read=None, read_calls=None, storage_bytes=None)
     assert told(None, denied)[0].cure == "watch as the job's user or as root"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.findings.data import slow_store
 from dltune.findings.seen import Seen
+from dltune.words import size
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -14,10 +15,19 @@ def find(seen: Seen) -> Iterator[Finding]:
     if watch is None or watch.files or any(slow_store.find(seen)):
         return
     denied = any(process.read is None and not process.ended for process in watch.processes)
+    evidence = [f"{len(watch.processes)} processes were watched for {watch.seconds:.0f} s"]
+    if denied:
+        evidence.append("not all of them may be looked into")
+    most = max(watch.processes, key=lambda process: process.read or 0, default=None)
+    if most and most.read:
+        # the kernel counts those children with it that it has waited for
+        evidence.append(
+            f"pid {most.pid} and its ended children took {size(most.read)} by {most.read_calls:,} "
+            "read calls, from pipes, or files under 1 MiB or open too briefly to be seen"
+        )
     yield Finding(
         "no-data-file",
         "no data file was seen",
-        f"{len(watch.processes)} processes were watched for {watch.seconds:.0f} s"
-        + ("; not all of them may be looked into" if denied else ""),
+        "; ".join(evidence),
         "watch as the job's user or as root" if denied else None,
     )
