@@ -70,13 +70,31 @@ def _singles(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
 ) -> Iterator[Candidate]:
     """Each setting's first value, or its further ones, unless it had nothing to act on."""
-    past, none = tried(trials), idle(options, trials)
+    again = _may_act_now(incumbent, options, trials)
+    past = {choice for choice in tried(trials) if choice.setting not in again}
+    none = idle(options, trials) - again
     seen: set[str] = set()
     for option in options:
         name = option.choice.setting
         if (name not in seen) == first and option.choice not in past and name not in none:
             yield beside(incumbent, option.choice)
         seen.add(name)
+
+
+def _may_act_now(
+    incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
+) -> set[str]:
+    """Settings that had nothing to act on, but interact with one that was chosen since: batches are
+    prefetched by workers."""
+    joins = {option.choice.setting: option.joins for option in options}
+    now = {choice.setting for choice in incumbent}
+    then: dict[str, set[str]] = {}  # what was there when a setting did nothing
+    for trial in trials:
+        if trial.verdict == "no effect":
+            for choice in added(trial.candidate, trial.against):
+                names = then.setdefault(choice.setting, set())
+                names.update(other.setting for other in trial.candidate)
+    return {name for name, names in then.items() if joins.get(name, frozenset()) & (now - names)}
 
 
 def _joined(

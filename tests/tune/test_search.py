@@ -222,6 +222,27 @@ def test_what_has_no_effect_is_not_measured_and_its_other_values_are_not_tried()
     assert [o.choice.value for o in search.untried()] == ["16"]
 
 
+def test_what_had_nothing_to_act_on_is_tried_beside_what_gives_it_something() -> None:
+    """As batches that are prefetched by workers, of which the job as given has none."""
+    idle = Refused("no effect", "no worker loads data")
+
+    def refuses(found: Candidate) -> Refused | None:
+        names = {choice.setting for choice in found}
+        return idle if "prefetch" in names and "workers" not in names else None
+
+    options = [
+        option("prefetch", joins=["workers"], acts=True),
+        option("alone", acts=True),
+        option("workers", acts=True),
+    ]
+    factors = product({"prefetch": 0.8, "workers": 0.5, "alone": 1.0})
+    evaluator = Simulated(factors, refuses=refuses)
+    search = Search(evaluator, options)
+    search.run()
+    assert search.chosen == candidate("prefetch", "workers")
+    assert evaluator.started.count(candidate("prefetch")) == 1
+
+
 def test_a_value_that_is_in_force_says_nothing_of_the_others() -> None:
     so = Refused("no effect", "the job is like that")
     evaluator = Simulated(
