@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from repository import git
+from torches import TORCH_PYTHON, needs_torch
 
 from dltune.documents import gate as doc
 
 pytestmark = pytest.mark.tensorflow
 
 JOBS = Path(__file__).parent.parent / "jobs"
+SCRIPTS = JOBS.parent.parent / "scripts"
 CONFIG = """
 rounds_per_launch = 2
 seconds_per_turn = 0.05
@@ -59,9 +61,13 @@ def change(project: Path, old: str, new: str) -> None:
 
 
 def gate(project: Path, *job: str) -> subprocess.CompletedProcess[str]:
+    return gated(project, sys.executable, "gradient_tape.py", *job)
+
+
+def gated(project: Path, *command: object) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "dltune", "gate", "ab", "--base", "base", "--config", "gate.toml",
-         "-o", "result.json", "--", sys.executable, "gradient_tape.py", *job],
+         "-o", "result.json", "--", *map(str, command)],
         cwd=project,
         env={**os.environ, "TMPDIR": str(project.parent / "temporary")},
         capture_output=True,
@@ -136,3 +142,28 @@ def test_a_baseline_of_a_training_job(project: Path) -> None:
          "context_switches", "page_faults"), 3,
     )  # fmt: skip
     assert made.missing == {}
+
+
+@pytest.mark.proof
+@needs_torch
+def test_an_op_that_a_pytorch_job_got_is_named(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    project = tmp_path / "project"
+    project.mkdir()
+    job = (SCRIPTS / "train_torch_mlp.py").read_text()
+    (project / "train.py").write_text(job)
+    (project / "gate.toml").write_text(
+        "rounds_per_launch = 2\nconfidence = 0.5\nbudget = 400\n"
+        "[metrics]\nstep_time = { ratio = 1.5 }\n"
+    )
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "base")
+    git(project, "branch", "base")
+    sorts = "        torch.sort(features.flatten())\n        loss.backward()\n"
+    (project / "train.py").write_text(job.replace("        loss.backward()\n", sorts))
+    git(project, "commit", "-qam", "head")
+    done = gated(project, TORCH_PYTHON, "train.py", "--steps", 100_000_000)
+    assert done.returncode == 1, done.stderr
+    found = doc.load(project / "result.json")
+    assert any("aten::sort" in one.what for one in found.slower), found.slower

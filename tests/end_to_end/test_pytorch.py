@@ -323,6 +323,19 @@ def test_a_job_in_less_memory(profiled: Done, plain: list[str], tmp_path: Path) 
     assert process["peak"] < section["live"] + section["before"]
 
 
+def test_a_page_of_it_and_what_differs_from_another_time(profiled: Done, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = dltune("report", profiled.output, "-o", page)
+    assert done.returncode == 0, done.stderr
+    assert "aten::conv2d" in page.read_text()
+    compared = dltune("compare", profiled.output, profiled.output, "--json")
+    assert compared.returncode == 0, compared.stderr
+    found = json.loads(compared.stdout)
+    assert found["same_graph"]
+    assert {one["verdict"] for one in (*found["steps"], *found["ops"])} == {"noise"}
+    assert any(one["type"] == "aten::conv2d" for one in found["ops"])
+
+
 def test_a_plan_against_the_jobs_own_threads(profiled: Done, tmp_path: Path) -> None:
     plan, bench = tmp_path / "plan.json", tmp_path / "bench.json"
     assert dltune("plan", profiled.output, "-o", plan).returncode == 0
