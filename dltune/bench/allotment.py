@@ -25,29 +25,27 @@ LONGEST = 4.0
 
 @dataclass(frozen=True)
 class Allotment:
-    """A turn: so many executions, which are so many steps and take so many seconds. The first
-    `warm_up` of its steps do not count."""
+    """A turn: so many executions, at least `least`, which are so many steps and take so many
+    seconds. The first `warm_up` of its steps do not count. `share`: of it, as much as takes no
+    longer than planned, where some steps take much longer than the first ones."""
 
     executions: int
     steps: float
     seconds: float
+    least: int
     warm_up: int = WARM_UP
+    share: float = 1.0
 
-    def shorter(self, taken: Taken) -> Allotment:
-        """Of fewer executions where `taken`, a turn, was much longer than planned, also without its
-        longest step (which may hold a validation that does not come again soon)."""
-        planned = LONGEST * self.seconds * taken.executions / self.executions
-        seconds = taken.seconds - max(taken.steps, default=0.0)
-        if seconds <= planned:
-            return self
-        fewest = (self.warm_up + LEAST_STEPS) * self.executions / self.steps
-        executions = max(self.executions * planned / seconds, fewest)
-        part = min(1.0, math.ceil(executions) / self.executions)
+    def shortened(self, share: float) -> Allotment:
+        """Of that share of the executions, as far as there may be fewer."""
+        executions = max(min(self.least, self.executions), math.ceil(self.executions * share))
+        share = executions / self.executions
         return dataclasses.replace(
             self,
-            executions=round(part * self.executions),
-            steps=part * self.steps,
-            seconds=part * self.seconds,
+            executions=executions,
+            steps=share * self.steps,
+            seconds=share * self.seconds,
+            share=1.0,
         )
 
 
@@ -76,8 +74,19 @@ def first_turn(
             fewest = WARM_UP + 1 + (barrier.graphs > 1)
             executions = max(fewest, math.ceil(wanted * taken.per_step))
             steps = executions / taken.per_step
-            found = Allotment(executions, steps, max(wanted, steps) * step)
-            some = EPOCHS * barrier.graphs
-            return found.shorter(barrier.take(some, idle)) if executions > some else found
+            fewest = max(fewest, math.ceil((WARM_UP + least) * taken.per_step))
+            found = Allotment(executions, steps, max(wanted, steps) * step, fewest)
+            sample = EPOCHS * barrier.graphs
+            if executions <= sample:
+                return found
+            return dataclasses.replace(found, share=_share(found, barrier.take(sample, idle)))
         executions *= 2
     return None
+
+
+def _share(planned: Allotment, sample: Taken) -> float:
+    """Of a turn that takes LONGEST times what was planned at the most, without the sample's longest
+    execution: it may hold a validation, which does not come again soon."""
+    longest = max(sample.steps, default=0.0) / min(1.0, sample.per_step or 1.0)
+    seconds = LONGEST * planned.seconds * sample.executions / planned.executions
+    return min(1.0, seconds / max(sample.seconds - longest, seconds))

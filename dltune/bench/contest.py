@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from dltune.bench.allotment import Allotment, first_turn
 from dltune.bench.runner import Runner
-from dltune.bench.step_barrier import BRIEFLY, JobEndedError, Taken
+from dltune.bench.step_barrier import BRIEFLY, JobEndedError
 from dltune.documents.bench import Turn
 from dltune.errors import DltuneError, JobFailed, UsageError
 
@@ -68,7 +68,10 @@ class Contest:
         Raises a DltuneError when a job does not come to a step, or ends before one turn is over.
         """
         self._start()
-        allotments = {runner: self._first_turn(runner) for runner in self.runners}
+        first = {runner: self._first_turn(runner) for runner in self.runners}
+        # what a turn costs once is a like part of each one's steps
+        share = min(allotment.share for allotment in first.values())
+        allotments = {runner: first[runner].shortened(share) for runner in self.runners}
         whole = sum(a.seconds for a in allotments.values())
         if self.rounds * whole > self.enough:
             self.rounds = min(self.rounds, max(LEAST_ROUNDS, int(self.enough / whole)))
@@ -82,8 +85,7 @@ class Contest:
                 left = spent * (self.rounds - number - place / len(self.runners))
                 self.tell(Progress(runner.setting.name, number + 1, left))
                 try:
-                    taken = self._turn(runner, allotments[runner], number)
-                    allotments[runner] = allotments[runner].shorter(taken)
+                    self._turn(runner, allotments[runner], number)
                 except JobEndedError:
                     self._ended_early(runner, number)
                     return
@@ -144,7 +146,7 @@ class Contest:
         if time.monotonic() - runner.news > limit:
             raise _under(runner, HangsError("it hangs in a step"), f"{limit:g} s without news")
 
-    def _turn(self, runner: Runner, allotment: Allotment, number: int) -> Taken:
+    def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
         def others() -> None:
             self._heed(runner)
             for other in self.runners:
@@ -165,7 +167,6 @@ class Contest:
                     scheduling=taken.scheduling[allotment.warm_up :],
                 )
             )
-        return taken
 
     def _ended_early(self, runner: Runner, number: int) -> None:
         if not any(self.turns.values()):

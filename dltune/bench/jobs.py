@@ -36,13 +36,14 @@ def compete(
             with open(logs[runner], "wb") as log:
                 to = 2 if verbose else log.fileno()
                 applied = runner.setting.applied
-                environment = applied.environment(os.environ)
-                words, meeting = rendezvous.apart(applied.command(command), environment)
+                words, environment = rendezvous.with_own_port(
+                    applied.command(command), applied.environment(os.environ)
+                )
                 job = Job(
                     words,
                     answer=runner.answer,
                     greet=runner.greet,
-                    environment={**environment, **meeting},
+                    environment=environment,
                     stdout=to,
                     stderr=to,
                 )

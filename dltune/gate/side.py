@@ -53,13 +53,13 @@ class Side:
         answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
     ) -> Job:
         """The command as a job that writes to `log`. Raises as `Job`."""
-        command, meeting = rendezvous.apart(self.command, {**os.environ, **self.environment})
+        command, environment = rendezvous.with_own_port(self.command, self.environment)
         with open(log, "wb") as file:
             return Job(
                 command,
                 answer=answer,
                 greet=greet,
-                environment={**self.environment, **meeting},
+                environment=environment,
                 stdout=file.fileno(),
                 stderr=file.fileno(),
                 folder=self.folder,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dltune.errors import UsageError
 from dltune.gate.side import Side, blame
+from dltune.proc import tree
 
 if TYPE_CHECKING:
     from dltune.gate.instructions import Counter
@@ -104,5 +105,9 @@ def _accounted(
 
 
 def _kill(group: int) -> None:
+    """With what has sessions of its own, as torchrun's ranks."""
+    for pid in tree.session(group):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)

@@ -16,11 +16,17 @@ _LOST = re.compile(
 )
 
 
+# torchrun, in two or three dozen lines
+_TORCHRUN = re.compile(r"torch/distributed/elastic/.*failed \(exitcode")
+
+
 def last_lines(log: Path) -> list[str]:
-    """The last that a job wrote."""
+    """The last that a job wrote; of torchrun's, before that told which rank has failed."""
     with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - _BYTES))
-        return file.read().decode(errors="replace").splitlines()[-LINES:]
+        lines = file.read().decode(errors="replace").splitlines()
+    told = next((at for at, line in enumerate(lines) if _TORCHRUN.search(line)), 0)
+    return lines[: told or None][-LINES:]
 
 
 def last_words(log: Path, job: str = "the job") -> str:

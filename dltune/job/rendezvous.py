@@ -2,59 +2,71 @@
 
 from __future__ import annotations
 
-import socket
+import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-# options of torchrun's, of accelerate's, and of many a script
+from dltune.job.ranks import free_address
+from dltune.machine.ranks import is_rank
+
+# torchrun's option, accelerate's, and those of many a script
+_ACCELERATES = "--main_process_port"
 _PORTS = ("--master-port", "--main-process-port")
-_ENDPOINT, _NODES = "--rdzv-endpoint", "--nnodes"
-_HERE = ("localhost", "127.0.0.1")
+_ENDPOINT, _BACKEND = "--rdzv-endpoint", "PET_RDZV_BACKEND"
+_NODES = ("--nnodes", "--num-machines")
 _ONE_NODE = ("1", "1:1")
-# what torchrun takes for its option, and what it and others tell their ranks
-_TORCHRUNS, _RANKS = "PET_MASTER_PORT", "MASTER_PORT"
+# as in `env MASTER_PORT=29500 python train.py`
+_VARIABLE = re.compile(r"\bMASTER_PORT=[1-9]\d*")
 
 
-def apart(
-    command: Sequence[str], environment: Mapping[str, str]
+def with_own_port(
+    command: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The command with a free port in place of the one that it names, and the variables that name
-    that port where it names none. Ranks on several nodes, and one that its launcher has started,
-    meet where they were told."""
-    if _spans_nodes(command) or environment.get("WORLD_SIZE", "1") != "1":
-        return list(command), {}
-    port = _free_port()
-    words = list(command)
+    """The command with a free port in place of the one that it names, and the variables with those
+    that name the port to launchers and scripts that take it from them. `variables` stand beside
+    this process's own. Ranks on several nodes, and a rank itself, meet where they were told."""
+    environment = {**os.environ, **variables}
+    if is_rank(environment) or _spans_nodes(command):
+        return list(command), dict(variables)
+    address = free_address()
+    port = address.rpartition(":")[2]
+    elsewhere = "etcd" in " ".join((environment.get(_BACKEND, ""), *command))
+    words = [_VARIABLE.sub(f"MASTER_PORT={port}", word) for word in command]
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")
         if equals:
-            words[place] = f"{name}={_moved(name, value, port)}"
+            words[place] = f"{name}={_moved(name, value, port, elsewhere)}"
         elif place + 1 < len(words):
-            words[place + 1] = _moved(name, words[place + 1], port)
-    variables = {_TORCHRUNS: str(port)}
-    if _RANKS in environment:
-        variables[_RANKS] = str(port)
-    return words, variables
+            words[place + 1] = _moved(name, words[place + 1], port, elsewhere)
+    if _launches_by_accelerate(words) and not any(_option(word) == _PORTS[1] for word in words):
+        words[2:2] = [_ACCELERATES, port]
+    told = {"MASTER_PORT": port}
+    if not elsewhere:
+        told["PET_RDZV_ENDPOINT"] = address  # torchrun's
+    return words, {**variables, **told}
 
 
-def _moved(option: str, value: str, port: int) -> str:
-    """The option's value; zero is any port already."""
-    option = option.replace("_", "-")
-    host, colon, number = value.rpartition(":")
-    if option in _PORTS and value.isdecimal() and int(value):
-        return str(port)
-    if option == _ENDPOINT and host in _HERE and number.isdecimal() and int(number):
-        return f"{host}{colon}{port}"
+def _moved(name: str, value: str, port: str, elsewhere: bool) -> str:
+    """An option's value; zero is any port already. `elsewhere`: a server knows where ranks meet."""
+    if _option(name) in _PORTS and value.isdecimal() and int(value):
+        return port
+    if _option(name) == _ENDPOINT and value and not elsewhere:
+        host, _, number = value.partition(":")
+        return value if number == "0" else f"{host}:{port}"
     return value
+
+
+def _option(word: str) -> str:
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _launches_by_accelerate(command: Sequence[str]) -> bool:
+    return [Path(word).name for word in command[:2]] == ["accelerate", "launch"]
 
 
 def _spans_nodes(command: Sequence[str]) -> bool:
     return any(
-        word.startswith(_NODES) and (word.partition("=")[2] or after) not in _ONE_NODE
+        _option(word) in _NODES and (word.partition("=")[2] or after) not in _ONE_NODE
         for word, after in zip(command, [*command[1:], ""], strict=True)
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((_HERE[1], 0))
-        return int(free.getsockname()[1])

@@ -16,10 +16,12 @@ PATIENCE_SECONDS = 5.0
 STANDARD_LIBRARY = re.compile(
     r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
 )
-# Frames that are not the job's either: the frameworks, what AutoGraph made of the job's functions
-# while it traced them, dltune's own in the job. Of the rest, installed packages come last.
+# Frames that are not the job's either: the commands that packages install, the frameworks, what
+# AutoGraph made of the job's functions while it traced them, dltune's own in the job. Of the rest,
+# installed packages come last.
 _FOREIGN = re.compile(
     rf"{STANDARD_LIBRARY.pattern}"
+    r"|/bin/[^/.]+$"
     r"|/(site|dist)-packages/(tensorflow|keras|tf_keras|torch|absl|horovod)/|__autograph_generated_file"
     r"|/_dltune_\w+\.py$"
 )

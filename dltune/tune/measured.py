@@ -226,13 +226,14 @@ class Measured:
         if found is None:
             raise failed(UsageError(TOO_SELDOM), log)
         step, each = found.seconds / found.steps, found.executions / found.steps
-        return found if step < LONG else self._long(tried, step, each)
+        return found.shortened(found.share) if step < LONG else self._long(tried, step, each)
 
     def _long(self, tried: Tried, step: float, each: float) -> Allotment:
         """Of steps of so many seconds, and executions."""
         warm_up = WARM_UP if tried.still else 0  # one whose data came to rest has them ready
         steps = LONG_STEPS + warm_up + (tried.graphs > 1)
-        return Allotment(math.ceil(steps * each), steps, steps * step, warm_up)
+        executions = math.ceil(steps * each)
+        return Allotment(executions, steps, steps * step, executions, warm_up)
 
     # --- turns
 
@@ -263,8 +264,7 @@ class Measured:
             idle = self._patient(stand.log, limit)
             taken = stand.tried.take(stand.allotment.executions, idle)
             stand.turns += 1
-            allotted, stand.allotment = stand.allotment, stand.allotment.shorter(taken)
-            if steps := taken.steps[allotted.warm_up :]:
+            if steps := taken.steps[stand.allotment.warm_up :]:
                 return statistics.median(steps) / stand.tried.per_execution
         raise failed(UsageError(TOO_SELDOM), stand.log)
 

@@ -31,9 +31,10 @@ def failed(error: DltuneError, log: Path | None = None, why: str = "") -> Refuse
     """The job failed, and wrote its last words to `log`. `why`: what the search is told instead."""
     written = last_lines(log) if log else []
     lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
+    found = [why or str(error), *lines]
     if any(PORT_TAKEN.search(line) for line in written):
-        lines = ["its ranks meet at a port that the script fixes, which another of its jobs has"]
-    return RefusedError(Refused("failed", "; ".join([why or str(error), *lines])), error)
+        found.insert(0, "another of its jobs has the port that it wants")
+    return RefusedError(Refused("failed", "; ".join(found)), error)
 
 
 def ended(tried: Tried, log: Path) -> RefusedError:

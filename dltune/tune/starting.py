@@ -96,13 +96,14 @@ def launch(
     tried = Tried(applied, here, known)
     with contextlib.ExitStack() as stack, open(log, "wb") as file:
         to = 2 if verbose else file.fileno()
-        environment = applied.environment(os.environ)
-        command, meeting = rendezvous.apart(applied.command(here.command), environment)
+        command, environment = rendezvous.with_own_port(
+            applied.command(here.command), applied.environment(os.environ)
+        )
         job = Job(
             command,
             answer=tried.answer,
             greet=tried.greet,
-            environment={**environment, **meeting},
+            environment=environment,
             stdout=to,
             stderr=to,
         )

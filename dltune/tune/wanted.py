@@ -84,17 +84,18 @@ def _singles(
 def _may_act_now(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
 ) -> set[str]:
-    """Settings that had nothing to act on, but interact with one that was chosen since: batches are
-    prefetched by workers."""
-    joins = {option.choice.setting: option.joins for option in options}
-    now = {choice.setting for choice in incumbent}
-    then: dict[str, set[str]] = {}  # what was there when a setting did nothing
+    """Settings that had nothing to act on, but interact with another one that acts, and that was
+    chosen since they were tried: workers have batches to prefetch."""
+    acting = {option.choice.setting for option in options if option.acts}
+    joins = {option.choice.setting: option.joins & acting for option in options}
+    companions: dict[str, set[str]] = {}  # of each setting, in all of its trials
     for trial in trials:
-        if trial.verdict == "no effect":
-            for choice in added(trial.candidate, trial.against):
-                names = then.setdefault(choice.setting, set())
-                names.update(other.setting for other in trial.candidate)
-    return {name for name, names in then.items() if joins.get(name, frozenset()) & (now - names)}
+        for choice in added(trial.candidate, trial.against):
+            met = companions.setdefault(choice.setting, set())
+            met.update(other.setting for other in trial.candidate)
+    chosen = {choice.setting for choice in incumbent}
+    none = idle(options, trials)
+    return {name for name in none if joins[name] & (chosen - companions[name])}
 
 
 def _joined(

@@ -85,6 +85,15 @@ def test_the_first_step_of_a_turn_warms_up_and_is_dropped(clock: Clock) -> None:
         assert [step for turn in turns for step in turn.steps] == pytest.approx([0.01] * 30)
 
 
+def test_where_one_job_pauses_the_turns_of_all_are_shorter(clock: Clock) -> None:
+    pauses = PretendedJob(clock, cost=lambda number, _: 0.3 if number % 8 == 7 else 0.002)
+    steady = PretendedJob(clock, cost=lambda number, _: 0.002)
+    Trial({"plan": pauses, "recommended": steady}, rounds=2, seconds=0.6).contest.run()
+    assert pauses.granted == steady.granted
+    assert pauses.granted[:2] == [4, 32]
+    assert 4 < pauses.granted[2] < 100
+
+
 @pytest.mark.parametrize(("step", "executions"), [(0.01, 6), (0.001, 51), (10.0, 4)])
 def test_a_turn_is_about_so_long_and_has_three_steps(
     clock: Clock, step: float, executions: int

@@ -26,3 +26,16 @@ def test_a_job_that_wrote_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
     assert last_words(log) == ""
+
+
+def test_what_torchrun_says_of_its_ranks_is_none_of_theirs(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "step 1\nRuntimeError: address already in use\n"
+        "E1128 02:45:00.12 812 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+        "(exitcode: 1) local_rank: 0 (pid: 815) of binary: python\n" + "traceback\n" * 40
+    )
+    assert last_words(log).splitlines()[1:] == [
+        "  step 1",
+        "  RuntimeError: address already in use",
+    ]

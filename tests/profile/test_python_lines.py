@@ -57,6 +57,9 @@ def test_a_job_that_is_an_installed_package_has_its_own_lines():
     package = Frame("fit", f"{SITE}/recommender/fit.py", 7)
     runpy = Frame("_run_code", "/usr/lib/python3.11/runpy.py", 88)
     assert own_line([EXECUTE, FUNCTION, package, runpy]) == "fit.py:7 (fit)"
+    command = Frame("<module>", "/env/bin/pykeen", 8)
+    assert own_line([EXECUTE, FUNCTION, package, command]) == "fit.py:7 (fit)"
+    assert own_line([EXECUTE, command]) is None
     assert own_line([EXECUTE, runpy]) is None
     assert own_line([]) is None
 

@@ -8,6 +8,7 @@ those of the job as it is; with others the job trains on as many examples a step
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import shutil
 import subprocess
@@ -18,9 +19,8 @@ from dltune.errors import UsageError
 
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
 # PyTorch's launchers, after `python -m`
-_MODULES = frozenset(
-    {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
-)
+_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_ACCELERATE = "accelerate.commands.launch"
 _SPOILT = re.compile(r"\{(?:ranks|batch)\b[^{}]*\}")
 _REMEDY = "write the job's own numbers, as in: horovodrun -np {ranks:4} python train.py {batch:256}"
 
@@ -91,11 +91,24 @@ def _mpirun(command: Sequence[str]) -> bool:
 
 
 def _of_pytorch(command: Sequence[str]) -> bool:
-    """Whether it is torchrun or accelerate, by name or as a module of Python."""
-    if _named(command, "torchrun", "accelerate"):
+    """Whether it is torchrun, or accelerate with several processes, by name or as a module."""
+    module = command[command.index("-m") + 1] if "-m" in command[:-1] else ""
+    if _named(command, "torchrun") or (module in _MODULES and _python(command)):
         return True
-    module = command[command.index("-m") + 1 :][:1] if "-m" in command[:-1] else ()
-    return bool(_MODULES.intersection(module)) and Path(command[0]).name.startswith("python")
+    if _named(command, "accelerate") or (module == _ACCELERATE and _python(command)):
+        return any(_several(word, after) for word, after in itertools.pairwise([*command, ""]))
+    return False
+
+
+def _several(word: str, after: str) -> bool:
+    name, _, value = word.partition("=")
+    if name.replace("_", "-") == "--num-processes":
+        return (value or after) not in ("0", "1")
+    return name in ("--multi_gpu", "--mpirun_hostfile")
+
+
+def _python(command: Sequence[str]) -> bool:
+    return Path(command[0]).name.startswith("python")
 
 
 def _named(command: Sequence[str], *names: str) -> bool:

@@ -43,7 +43,6 @@ def start(
 
 def ddp_bucket(report: Report) -> Hooks:
     """Value: "5MiB": what the gradients that travel together have, at the most."""
-    report.did = f"{{count}} models have buckets of {report.value}"
 
     def begin(torch: Any) -> None:
         if torch.distributed.is_available():
@@ -57,6 +56,7 @@ def _give_size(report: Report, given: inspect.BoundArguments) -> None:
         report.left("a model", "the size of its buckets is given")
     else:
         given.arguments[_ALL] = int(report.value.removesuffix("MiB"))
+        report.did = f"{{count}} models have buckets of {report.value}"
         report.acted()
 
 
