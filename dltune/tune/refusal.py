@@ -34,6 +34,8 @@ def failed(error: DltuneError, log: Path | None = None, why: str = "") -> Refuse
     found = [why or str(error), *lines]
     if any(PORT_TAKEN.search(line) for line in written):
         found.insert(0, "another of its jobs has the port that it wants")
+    if lines:
+        error.args = ("\n  ".join((f"{error}; its last lines:", *lines)), *error.args[1:])
     return RefusedError(Refused("failed", "; ".join(found)), error)
 
 
