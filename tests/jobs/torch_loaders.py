@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import threading
 
 import numpy
 import torch
@@ -80,6 +81,15 @@ class Parent(Rows):
         return row
 
 
+class Growing(Rows):
+    """Changed by the script, as data that are told what is wanted of them."""
+
+    factor = 1
+
+    def changed(self, row):
+        return row * self.factor
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter([(row, os.getpid()) for row in table])
@@ -133,9 +143,29 @@ pairs = zip(loaders["shuffled"], DataLoader(Rows(), 3, shuffle=True), strict=Tru
 found["two at a time"] = [[one[0].tolist(), other[0].tolist()] for one, other in pairs]
 begun = iter(loaders["shuffled"])
 found["begun"] = [torch.rand(1).item(), *(rows.tolist() for rows, _ in begun)]
+growing = Growing()
+grown = iter(DataLoader(growing, 3))
+growing.factor = 3
+batches = list(grown)
+found["grown"] = [rows.tolist() for rows, _ in batches]
+grown_elsewhere = [pid != os.getpid() for _, pids in batches for pid in pids.tolist()]
 found["never begun"] = [iter(loaders["shuffled"]) is None, torch.rand(1).item()]
 kept = [rows for _ in range(3) for rows, _ in loaders["plain"]]
 found["kept"] = [rows.is_shared() for rows in kept]
 found["drawn"] = [torch.rand(1).item(), random.random()]
+found["grown elsewhere"] = all(grown_elsewhere)
+
+
+def read_byte_by_byte():
+    """While a loader's first batch is tried, whose child has this file open, too."""
+    with open(__file__, "rb", buffering=0) as own:
+        pieces = iter(lambda: own.read(1), b"")
+        found["read meanwhile"] = b"".join(pieces).decode()
+
+
+meanwhile = threading.Thread(target=read_byte_by_byte)
+meanwhile.start()
+list(DataLoader(Rows(), 3))
+meanwhile.join()
 with open("found.json", "w") as file:
     json.dump(found, file)

@@ -33,8 +33,11 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
         before.pop("elsewhere", None)
         # losses with dropout, and what the script sees of its loaders
         assert now == before, name
+    # the dataset was changed after its iterator was made, and before the first batch
+    assert (plain.pop("grown elsewhere"), found.pop("grown elsewhere")) == (False, True)
     assert found == plain
-    assert workers.did == "4 DataLoaders have their batches prepared by 2 workers each"
+    assert found["read meanwhile"] == (JOBS / "torch_loaders.py").read_text()
+    assert workers.did == "6 DataLoaders have their batches prepared by 2 workers each"
     assert workers.left == [
         "a DataLoader of Noisy, a DataLoader of OwnNoise, a DataLoader of Rows: it draws random "
         "numbers, and a worker would draw others",
@@ -49,5 +52,5 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
         "a DataLoader of Rows: the script gives it 1 workers",
     ]
     # those that were given workers, and the one that the script gave one
-    assert ahead.count == 5
+    assert ahead.count == 7
     assert "a DataLoader of Rows: the script tells it 3 batches" in ahead.left

@@ -59,8 +59,9 @@ def workers(report: Report) -> Hooks:
         return {"num_workers": count, "prefetch_factor": _AHEAD, "multiprocessing_context": context}
 
     def change(data: Any) -> None:
-        later = _begins_later(data.dataloader._MultiProcessingDataLoaderIter)
-        _change_loaders(data, report, did, fitting, {_ITERATOR: later})
+        within = {_WORKERS: _asks_later(getattr(data.dataloader, _WORKERS))}
+        started = _started_later(getattr(data.dataloader, _ALONE))
+        _change_loaders(data, report, did, fitting, within, started)
 
     yield _MODULE, change
 
@@ -89,7 +90,8 @@ class _Left(Exception):
     """Why a loader is left as it is."""
 
 
-_ITERATOR = "_MultiProcessingDataLoaderIter"
+# PyTorch's iterators
+_WORKERS, _ALONE = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
 _DRAWS = "it draws random numbers, and a worker would draw others"
 
 
@@ -99,11 +101,13 @@ def _change_loaders(
     did: str,
     fitting: Callable[[Any], dict[str, Any]],
     within: dict[str, Any],
+    started: Callable[[Any, Callable[[], Any]], Any] | None = None,
 ) -> None:
     """Has loaders make their iterators with other attributes, and a script find those of its own.
 
     `fitting`, which is asked once for each loader, has the attributes, or raises. `within`:
-    what the loaders' module has meanwhile."""
+    what the loaders' module has meanwhile. `started`: the iterator of a loader without workers, for
+    which a function makes the one to be used, or gives None."""
     plain = data.DataLoader._get_iterator
     known: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
@@ -131,8 +135,10 @@ def _change_loaders(
 
     @functools.wraps(plain)
     def get_iterator(loader: Any) -> Any:
-        changes = changes_of(loader)
-        if changes and not multiprocessing.current_process().daemon:
+        def start() -> Any:
+            changes = changes_of(loader)
+            if not changes or multiprocessing.current_process().daemon:
+                return None
             put_back = _random_state(loader)
             try:
                 with _changed(loader, changes), _changed(data.dataloader, within):
@@ -141,7 +147,12 @@ def _change_loaders(
                 put_back()
                 known[loader] = {}
                 report.left("a DataLoader, from now on", f"{type(error).__name__}: {error}")
-        return plain(loader)
+                return None
+
+        if started is None or loader.num_workers:
+            made = start()  # an iterator over nothing is false
+            return plain(loader) if made is None else made
+        return started(loader, start)
 
     data.DataLoader._get_iterator = get_iterator
 
@@ -160,7 +171,37 @@ def _random_state(loader: Any) -> Callable[[], None]:
     return put_back
 
 
-def _begins_later(base: Any) -> Any:
+def _started_later(base: Any) -> Callable[[Any, Callable[[], Any]], Any]:
+    """Iterators whose workers are started for the first batch, as a script may change its dataset
+    until then. What an iterator draws when it is made is drawn then."""
+
+    class Iter(base):  # type: ignore[misc]
+        def __init__(self, loader: Any, start: Callable[[], Any]) -> None:
+            as_made = _random_state(loader)
+            super().__init__(loader)
+            self._batches: Any = None  # those of workers
+
+            def start_as_made() -> Any:
+                now = _random_state(loader)
+                as_made()
+                try:
+                    return start()
+                finally:
+                    now()
+
+            self._start: Callable[[], Any] | None = start_as_made
+
+        def _next_data(self) -> Any:
+            if self._start is not None:
+                start, self._start = self._start, None
+                self._batches = start()
+            return super()._next_data() if self._batches is None else self._batches._next_data()
+
+    Iter.__name__ = Iter.__qualname__ = _WORKERS  # in profiles, too
+    return Iter
+
+
+def _asks_later(base: Any) -> Any:
     """Iterators over workers' batches that ask the sampler for nothing before a batch is wanted, as
     those without workers do: a sampler draws random numbers then.
 
@@ -225,12 +266,11 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
             raise _Left(_DRAWS)
         if _open(one):
             raise _Left(f"it holds an open {type(one).__name__}, which processes cannot share")
-    places = _places()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.write(write, json.dumps(_tried(loader, drawing)).encode())
+            os.write(write, json.dumps(_tried_apart(loader, drawing)).encode())
         finally:
             os._exit(0)
     os.close(write)
@@ -241,11 +281,6 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
         os.close(read)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        now = _places()
-        moved = {one: place for one, place in places.items() if now.get(one, place) != place}
-        for (number, *_), place in moved.items():
-            with suppress(OSError):
-                os.lseek(number, place, os.SEEK_SET)
     if not ready:
         raise _Left(f"a child that prepares its first batch is not done after {_PATIENCE:.0f} s")
     if not answer:
@@ -253,8 +288,6 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
     why, size, tensors = json.loads(answer)
     if why is not None:
         raise _Left(why)
-    if moved:
-        raise _Left("it reads from a file that was open before, which processes cannot share")
     batches = workers * ahead + 2
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if size * batches * ranks > _free() / 2:
@@ -271,19 +304,17 @@ def _open(one: object) -> bool:
     return type(one).__module__.partition(".")[0] in _FILES
 
 
-def _places() -> dict[tuple[int, int, int], int]:
-    """Where this process and its children are in each open file that is only read, by its number,
-    device and inode."""
+def _places() -> dict[int, int]:
+    """Where this process is in each open file that is only read, by the file's number."""
     found = {}
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError, KeyError, ValueError):
             number = int(path.name)
-            status = os.fstat(number)
-            if stat.S_ISREG(status.st_mode):
+            if stat.S_ISREG(os.fstat(number).st_mode):
                 lines = Path(f"/proc/self/fdinfo/{number}").read_text().splitlines()
                 told = dict(line.split(":", 1) for line in lines if ":" in line)
                 if int(told["flags"], 8) & os.O_ACCMODE == os.O_RDONLY:
-                    found[number, status.st_dev, status.st_ino] = int(told["pos"])
+                    found[number] = int(told["pos"])
     return found
 
 
@@ -294,6 +325,25 @@ def _free() -> int:
     except OSError:
         return 0
     return there.f_bavail * there.f_frsize
+
+
+def _tried_apart(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
+    """In a child, which shares its places in open files with the job: as `_tried`, with places of
+    its own."""
+    places = _places()
+    try:
+        for number, place in places.items():
+            own = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+            os.lseek(own, place, os.SEEK_SET)
+            os.dup2(own, number, inheritable=False)
+            os.close(own)
+    except OSError as error:
+        return f"a child of the job cannot read its open files anew: {error}", 0, 0
+    answer = _tried(loader, drawing)
+    now = _places()
+    if answer[0] is None and any(now.get(one, place) != place for one, place in places.items()):
+        return "it reads from a file that was open before, which processes cannot share", 0, 0
+    return answer
 
 
 def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
