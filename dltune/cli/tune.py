@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dltune.tune.measured import Measured
     from dltune.tune.search import Search
 
+# below this share of the time in steps as long as most it is said that others take the rest
+TYPICAL = 0.5
+
 
 @click.command("tune")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="[plan.json]")
@@ -182,6 +185,12 @@ def command(
         if partial is None and not search.exhausted:
             state.remove()
     _show(found, as_json)
+    if (share := evaluator.typical_share) < TYPICAL:
+        click.echo(
+            f"note: steps as long as most are {share:.0%} of this job's time; what takes the rest, "
+            "and counts in no ratio, `dltune diagnose` tells",
+            err=True,
+        )
     if explain:
         for line in ("", *tune_tables.explain(found, search.trials)):
             click.echo(line, err=as_json)

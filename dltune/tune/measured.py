@@ -93,6 +93,7 @@ class Measured:
         self._given: dict[str, str] | None = None  # variables of the job as given
         self._waits = False  # the steps of the job as given, for their data
         self._ranks = starts_ranks(here.command)  # the job as given has several
+        self._typical = self._counted = 0.0  # seconds of the job as given in its turns
         self._largest = 0
         self._numbers = itertools.count()
         self._starting: dict[Candidate, Starting] = {}
@@ -123,6 +124,12 @@ class Measured:
         free, total = free_bytes()
         more = math.floor((free - SPARE * total) / self._largest)
         return max(2, min(MOST, len(self._stands) + more))
+
+    @property
+    def typical_share(self) -> float:
+        """Of the turns of the job as given, what its steps would take were all as the median one,
+        which is what counts: the rest is in a few of them, or between them."""
+        return self._typical / self._counted if self._counted else 1.0
 
     def left(self) -> float:
         return self._ends - time.monotonic()
@@ -265,7 +272,11 @@ class Measured:
             taken = stand.tried.take(stand.allotment.executions, idle)
             stand.turns += 1
             if steps := taken.steps[stand.allotment.warm_up :]:
-                return statistics.median(steps) / stand.tried.per_execution
+                typical = statistics.median(steps)
+                if not stand.tried.applied.choices:
+                    self._typical += typical * len(steps)
+                    self._counted += sum(steps)
+                return typical / stand.tried.per_execution
         raise failed(UsageError(TOO_SELDOM), stand.log)
 
     def _patient(self, log: Path, limit: float) -> Callable[[], None]:

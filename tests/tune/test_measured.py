@@ -13,6 +13,7 @@ from sessions import soon, states
 
 from dltune.bench.jobs import all_ended
 from dltune.bench.step_barrier import Taken
+from dltune.bench.usage import Usage
 from dltune.documents.profile import Framework
 from dltune.documents.sections.settings import Choice
 from dltune.errors import JobFailed, UsageError
@@ -102,6 +103,18 @@ def test_a_turn_of_long_steps_is_one_of_them_and_one_that_warms_up_where_data_re
     assert asked == [steps]
     assert isinstance(taken, float)
     assert taken > 0.015
+
+
+def test_a_job_whose_time_is_in_few_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (0.5, 0.02, 0.02, 0.82, 0.02, 0.02)  # the first one warms up
+    turn = Taken(6, steps, sum(steps), 1.0, Usage(0.0, 0, 0))
+    with evaluator() as found:
+        assert found.typical_share == 1.0
+        assert found.start(AS_GIVEN) is None
+        with monkeypatch.context() as pretending:
+            pretending.setattr(tried.Tried, "take", lambda *_: turn)
+            assert found.round([AS_GIVEN])[AS_GIVEN] == 0.02
+        assert found.typical_share == pytest.approx(5 * 0.02 / 0.9)
 
 
 def test_between_turns_nothing_of_a_job_runs_that_waits_for_its_data(
