@@ -74,7 +74,8 @@ def first_turn(
             fewest = WARM_UP + 1 + (barrier.graphs > 1)
             executions = max(fewest, math.ceil(wanted * taken.per_step))
             steps = executions / taken.per_step
-            fewest = max(fewest, math.ceil((WARM_UP + least) * taken.per_step))
+            counted = WARM_UP + least + (barrier.graphs > 1)
+            fewest = max(fewest, math.ceil(counted * taken.per_step))
             found = Allotment(executions, steps, max(wanted, steps) * step, fewest)
             sample = EPOCHS * barrier.graphs
             if executions <= sample:

@@ -16,8 +16,9 @@ _LOST = re.compile(
 )
 
 
-# torchrun, in two or three dozen lines
-_TORCHRUN = re.compile(r"torch/distributed/elastic/.*failed \(exitcode")
+# torchrun of its ranks, and then in two or three dozen lines of the one that failed
+_TORCHRUN = re.compile(r"torch/distributed/elastic/\S+\.py:\d+\]")
+_FAILED = re.compile(rf"{_TORCHRUN.pattern} failed \(exitcode")
 
 
 def last_lines(log: Path) -> list[str]:
@@ -25,8 +26,9 @@ def last_lines(log: Path) -> list[str]:
     with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - _BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    told = next((at for at, line in enumerate(lines) if _TORCHRUN.search(line)), 0)
-    return lines[: told or None][-LINES:]
+    told = [at for at, line in enumerate(lines) if _FAILED.search(line)]
+    ranks = [line for line in lines[: told[-1]] if not _TORCHRUN.search(line)] if told else lines
+    return ranks[-LINES:]
 
 
 def last_words(log: Path, job: str = "the job") -> str:

@@ -16,16 +16,16 @@ PATIENCE_SECONDS = 5.0
 STANDARD_LIBRARY = re.compile(
     r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
 )
-# Frames that are not the job's either: the commands that packages install, the frameworks, what
-# AutoGraph made of the job's functions while it traced them, dltune's own in the job. Of the rest,
-# installed packages come last.
+# Frames that are not the job's either: the frameworks, what AutoGraph made of the job's functions
+# while it traced them, dltune's own in the job. Of the rest, installed packages come last, and
+# after them what may be the command that one installs.
 _FOREIGN = re.compile(
     rf"{STANDARD_LIBRARY.pattern}"
-    r"|/bin/[^/.]+$"
     r"|/(site|dist)-packages/(tensorflow|keras|tf_keras|torch|absl|horovod)/|__autograph_generated_file"
     r"|/_dltune_\w+\.py$"
 )
 _INSTALLED = re.compile(r"/(site|dist)-packages/")
+_COMMAND = re.compile(r"/bin/[^/.]+$")
 _TORCH = re.compile(r"/(site|dist)-packages/torch/")
 
 
@@ -99,8 +99,9 @@ def calls_torch(stack: Sequence[Frame]) -> bool:
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
     """The frame that `own_line` tells."""
     candidates = [frame for frame in stack if not _FOREIGN.search(frame.filename)]
-    own = [frame for frame in candidates if not _INSTALLED.search(frame.filename)]
-    return next(iter(own or candidates), None)
+    packages = [frame for frame in candidates if not _COMMAND.search(frame.filename)]
+    own = [frame for frame in packages if not _INSTALLED.search(frame.filename)]
+    return next(iter(own or packages or candidates), None)
 
 
 def _reason(stderr: str) -> str:

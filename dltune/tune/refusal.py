@@ -31,19 +31,20 @@ def failed(error: DltuneError, log: Path | None = None, why: str = "") -> Refuse
     """The job failed, and wrote its last words to `log`. `why`: what the search is told instead."""
     written = last_lines(log) if log else []
     lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
-    found = [why or str(error), *lines]
-    if any(PORT_TAKEN.search(line) for line in written):
-        found.insert(0, "another of its jobs has the port that it wants")
+    said = why or str(error)
     if lines:
         error.args = ("\n  ".join((f"{error}; its last lines:", *lines)), *error.args[1:])
-    return RefusedError(Refused("failed", "; ".join(found)), error)
+    return RefusedError(Refused("failed", "; ".join([said, *lines])), error)
 
 
 def ended(tried: Tried, log: Path) -> RefusedError:
     """The job has ended by itself before it was measured."""
     code = tried.exit_code
     if tried.steps is None:
-        return failed(tried.why_no_step(), log, f"exit code {code} before its steps were known")
+        why = f"exit code {code} before its steps were known"
+        if tried.applied.choices and any(map(PORT_TAKEN.search, last_lines(log))):
+            why = f"another of its jobs has the port that it wants; {why}"
+        return failed(tried.why_no_step(), log, why)
     message = f"the job ended with exit code {code} before enough was measured"
     if code:
         return failed(JobFailed(message, code), log, f"exit code {code} while it was measured")

@@ -32,7 +32,10 @@ def test_what_torchrun_says_of_its_ranks_is_none_of_theirs(tmp_path: Path) -> No
     log = tmp_path / "log"
     log.write_text(
         "step 1\nRuntimeError: address already in use\n"
-        "E1128 02:45:00.12 812 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+        + "W1128 02:45:00.10 812 torch/distributed/elastic/multiprocessing/api.py:1029] Sending "
+        "process 816 closing signal SIGTERM\n"
+        * 16
+        + "E1128 02:45:00.12 812 torch/distributed/elastic/multiprocessing/api.py:869] failed "
         "(exitcode: 1) local_rank: 0 (pid: 815) of binary: python\n" + "traceback\n" * 40
     )
     assert last_words(log).splitlines()[1:] == [

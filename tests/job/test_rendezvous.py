@@ -14,7 +14,7 @@ from dltune.job.rendezvous import with_own_port
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "PET_RDZV_BACKEND"):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "PET_RDZV_BACKEND", "PET_NNODES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -26,6 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("accelerate", "launch", "--main_process_port", "{}", "train.py"),
         ("torchrun", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:{}", "train.py"),
         ("torchrun", "--nnodes=1", "--rdzv_endpoint", "node7:{}", "train.py", "--port", "5"),
+        ("python", "-m", "torch.distributed.run", "--rdzv-endpoint", "[::1]:{}", "etcd/train.py"),
         ("env", "MASTER_PORT={}", "python", "train.py"),
         ("mpirun", "-x", "MASTER_PORT={}", "-np", "2", "python", "train.py"),
     ],
@@ -35,7 +36,9 @@ def test_a_port_that_the_command_names_is_another_one(words: tuple[str, ...]) ->
     port = variables["MASTER_PORT"]
     assert port != "29400"
     assert command == [word.format(port) for word in words]
-    assert variables == {"A": "b", "MASTER_PORT": port, "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
+    torchrun = {"PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
+    told = torchrun if any("torch" in word for word in words) else {"PET_MASTER_PORT": port}
+    assert variables == {"A": "b", "MASTER_PORT": port, **told}
 
 
 def test_ranks_that_take_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +47,6 @@ def test_ranks_that_take_it_from_the_environment(monkeypatch: pytest.MonkeyPatch
     command, variables = with_own_port(["srun", "python", "a.py"], {})
     assert command == ["srun", "python", "a.py"]
     assert variables["MASTER_PORT"] != "12355"
-
-
-def test_accelerate_is_told_by_an_option() -> None:
-    """It sets the variables itself."""
-    command, variables = with_own_port(["env/bin/accelerate", "launch", "a.py"], {})
-    port = variables["MASTER_PORT"]
-    assert command == ["env/bin/accelerate", "launch", "--main_process_port", port, "a.py"]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +59,11 @@ def test_accelerate_is_told_by_an_option() -> None:
 )
 def test_others_wait_there_for_ranks_of_several_nodes(command: list[str]) -> None:
     assert with_own_port(command, {}) == (command, {})
+
+
+def test_nodes_that_the_environment_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NNODES", "2")
+    assert with_own_port(["torchrun", "a.py"], {}) == (["torchrun", "a.py"], {})
 
 
 def test_a_rank_meets_the_others_where_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:

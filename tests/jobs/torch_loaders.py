@@ -100,6 +100,22 @@ def noisy_batch(examples):
     return torch.stack(rows) + torch.rand(4), torch.tensor(pids)
 
 
+class Shuffled:
+    """A sampler of batches that acts, and draws, as soon as it is asked."""
+
+    def __init__(self):
+        self.batches = [[row, row + 1] for row in range(0, len(table) - 1, 2)]
+        self.asked = 0
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        self.asked += 1
+        random.shuffle(self.batches)
+        return iter(list(self.batches))
+
+
 loaders = {
     "plain": DataLoader(Rows(), 3),
     "shuffled": DataLoader(Rows(), 3, shuffle=True),
@@ -113,6 +129,7 @@ loaders = {
     "reading shared": DataLoader(ReadingShared(), 3),
     "parent's": DataLoader(Parent(), 3),
     "stream": DataLoader(Stream(), 3),
+    "asked at once": DataLoader(Rows(), batch_sampler=Shuffled()),
     "empty": DataLoader(TensorDataset(table[:0]), 3),
     "with a worker": DataLoader(Rows(), 3, num_workers=1),
     "further ahead": DataLoader(Rows(), 3, num_workers=1, prefetch_factor=3),
@@ -151,6 +168,7 @@ found["grown"] = [rows.tolist() for rows, _ in batches]
 grown_elsewhere = [pid != os.getpid() for _, pids in batches for pid in pids.tolist()]
 found["never begun"] = [iter(loaders["shuffled"]) is None, torch.rand(1).item()]
 kept = [rows for _ in range(3) for rows, _ in loaders["plain"]]
+found["asked"] = loaders["asked at once"].batch_sampler.asked
 found["kept"] = [rows.is_shared() for rows in kept]
 found["drawn"] = [torch.rand(1).item(), random.random()]
 found["grown elsewhere"] = all(grown_elsewhere)

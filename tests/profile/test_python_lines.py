@@ -59,7 +59,7 @@ def test_a_job_that_is_an_installed_package_has_its_own_lines():
     assert own_line([EXECUTE, FUNCTION, package, runpy]) == "fit.py:7 (fit)"
     command = Frame("<module>", "/env/bin/pykeen", 8)
     assert own_line([EXECUTE, FUNCTION, package, command]) == "fit.py:7 (fit)"
-    assert own_line([EXECUTE, command]) is None
+    assert own_line([EXECUTE, command]) == "pykeen:8 (<module>)"  # or a script of the job's
     assert own_line([EXECUTE, runpy]) is None
     assert own_line([]) is None
 

@@ -26,7 +26,7 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
     assert heard == {}
     found, heard = ran(input_prefetch="8", input_workers="2")
     workers, ahead = heard["input_workers"], heard["input_prefetch"]
-    given = {"plain", "shuffled", "one by one"}
+    given = {"plain", "shuffled", "one by one", "asked at once"}
     for name in sorted(name for name, one in plain.items() if isinstance(one, dict)):
         before, now = plain.pop(name), found.pop(name)
         assert now.pop("elsewhere") == ([True] if name in given else before.pop("elsewhere")), name
@@ -37,7 +37,7 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
     assert (plain.pop("grown elsewhere"), found.pop("grown elsewhere")) == (False, True)
     assert found == plain
     assert found["read meanwhile"] == (JOBS / "torch_loaders.py").read_text()
-    assert workers.did == "6 DataLoaders have their batches prepared by 2 workers each"
+    assert workers.did == "7 DataLoaders have their batches prepared by 2 workers each"
     assert workers.left == [
         "a DataLoader of Noisy, a DataLoader of OwnNoise, a DataLoader of Rows: it draws random "
         "numbers, and a worker would draw others",
@@ -52,5 +52,5 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
         "a DataLoader of Rows: the script gives it 1 workers",
     ]
     # those that were given workers, and the one that the script gave one
-    assert ahead.count == 7
+    assert ahead.count == 8
     assert "a DataLoader of Rows: the script tells it 3 batches" in ahead.left

@@ -96,7 +96,8 @@ def _of_pytorch(command: Sequence[str]) -> bool:
     if _named(command, "torchrun") or (module in _MODULES and _python(command)):
         return True
     if _named(command, "accelerate") or (module == _ACCELERATE and _python(command)):
-        return any(_several(word, after) for word, after in itertools.pairwise([*command, ""]))
+        own = itertools.takewhile(lambda word: not word.endswith(".py"), command)
+        return any(_several(word, after) for word, after in itertools.pairwise([*own, ""]))
     return False
 
 

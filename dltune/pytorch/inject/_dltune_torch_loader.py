@@ -22,6 +22,7 @@ import signal
 import socket
 import stat
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ def workers(report: Report) -> Hooks:
             raise _Left("each worker would read an IterableDataset whole")
         _try_first_batch(loader, count, _AHEAD)
         # another context than fork wants a main module that can be imported
-        context = loader.multiprocessing_context or "fork"
+        context = loader.multiprocessing_context or multiprocessing.get_context("fork")
         return {"num_workers": count, "prefetch_factor": _AHEAD, "multiprocessing_context": context}
 
     def change(data: Any) -> None:
@@ -101,7 +102,7 @@ def _change_loaders(
     did: str,
     fitting: Callable[[Any], dict[str, Any]],
     within: dict[str, Any],
-    started: Callable[[Any, Callable[[], Any]], Any] | None = None,
+    started: Callable[[Any, Callable[[Any], Any]], Any] | None = None,
 ) -> None:
     """Has loaders make their iterators with other attributes, and a script find those of its own.
 
@@ -111,8 +112,8 @@ def _change_loaders(
     plain = data.DataLoader._get_iterator
     known: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
-    def examine(loader: Any) -> None:
-        known[loader] = {}
+    def examine(loader: Any, own: Any) -> None:
+        known[own] = {}
         report.did = did
         try:
             changes = fitting(loader)
@@ -120,29 +121,31 @@ def _change_loaders(
             report.left(f"a {type(loader).__name__} of {type(loader.dataset).__name__}", str(why))
         else:
             with _changed(loader, changes):
-                known[loader] = changes
+                known[own] = changes
             report.acted()
 
     examine_harmless = report.harmless(examine, "a DataLoader")
+    starting = threading.Lock()
 
     def changes_of(loader: Any) -> dict[str, Any]:
+        own = loader.loader if isinstance(loader, _View) else loader
         try:
-            if loader not in known:
-                examine_harmless(loader)
-            return known[loader]
+            if own not in known:
+                examine_harmless(loader, own)
+            return known[own]
         except (KeyError, TypeError):  # it cannot be referred to weakly
             return {}
 
     @functools.wraps(plain)
     def get_iterator(loader: Any) -> Any:
-        def start() -> Any:
+        def start(view: Any) -> Any:
             changes = changes_of(loader)
             if not changes or multiprocessing.current_process().daemon:
                 return None
             put_back = _random_state(loader)
             try:
-                with _changed(loader, changes), _changed(data.dataloader, within):
-                    return plain(loader)
+                with _changed(view, changes), starting, _changed(data.dataloader, within):
+                    return plain(view)
             except Exception as error:  # no process or thread more may be had
                 put_back()
                 known[loader] = {}
@@ -150,11 +153,21 @@ def _change_loaders(
                 return None
 
         if started is None or loader.num_workers:
-            made = start()  # an iterator over nothing is false
+            made = start(loader)  # an iterator over nothing is false
             return plain(loader) if made is None else made
         return started(loader, start)
 
     data.DataLoader._get_iterator = get_iterator
+
+
+class _View:
+    """A loader with some attributes of its own."""
+
+    def __init__(self, loader: Any, values: dict[str, Any]) -> None:
+        self.__dict__.update(values, loader=loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
 
 
 def _random_state(loader: Any) -> Callable[[], None]:
@@ -171,34 +184,40 @@ def _random_state(loader: Any) -> Callable[[], None]:
     return put_back
 
 
-def _started_later(base: Any) -> Callable[[Any, Callable[[], Any]], Any]:
+def _started_later(base: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
     """Iterators whose workers are started for the first batch, as a script may change its dataset
-    until then. What an iterator draws when it is made is drawn then."""
+    until then. A sampler is asked, and a seed is drawn, where the iterator is made, and once."""
 
     class Iter(base):  # type: ignore[misc]
-        def __init__(self, loader: Any, start: Callable[[], Any]) -> None:
-            as_made = _random_state(loader)
+        _sampler_iter: Any
+        _profile_name: str
+
+        def __init__(self, loader: Any, start: Callable[[Any], Any]) -> None:
+            generator = _generator(loader)
             super().__init__(loader)
+            values = {"_index_sampler": self._sampler_iter, "generator": generator}
+            self._start: Callable[[], Any] | None = lambda: start(_View(loader, values))
             self._batches: Any = None  # those of workers
-
-            def start_as_made() -> Any:
-                now = _random_state(loader)
-                as_made()
-                try:
-                    return start()
-                finally:
-                    now()
-
-            self._start: Callable[[], Any] | None = start_as_made
 
         def _next_data(self) -> Any:
             if self._start is not None:
                 start, self._start = self._start, None
                 self._batches = start()
+                if self._batches is not None:
+                    self._profile_name = self._batches._profile_name
             return super()._next_data() if self._batches is None else self._batches._next_data()
 
-    Iter.__name__ = Iter.__qualname__ = _WORKERS  # in profiles, too
+    Iter.__name__ = Iter.__qualname__ = base.__name__  # in profiles, too
     return Iter
+
+
+def _generator(loader: Any) -> Any:
+    """One that draws what the loader's will draw next."""
+    torch, own = sys.modules["torch"], loader.generator
+    with suppress(Exception):  # of another device
+        other = torch.Generator()
+        return other.set_state(torch.get_rng_state() if own is None else own.get_state())
+    return own
 
 
 def _asks_later(base: Any) -> Any:
@@ -211,6 +230,7 @@ def _asks_later(base: Any) -> Any:
     class Iter(base):  # type: ignore[misc]
         _begun = True
         _index_sampler: Any
+        _pin_memory: bool
         _prefetch_factor: Any
 
         def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -231,8 +251,9 @@ def _asks_later(base: Any) -> Any:
                 for _ in range(self._prefetch_factor * self._num_workers):
                     self._try_put_index()
             batch = super()._next_data()
-            with suppress(Exception):
-                batch = copy.deepcopy(batch)
+            if not self._pin_memory:  # what pins them has copied them
+                with suppress(Exception):
+                    batch = copy.deepcopy(batch)
             return batch
 
     Iter.__name__ = Iter.__qualname__ = base.__name__  # in profiles, too

@@ -49,7 +49,7 @@ def test_who_starts_ranks_is_known_by_name():
     assert launcher.starts_ranks(("horovodrun", "-np", "2"))
     assert launcher.starts_ranks(("env/bin/torchrun", "train.py"))
     assert launcher.starts_ranks(("accelerate", "launch", "--num_processes", "2", "train.py"))
-    assert not launcher.starts_ranks(("accelerate", "launch", "train.py"))
+    assert not launcher.starts_ranks(("accelerate", "launch", "train.py", "--num_processes", "8"))
     assert launcher.starts_ranks(("python3", "-u", "-m", "torch.distributed.run", "train.py"))
     assert not launcher.starts_ranks(("python", "-m", "train", "torchrun"))
     assert not launcher.starts_ranks(("python", "-m"))
