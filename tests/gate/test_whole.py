@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from dltune.gate import instructions, whole
 from dltune.gate.side import Side
 from dltune.machine.perf import syscall
 from dltune.machine.perf.events import SOFTWARE
+from dltune.proc import stat, tree
+from dltune.proc.stat import Stat
 
 PAGES = 5000
 # a fault for each page: huge ones are not wanted
@@ -51,6 +55,23 @@ def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
     whole.run(
         Side("base", "base", [sys.executable, "-c", checks], tmp_path, {"A": "b"}), timeout=60
     )
+
+
+def test_what_has_a_session_of_its_own_ends_with_a_command() -> None:
+    """As torchrun's ranks."""
+    script = "import subprocess; subprocess.run(['sleep', '600'], start_new_session=True)"
+    job = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    until = time.monotonic() + 60
+    ranks: dict[int, Stat] = {}
+    while len(ranks) < 2 or {one.session for one in ranks.values()} != ranks.keys():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+        ranks = tree.session(job.pid)
+    whole._kill(job.pid)
+    job.wait()
+    while any((left := stat.of_process(pid)) and not left.ended for pid in ranks):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_failures_name_the_side_and_show_the_last_lines() -> None:
