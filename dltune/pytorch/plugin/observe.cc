@@ -214,7 +214,7 @@ std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction& node) 
 
 void Begin() {
   GiveWidth(g_own);
-  g_wanted = BeginStep();
+  g_wanted = BeginStep(g_own);
   TakeOwnWidth();
   if (g_wanted.counters)
     ForgetTeams();

@@ -92,6 +92,9 @@ struct State {
   // Threads of an op of several, where teams have one size, under these orders and the job's own number.
   std::pair<const Orders*, int> team_under{};
   int team = 0;
+  // Whether any op has another number than the job's own, likewise.
+  std::pair<const Orders*, int> steers_under{};
+  bool steers = false;
   bool told_of_teams = false;
   bool target = false, lost = false, complained = false;
   // Of its ops: some were known by their places; some of these were others.
@@ -231,6 +234,20 @@ int AsOrdered(const OpOrder& order) {
   return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
+// A plan that leaves all ops the job's own number costs nothing: they need not be heard of.
+bool Steers(int own) {
+  const std::pair<const Orders*, int> under(g.orders, own);
+  if (std::exchange(g.steers_under, under) == under) return g.steers;
+  const auto differs = [own](const OpOrder& order) {
+    const int threads = AsOrdered(order);
+    return threads && threads != own;
+  };
+  const auto& ops = g.orders->ops;
+  g.steers = differs(g.orders->fallback) ||
+             std::any_of(ops.begin(), ops.end(), [&](const auto& op) { return differs(op.second); });
+  return g.steers;
+}
+
 // How many threads ops of several have, where teams of other sizes would cost threads; `own`: the job's
 // number, which ops without orders have.
 int OneTeam(int own) {
@@ -249,7 +266,7 @@ Keyed* Before() {
 
 }  // namespace
 
-Wanted BeginStep() {
+Wanted BeginStep(int own) {
   g.expected = g.last && g.last->next ? g.last->next : g.last;
   g.orders = OrdersFor(g.expected ? g.expected->executions : 0);
   g.target = IsTarget(g.expected, g.orders);
@@ -257,7 +274,7 @@ Wanted BeginStep() {
   g.wanted.records = g.orders->discover || (g.target && g.orders->events);
   CounterGroup* const counters = g.wanted.records ? g.orders->counters : nullptr;
   g.wanted.counters = counters && !counters->refused ? counters : nullptr;
-  g.wanted.steers = g.target && g.orders->steers();
+  g.wanted.steers = g.target && g.orders->steers() && (g.wanted.records || Steers(own));
   g.wanted.flushes = g.target && g.orders->flush;
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
   g.wanted.hears = g.wanted.records || g.wanted.steers || unmet;

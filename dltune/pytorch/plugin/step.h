@@ -49,15 +49,15 @@ struct Wanted {
   CounterGroup* counters = nullptr;
 };
 
-// The next step; waits where dltune holds it back.
-Wanted BeginStep();
+// The next step; waits where dltune holds it back. `own`: the job's number of threads.
+Wanted BeginStep(int own);
 // The next op has been described: whether those after it are known by their places.
 bool ArePlaced(const Keyed* described);
 // The next op, of this type, by its place; one without a key where another one was there.
 Keyed* OpAtPlace(const std::string& type);
 // Of this type; nothing else is known of it.
 Keyed* Undescribed(const std::string& type);
-int ThreadsOf(Key* key, int own);  // `own`: the job's number
+int ThreadsOf(Key* key, int own);
 void Add(const Ran& ran);
 // Of an op; their index among those of the step, -1 where not all could be counted.
 int Add(const Counts& counts);

@@ -59,7 +59,7 @@ int main() {
     const char step = line[5];
     const bool early = islower(step), late = isdigit(step);
     const std::string name(1, late ? 'A' + step - '1' : toupper(step));
-    const dltune::Wanted wanted = dltune::BeginStep();
+    const dltune::Wanted wanted = dltune::BeginStep(g_own);
     std::vector<dltune::Json> keys;
     int described = 0;
     bool placed = false;

@@ -381,6 +381,18 @@ def test_an_eager_step_is_met_without_having_been_discovered() -> None:
     assert threads == [[1, *[0] * (OPS - 1)]] * 3
 
 
+def test_ops_that_get_the_jobs_own_number_are_not_heard() -> None:
+    """Two, until the script has three."""
+    orders = [f"target\t{signature('A')}", "op\tAforward()\t2\t0,1", "default\t2\t0,1"]
+    ran = ["own 2", *["step A"] * 3, "own 3", "step A"]
+    lines = [*MACHINE, "begin\t2", *orders, "end", *ran]
+    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
+    messages = list(map(json.loads, said.splitlines()))
+    wanted = [one["wanted"] for one in messages if one["type"] == "step"]
+    assert wanted == [[1, 0, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1]]
+    assert sum(one["type"] == "execution" for one in messages) == 3  # they count all the same
+
+
 def test_teams_have_one_size_where_threads_end_with_each_other_one() -> None:
     """The job's own number, eight, or one thread where that is nearer."""
     ordered = [f"op\tA{kind}()\t{n}\t0,1,2" for kind, n in (("forward", 2), ("backward", 3))]
