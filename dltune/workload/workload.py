@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from dltune.analysis.parts import ENOUGH, measured, unmeasured
+from dltune.analysis.parts import ENOUGH, is_compiled, measured, unmeasured
 from dltune.documents import opkey
 from dltune.documents.machine import Machine
 from dltune.documents.profile import Op, Placement, Profile, Settings, Step
@@ -324,7 +324,9 @@ def _with_the_rest(profile: Profile, curves: Sequence[Curve | None]) -> list[Cur
         return list(curves)
     alike = Curve.of({case: seconds / rest[own] for case, seconds in rest.items()})
     return [
-        alike.scaled(op.own) if curve is None and op.own and kind(op.type) == "ops" else curve
+        alike.scaled(op.own)
+        if curve is None and op.own and kind(op.type) == "ops" and not is_compiled(op)
+        else curve
         for op, curve in zip(profile.ops, curves, strict=True)
     ]
 

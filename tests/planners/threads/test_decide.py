@@ -216,6 +216,17 @@ def test_ops_of_other_shapes_at_each_step_take_what_the_others_leave() -> None:
     assert remark.startswith("90% of the op time is of ops whose shapes are others at each step")
 
 
+def test_kernels_that_torch_compiled_keep_their_threads_then() -> None:
+    made = with_other_shapes(0.019, 0.01, 0.05)
+    compiled = synthetic.op("graph_0_cpp_fused_add_1", None, synthetic.machine(2))
+    kernel = msgspec.structs.replace(compiled, own=5e-4)
+    (step,) = made.steps
+    step = msgspec.structs.replace(step, nodes=(*step.nodes, synthetic.node("kernel_1", 2)))
+    found = workload(msgspec.structs.replace(made, ops=(*made.ops, kernel), steps=(step,)))
+    assert found.varying == 0.05
+    assert [curve is None for curve in found.curves] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("one", "spread", "chosen"),
     [(0.006, 0.05, "uniform 1x"), (0.009, 0.3, "uniform 2x1"), (0.02, 0.05, "uniform 2x1")],
