@@ -106,8 +106,6 @@ def _accounted(
 
 def _kill(group: int) -> None:
     """With what has sessions of its own, as torchrun's ranks."""
-    for pid in tree.session(group):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    tree.send(signal.SIGKILL, group)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)

@@ -16,7 +16,8 @@ _PORTS = ("--master-port", "--main-process-port")
 _ENDPOINT, _BACKEND = "--rdzv-endpoint", "--rdzv-backend"
 _NODES = ("--nnodes", "--num-machines")
 _ONE_NODE = ("1", "1:1")
-_TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
+# torchrun, after `python -m`
+TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
 # as in `env MASTER_PORT=29500 python train.py`
 _VARIABLE = re.compile(r"\bMASTER_PORT=[1-9]\d*")
 
@@ -76,4 +77,4 @@ def _option(word: str) -> str:
 
 def _is_torchrun(command: Sequence[str]) -> bool:
     named = bool(command) and Path(command[0]).name == "torchrun"
-    return named or any(module in command for module in _TORCHRUN)
+    return named or any(module in command for module in TORCHRUN)

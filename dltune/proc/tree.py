@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterable, Mapping
 
 from dltune.errors import UsageError
@@ -25,6 +27,13 @@ def session(leader: int) -> dict[int, Stat]:
     running = processes()
     own = [pid for pid, found in running.items() if found.session == leader]
     return {pid: running[pid] for pid in _with_descendants(own, running)}
+
+
+def send(number: signal.Signals, leader: int) -> None:
+    """A signal to all processes of the leader's session."""
+    for pid in session(leader):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def descendants(leader: int) -> set[int]:

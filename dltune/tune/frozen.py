@@ -7,8 +7,6 @@ end of an epoch, tf.data's tuning thread wakes late (half a minute) in a process
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 
 from dltune.proc import tree
@@ -16,20 +14,14 @@ from dltune.proc import tree
 
 def freeze(session: int) -> None:
     """Stop all processes of a job's session."""
-    _signal(session, signal.SIGSTOP)
+    tree.send(signal.SIGSTOP, session)
 
 
 def thaw(session: int) -> None:
     """Let them go on."""
-    _signal(session, signal.SIGCONT)
+    tree.send(signal.SIGCONT, session)
 
 
 def end(session: int) -> None:
     """Kill them."""
-    _signal(session, signal.SIGKILL)
-
-
-def _signal(session: int, number: signal.Signals) -> None:
-    for pid in tree.session(session):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+    tree.send(signal.SIGKILL, session)

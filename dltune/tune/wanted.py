@@ -70,9 +70,10 @@ def _singles(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial], *, first: bool
 ) -> Iterator[Candidate]:
     """Each setting's first value, or its further ones, unless it had nothing to act on."""
-    again = _may_act_now(incumbent, options, trials)
+    none = idle(options, trials)
+    again = {name for name in none if _may_act_now(name, incumbent, options, trials)}
+    none -= again
     past = {choice for choice in tried(trials) if choice.setting not in again}
-    none = idle(options, trials) - again
     seen: set[str] = set()
     for option in options:
         name = option.choice.setting
@@ -82,20 +83,20 @@ def _singles(
 
 
 def _may_act_now(
-    incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
-) -> set[str]:
-    """Settings that had nothing to act on, but interact with another one that acts, and that was
-    chosen since they were tried: workers have batches to prefetch."""
+    name: str, incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
+) -> bool:
+    """Whether a setting that had nothing to act on interacts with another one that acts, and that
+    was chosen since it was tried: workers have batches to prefetch."""
+    joins = {other for option in options if option.choice.setting == name for other in option.joins}
     acting = {option.choice.setting for option in options if option.acts}
-    joins = {option.choice.setting: option.joins & acting for option in options}
-    companions: dict[str, set[str]] = {}  # of each setting, in all of its trials
-    for trial in trials:
-        for choice in added(trial.candidate, trial.against):
-            met = companions.setdefault(choice.setting, set())
-            met.update(other.setting for other in trial.candidate)
+    companions = {
+        other.setting
+        for trial in trials
+        if any(choice.setting == name for choice in added(trial.candidate, trial.against))
+        for other in trial.candidate
+    }
     chosen = {choice.setting for choice in incumbent}
-    none = idle(options, trials)
-    return {name for name in none if joins[name] & (chosen - companions[name])}
+    return bool(joins & acting & (chosen - companions))
 
 
 def _joined(

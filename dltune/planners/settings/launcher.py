@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.job.rendezvous import TORCHRUN
 
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
-# PyTorch's launchers, after `python -m`
-_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_ACCELERATE = "accelerate.commands.launch"
+_ACCELERATE = "accelerate.commands.launch"  # after `python -m`
 _SPOILT = re.compile(r"\{(?:ranks|batch)\b[^{}]*\}")
 _REMEDY = "write the job's own numbers, as in: horovodrun -np {ranks:4} python train.py {batch:256}"
 
@@ -93,7 +92,7 @@ def _mpirun(command: Sequence[str]) -> bool:
 def _of_pytorch(command: Sequence[str]) -> bool:
     """Whether it is torchrun, or accelerate with several processes, by name or as a module."""
     module = command[command.index("-m") + 1] if "-m" in command[:-1] else ""
-    if _named(command, "torchrun") or (module in _MODULES and _python(command)):
+    if _named(command, "torchrun") or (module in TORCHRUN and _python(command)):
         return True
     if _named(command, "accelerate") or (module == _ACCELERATE and _python(command)):
         own = itertools.takewhile(lambda word: not word.endswith(".py"), command)

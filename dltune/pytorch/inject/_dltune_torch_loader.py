@@ -127,8 +127,7 @@ def _change_loaders(
     examine_harmless = report.harmless(examine, "a DataLoader")
     starting = threading.Lock()
 
-    def changes_of(loader: Any) -> dict[str, Any]:
-        own = loader.loader if isinstance(loader, _View) else loader
+    def changes_of(loader: Any, own: Any) -> dict[str, Any]:
         try:
             if own not in known:
                 examine_harmless(loader, own)
@@ -138,8 +137,10 @@ def _change_loaders(
 
     @functools.wraps(plain)
     def get_iterator(loader: Any) -> Any:
+        own = loader.loader if isinstance(loader, _View) else loader
+
         def start(view: Any) -> Any:
-            changes = changes_of(loader)
+            changes = changes_of(loader, own)
             if not changes or multiprocessing.current_process().daemon:
                 return None
             put_back = _random_state(loader)
@@ -148,7 +149,7 @@ def _change_loaders(
                     return plain(view)
             except Exception as error:  # no process or thread more may be had
                 put_back()
-                known[loader] = {}
+                known[own] = {}
                 report.left("a DataLoader, from now on", f"{type(error).__name__}: {error}")
                 return None
 
@@ -221,33 +222,27 @@ def _generator(loader: Any) -> Any:
 
 
 def _asks_later(base: Any) -> Any:
-    """Iterators over workers' batches that ask the sampler for nothing before a batch is wanted, as
-    those without workers do: a sampler draws random numbers then.
+    """Iterators over workers' batches that ask the sampler for nothing while they are made: where
+    that raises, it is the script's to hear.
 
     Batches are copied out of shared memory: each tensor in there keeps a file open.
     """
 
     class Iter(base):  # type: ignore[misc]
-        _begun = True
-        _index_sampler: Any
+        _asked = False
         _pin_memory: bool
         _prefetch_factor: Any
 
         def _reset(self, loader: Any, first_iter: bool = False) -> None:
-            if not first_iter:
-                super()._reset(loader, first_iter)
-                return
-            sampler, self._index_sampler = self._index_sampler, self._sampler_iter
             ahead, self._prefetch_factor = self._prefetch_factor, 0
             try:
                 super()._reset(loader, first_iter)
             finally:
-                self._index_sampler, self._prefetch_factor = sampler, ahead
-            self._begun = False
+                self._prefetch_factor = ahead
 
         def _next_data(self) -> Any:
-            if not self._begun:
-                self._begun = True
+            if not self._asked:
+                self._asked = True
                 for _ in range(self._prefetch_factor * self._num_workers):
                     self._try_put_index()
             batch = super()._next_data()

@@ -83,18 +83,22 @@ struct Collectives {
 // What threads use is never destroyed: they run on while the process exits.
 auto& g_collectives = *new Collectives;
 
+// Of orders, where the job's own number of threads is `own`: whether any op has another one, and how many
+// an op of several has where teams have one size.
+struct Summary {
+  const Orders* orders = nullptr;
+  int own = 0;
+  bool steers = false;
+  int team = 0;
+};
+
 struct State {
   std::unordered_map<std::string, EagerGraph> graphs;  // by signature
   size_t told = 0;  // ops of all graphs
   EagerGraph* last = nullptr;
   EagerGraph* expected = nullptr;
   const Orders* orders = nullptr;  // null: no step is under way
-  // Threads of an op of several, where teams have one size, under these orders and the job's own number.
-  std::pair<const Orders*, int> team_under{};
-  int team = 0;
-  // Whether any op has another number than the job's own, likewise.
-  std::pair<const Orders*, int> steers_under{};
-  bool steers = false;
+  Summary summary;
   bool told_of_teams = false;
   bool target = false, lost = false, complained = false;
   // Of its ops: some were known by their places; some of these were others.
@@ -234,28 +238,25 @@ int AsOrdered(const OpOrder& order) {
   return order.by_admission && order.work.serial >= g.orders->small ? order.work.choice.threads : 0;
 }
 
-// A plan that leaves all ops the job's own number costs nothing: they need not be heard of.
-bool Steers(int own) {
-  const std::pair<const Orders*, int> under(g.orders, own);
-  if (std::exchange(g.steers_under, under) == under) return g.steers;
-  const auto differs = [own](const OpOrder& order) {
-    const int threads = AsOrdered(order);
-    return threads && threads != own;
-  };
-  const auto& ops = g.orders->ops;
-  g.steers = differs(g.orders->fallback) ||
-             std::any_of(ops.begin(), ops.end(), [&](const auto& op) { return differs(op.second); });
-  return g.steers;
-}
-
-// How many threads ops of several have, where teams of other sizes would cost threads; `own`: the job's
-// number, which ops without orders have.
+// Where teams of other sizes would cost threads; ops without orders have the job's own number.
 int OneTeam(int own) {
   const int usual = g.orders->fallback.view ? AsOrdered(g.orders->fallback) : own;
   if (usual > 1) return usual;
   int most = 1;
   for (const auto& [key, order] : g.orders->ops) most = std::max(most, AsOrdered(order));
   return most;
+}
+
+const Summary& Summarized(int own) {
+  if (g.summary.orders == g.orders && g.summary.own == own) return g.summary;
+  const auto differs = [own](const OpOrder& order) {
+    const int threads = AsOrdered(order);
+    return threads && threads != own;
+  };
+  const auto& ops = g.orders->ops;
+  const bool steers = differs(g.orders->fallback) ||
+                      std::any_of(ops.begin(), ops.end(), [&](const auto& op) { return differs(op.second); });
+  return g.summary = {g.orders, own, steers, OneTeam(own)};
 }
 
 // What was the next op the last time; null: there was none.
@@ -274,7 +275,8 @@ Wanted BeginStep(int own) {
   g.wanted.records = g.orders->discover || (g.target && g.orders->events);
   CounterGroup* const counters = g.wanted.records ? g.orders->counters : nullptr;
   g.wanted.counters = counters && !counters->refused ? counters : nullptr;
-  g.wanted.steers = g.target && g.orders->steers() && (g.wanted.records || Steers(own));
+  // a plan that leaves all ops the job's own number costs nothing: they need not be heard of
+  g.wanted.steers = g.target && g.orders->steers() && (g.wanted.records || Summarized(own).steers);
   g.wanted.flushes = g.target && g.orders->flush;
   const bool unmet = !g.target && !g.orders->targets.empty();  // it may be one of them all the same
   g.wanted.hears = g.wanted.records || g.wanted.steers || unmet;
@@ -292,9 +294,8 @@ Wanted BeginStep(int own) {
 int ThreadsOf(Key* key, int own) {
   const int threads = AsOrdered(Ordered(&key->order, key->text, g.orders));
   if (threads < 2 || KeepsThreads()) return threads;
-  const std::pair<const Orders*, int> under(g.orders, own);
-  if (std::exchange(g.team_under, under) != under) g.team = OneTeam(own);
-  const int nearest = threads * threads < g.team ? 1 : g.team;
+  const int team = Summarized(own).team;
+  const int nearest = threads * threads < team ? 1 : team;
   if (threads != nearest && !std::exchange(g.told_of_teams, true))
     Complain("some ops are to have " + std::to_string(threads) + " threads and get " +
              std::to_string(nearest) + ": GNU's OpenMP runtime would end and start threads with each " +
