@@ -30,7 +30,7 @@ def frame(path: str | os.PathLike[str], table: str | None = None) -> pandas.Data
     """A table of the dltune document at `path`, such as "ops", "nodes" or "counts" of a profile;
     without a name the main one of its kind. Times are seconds, sizes bytes.
 
-    Tables and columns are named after the document's fields (docs/formats.md). Raises
+    Tables and columns are named after the document's fields (docs/explanation/formats.md). Raises
     `dltune.errors.UsageError` where the file is no document or has faults, for a table that it has
     not (the message names those that it has), and where pandas is not installed.
     """

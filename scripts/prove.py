@@ -3,8 +3,8 @@
     python scripts/prove.py [--list] [NAME...]
 
 Each proof that these sources have not passed yet is run, the named ones alone if some are. What it
-showed is kept at once in docs/proofs.json, so that an interrupted call goes on where it stopped;
-docs/proofs.md is the table of it.
+showed is kept at once in docs/research/proofs.json, so that an interrupted call goes on where it stopped;
+docs/research/proofs.md is the table of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from dltune.documents import files
 from dltune.machine import topology
 
 ROOT = Path(__file__).parent.parent
-KEPT, TABLE = ROOT / "docs" / "proofs.json", ROOT / "docs" / "proofs.md"
+RESEARCH = ROOT / "docs" / "research"
+KEPT, TABLE = RESEARCH / "proofs.json", RESEARCH / "proofs.md"
 # between the oldest, which `make test` has in another environment, and its own
 TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
 # the oldest, and the newest; `make test` has one between them
@@ -36,7 +37,7 @@ TORCHES = ("2.6.0", "2.14.1")
 # an environment each
 PROGRAMS = ROOT / ".venv-programs"
 # of gates, each verdict is kept at once
-LIVE = ROOT / "docs" / "gates.jsonl"
+LIVE = RESEARCH / "gates.jsonl"
 
 
 class Shown(msgspec.Struct):

@@ -5,7 +5,7 @@
     python scripts/sim_horovod.py trace OUT.json.gz
 
 A record is made by scripts/record_horovod.py; its timeline lies beside it. The method, frozen
-before anything was compared, is in docs/horovod-simulation.md.
+before anything was compared, is in docs/research/horovod-simulation.md.
 """
 
 from __future__ import annotations

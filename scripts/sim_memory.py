@@ -3,7 +3,7 @@
     python scripts/sim_memory.py [--figures 2,3,4,5,11,12,14,ours,links,knl]
     python scripts/sim_memory.py --figures job --profile PROFILE
 
-What is simulated, and from which published facts, is in docs/memory-simulation.md.
+What is simulated, and from which published facts, is in docs/research/memory-simulation.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python scripts/simulate_transfers.py [--figures 7,9,bandwidth] [--bandwidth 10]
 
-What is simulated is in docs/plan-transfers.md; the claims of TicTac beside it in docs/claims.md.
+docs/explanation/plan-transfers.md says what is simulated; docs/research/claims.md compares TicTac's
+claims.
 
 Op times are those of a roofline, and a part of it that training with TensorFlow is known to reach.
 GPU workers: half an NVIDIA K80 (board specification BD-07317-001: 8.74 Tflop/s with boost and 480

@@ -1,4 +1,4 @@
-"""The house as docs/architecture.md draws it: a line imports only lines above it."""
+"""The house as docs/explanation/architecture.md draws it: a line imports only lines above it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGE = ROOT / "dltune"
 
 def drawn() -> list[str]:
     """Files and folders in the order of the drawing."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     (block,) = re.findall(r"^```\n(errors,.*?)^```$", text, re.M | re.S)
     heads = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
     return [name.strip().rstrip("/") for head in heads for name in head.split(",")]

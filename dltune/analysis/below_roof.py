@@ -39,7 +39,7 @@ _NEEDS: Mapping[str, frozenset[str]] = {
     "AVX2 and FMA": frozenset({"AVX2", "FMA"}),
     "AVX-512": frozenset({"AVX512F"}),
 }
-# that oneDNN has for numbers of 32 and of 16 bits (TensorFlow's list; docs/profile.md)
+# that oneDNN has for numbers of 32 and of 16 bits (TensorFlow's list; docs/explanation/profile.md)
 _ONEDNN = frozenset(
     {
         *("BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul"),

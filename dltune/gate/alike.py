@@ -6,7 +6,7 @@ allocator: one that keeps what is freed hides page faults. Where memory lies is 
 the kernel draws addresses anew at each start, so that no side has one layout, good or bad, for all
 its rounds, and a harmless edit that moves something is not slower for ever. Paths and variables of
 the two checkouts have the same lengths, since the stack begins behind them
-(docs/decisions/gate-launches.md).
+(docs/explanation/decisions/gate-launches.md).
 """
 
 from __future__ import annotations

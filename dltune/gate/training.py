@@ -3,7 +3,7 @@
 The processes of a launch are started together and wait at the step barrier unless they have their
 turn, as in a bench. A process keeps what it was given at its start (where its memory lies, which
 cache lines meet), so that a launch differs from the next by more than its rounds from one another:
-a few rounds make a launch, and many launches a verdict (docs/decisions/gate-launches.md).
+a few rounds make a launch, and many launches a verdict (docs/explanation/decisions/gate-launches.md).
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def quartile(steps: Sequence[float]) -> float:
     """The lower quartile: what a step takes when nobody disturbs it.
 
     Between launches of the same code it varies far less than the median, because other work on the
-    machine only ever adds (docs/decisions/gate-launches.md).
+    machine only ever adds (docs/explanation/decisions/gate-launches.md).
     """
     return quantiles(steps, (0.25,))[0]
 

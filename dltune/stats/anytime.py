@@ -18,7 +18,7 @@ quantiles, 2022):
 centre, as it is when two measurements of the same code change places. Then the distance from the
 centre tells nothing of the side, and one may stake more on what lies far away: after x it
 multiplies the stake by 2 / (1 + exp(-2 t x)), for several t and M itself with equal shares. Far
-fewer rounds decide (docs/decisions/gate-verdict.md).
+fewer rounds decide (docs/explanation/decisions/gate-verdict.md).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
     """The workload on `machine`.
 
     Cores of the measured machine keep its op times. The paper's machine has its own model
-    (docs/knl.md). On any other, a core is taken to be as fast as where the ops were measured, and
+    (docs/research/knl.md). On any other, a core is taken to be as fast as where the ops were measured, and
     each op's times follow the law of dltune.model.scaling, fitted to its measured ones; where the
     measured counts cover the machine they are used as they are.
     """
@@ -55,7 +55,7 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
 
 
 def _to_knl(workload: Workload, machine: Machine) -> Workload:
-    """By the method of docs/knl.md: its laws, its controllable ops, and OpenMP's spinning threads.
+    """Apply the method of docs/research/knl.md: its laws, its controllable ops, OpenMP's spinning.
 
     What was found for the measured machine (executor's time, factor, gaps) says nothing there.
     """

@@ -12,7 +12,7 @@ import pytest
 from dltune.documents import files, operator_times
 from dltune.documents.operator_times import OperatorTimes, PartTime, check
 
-FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:

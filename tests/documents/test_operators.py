@@ -15,7 +15,7 @@ from dltune.errors import UsageError
 
 NETWORK = divided.network()
 DATA, FIRST, *_ = NETWORK.operators
-FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
 
 
 def with_first(**changed: object) -> Operators:

@@ -74,6 +74,6 @@ def test_a_file_is_read_whole_or_refused(tmp_path):
 
 
 def test_the_documentation_s_example_is_one():
-    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "formats.md").read_text()
     (example,) = re.findall(r'```json\n(\{\s*"schema": "dltune.roofs/.*?)```', text, re.DOTALL)
     assert check(msgspec.json.decode(example, type=Roofs)) == []

@@ -13,7 +13,7 @@ from dltune.documents import files, topology
 from dltune.documents.topology import Device, Kind, Link, Topology, check
 
 CLUSTER = divided.cluster()
-FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:

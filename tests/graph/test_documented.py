@@ -182,7 +182,7 @@ def test_all_faults_are_told_at_once():
 
 
 def test_the_graph_in_the_documentation():
-    text = (SAMPLES.parents[2] / "docs" / "formats.md").read_text()
+    text = (SAMPLES.parents[2] / "docs" / "explanation" / "formats.md").read_text()
     (example,) = re.findall(r'```json\n(\{"schema": "dltune.graph/.*?)```', text, re.DOTALL)
     assert list(documented.graph(decoded(example.encode())).predecessors) == [[], [0]]
 

@@ -37,7 +37,7 @@ def written(folder: Path, name: str, documents: Sequence[tuple[str, msgspec.Stru
 
 
 def tuned(profile: Profile) -> list[tuple[str, msgspec.Struct]]:
-    plan = exhibits.plan(profile, "s1+s2+s3")
+    plan = exhibits.plan(profile, "per-type+co-run")
     plan = with_sections(plan, memory=exhibits.lean(profile), settings=exhibits.settings())
     times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
     bench = exhibits.bench(plan, profile, times)
@@ -140,7 +140,7 @@ def test_every_section_is_opened_here_and_in_the_manual(
     browser: Any, files: dict[str, Path]
 ) -> None:
     """The manual's table names all of them, and it has a picture of each."""
-    folder = Path(__file__).parents[2] / "docs"
+    folder = Path(__file__).parents[2] / "docs" / "explanation"
     manual = (folder / "report.md").read_text(encoding="utf-8")
     rows = manual.partition("| section | from |")[2].partition("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in row.split(" | ")[0][2:].split(", ")}
@@ -149,7 +149,7 @@ def test_every_section_is_opened_here_and_in_the_manual(
         with Opened(browser, files[name]) as opened:
             there.update(opened.page.locator("article > section > h3").all_text_contents())
     assert named == there
-    pictures = dict(re.findall(r"(?<!!)\[([^]]+)\]\((images/[^)]+)\)", manual))
+    pictures = dict(re.findall(r"(?<!!)\[([^]]+)\]\((\.\./images/[^)]+)\)", manual))
     assert named <= pictures.keys()
     assert all((folder / picture).is_file() for picture in pictures.values())
 

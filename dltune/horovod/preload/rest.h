@@ -1,5 +1,5 @@
 // When a background thread may sleep on because its rank has nothing to send. Our own; why it may,
-// and what it must look out for: docs/decisions/cycles-on-demand.md.
+// and what it must look out for: docs/explanation/decisions/cycles-on-demand.md.
 #pragma once
 
 #include <stdlib.h>

@@ -154,7 +154,7 @@ def _event(wanted: str, root: Path) -> Event:
     named = [name for unit in _core_units(root) for name in _names(unit / "events")]
     raise UsageError(
         f"there is no event {wanted!r}{_nearest(wanted, [*plain.values(), *ALIASES, *named])}",
-        remedy="docs/counters.md lists the names; others are written cpu/event=0x..,umask=0x../",
+        remedy="docs/reference/events.md lists the names; write others as cpu/event=0x..,umask=0x../",
     )
 
 

@@ -65,7 +65,7 @@ def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
     if code in (*probe.NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
         return Refused(
             "this CPU does not have it, or only for a whole chip and not for a thread",
-            "leave it out, or see docs/counters.md for others",
+            "leave it out, or see docs/explanation/counters.md for others",
         )
     if code == errno.ESRCH:
         return Refused(f"thread {tid} has ended", "name one that runs")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # features a decision tree keeps; the paper chose four
 SELECTED = 4
-DEFAULT = "random forest"  # the most accurate one in docs/model.md
+DEFAULT = "random forest"  # the most accurate one in docs/explanation/model.md
 
 
 # where scikit-learn has each, and what it is told beside its defaults

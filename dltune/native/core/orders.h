@@ -65,8 +65,8 @@ bool Ordered();
 // The key that has this number, as `Work::op`, in every snapshot.
 std::string KeyOf(int number);
 
-// One line of dltune's language; see docs/architecture.md. Returns a complaint, or nothing. A
-// snapshot one of whose lines is complained of is not obeyed: the one before stands.
+// One line of dltune's language; see docs/explanation/architecture.md. Returns a complaint, or
+// nothing. A snapshot one of whose lines is complained of is not obeyed: the one before stands.
 std::string Obey(const std::string& line);
 
 // dltune is gone. Nothing may wait for its grants any more, and a job that was told to `detach` goes

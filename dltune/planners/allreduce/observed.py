@@ -22,7 +22,7 @@ from dltune.simulate.ranks.quantiles import Quantiles, constant
 # Horovod 0.28's own values (operations.cc)
 DEFAULTS = Knobs(cycle_time=1e-3, fusion_threshold=128 << 20, cache_capacity=1024)
 # Two ranks of one machine, through its loopback interface and through shared memory, from
-# timelines of the bundled job (docs/plan-allreduce.md).
+# timelines of the bundled job (docs/explanation/plan-allreduce.md).
 NETWORKS: dict[Controller, Network] = {"gloo": Network(160e-6, 1.1e9), "mpi": Network(1e-6, 2.7e9)}
 # A sleeping thread's wake-up while a core is free: the timer slack of 50 us, and the switch.
 WAKE = 60e-6

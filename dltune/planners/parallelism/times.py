@@ -193,7 +193,7 @@ def _require_known(given: Given, wanted: Sequence[Request]) -> None:
     raise UsageError(
         f"JAX has nothing here in place of {', '.join(map(repr, unknown))}, with "
         f"{share / (sum(sizes) or 1.0):.1%} of the {what} of operators",
-        remedy="leave --times out, or give these operators types that docs/formats.md lists",
+        remedy="leave --times out, or give these operators a type of docs/reference/formats/operators.md",
     )
 
 

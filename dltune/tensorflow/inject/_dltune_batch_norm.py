@@ -6,7 +6,7 @@ the whole activation; `FusedBatchNormV3` and its gradient are one pass each (Iof
 
 Left to Keras: what the kernel cannot do; frozen layers, which need the gradient of their input
 alone and were slower; inference, which is mixed; and activations without an extent beside batch and
-channels, and channels first without oneDNN, which were slower (docs/settings.md).
+channels, and channels first without oneDNN, which were slower (docs/explanation/settings.md).
 """
 
 from __future__ import annotations

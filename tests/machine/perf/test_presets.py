@@ -142,7 +142,7 @@ def test_lists(machine, tree):
     [
         ("papre", "there is no event 'papre'; the preset paper is", "a preset: auto, paper"),
         ("softwar", "the preset software is", "a preset"),
-        ("cylces", "near it are cycles", "docs/counters.md"),
+        ("cylces", "near it are cycles", "docs/reference/events.md"),
         ("cycles,paper", "paper is a preset and stands alone", "name the preset"),
         ("auto,cycles", "auto is a preset and stands alone", "name the preset"),
         ("", "no events are named", "name events"),

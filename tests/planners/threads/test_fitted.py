@@ -12,7 +12,7 @@ def machine(cores: int) -> Machine:
 
 
 def plan(*ops: OpPlan, corun: bool = False) -> Threads:
-    return Threads("s1+s2", Uniform(4, 2), corun, False, 1e-5, ops, (Prediction("s1+s2", 1, 1, 1),))
+    return Threads("per-type", Uniform(4, 2), corun, False, 1e-5, ops, (Prediction("per-type", 1, 1, 1),))
 
 
 def entry(key: str, threads: int, cores=None, serial: float = 1e-3, placement="spread") -> OpPlan:
@@ -55,7 +55,7 @@ def test_co_running_leaves_the_cores_to_admission_unless_the_plan_names_them():
 
 @pytest.mark.parametrize("corun", [False, True])
 def test_what_is_ordered_is_what_is_told_of_each_op(corun):
-    """The handling of every op against the orders, by the rules of docs/run.md."""
+    """The handling of every op against the orders, by the rules of docs/explanation/run.md."""
     ops = [
         entry(f"{serial}{cores}", 1, cores, serial=serial)
         for serial in (1e-6, 1e-5, 1e-3)
