@@ -88,10 +88,12 @@ def settings(controller: Controller) -> list[Setting]:
         Setting("one thread", one),
         Setting("one thread, cycle 5 ms", one, environment={"HOROVOD_CYCLE_TIME": "5"}),
         Setting("one thread, affinity", one, environment={"HOROVOD_THREAD_AFFINITY": "0,1"}),
-        Setting("SCP", sections=scp),
-        Setting("SCP-TOPO", sections=(*scp, "orders")),
-        Setting("SCP-TOPO-knobs", sections=(*scp, "orders", "knobs")),
-        Setting("SCP-TOPO-knobs, nice", sections=(*scp, "orders", "knobs"), nice=19),
+        Setting("core-partition", sections=scp),
+        Setting("core-partition+ordered-bins", sections=(*scp, "orders")),
+        Setting("core-partition+ordered-bins+knobs", sections=(*scp, "orders", "knobs")),
+        Setting(
+            "core-partition+ordered-bins+knobs, nice", sections=(*scp, "orders", "knobs"), nice=19
+        ),
     ]
     if controller == "mpi":
         idle = {"OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -110,28 +112,57 @@ def settings(controller: Controller) -> list[Setting]:
                 {**idle, "HOROVOD_THREAD_AFFINITY": "0,1"},
             ),
             # mpirun binds each of two ranks to a core of its own
-            Setting("NBCS, bound to a core", sections=("threads", "sleeps")),
-            Setting("NBCS, unbound", (), ("--bind-to", "none"), sections=("threads", "sleeps")),
-            Setting("SCP-yield", sections=(*scp, "yield")),
-            Setting("SCP-yield-TOPO", sections=(*scp, "yield", "orders")),
-            Setting("SCP-yield-TOPO, nice", sections=(*scp, "yield", "orders"), nice=19),
-            Setting("SCP-yield-TOPO-knobs", sections=(*scp, "yield", "orders", "knobs")),
+            Setting("non-blocking, bound to a core", sections=("threads", "sleeps")),
             Setting(
-                "SCP-yield-TOPO-knobs, nice", sections=(*scp, "yield", "orders", "knobs"), nice=19
+                "non-blocking, unbound", (), ("--bind-to", "none"), sections=("threads", "sleeps")
             ),
-            Setting("SCP-NBCS-yield-TOPO", sections=(*scp, "sleeps", "yield", "orders")),
+            Setting("core-partition+yield", sections=(*scp, "yield")),
+            Setting("core-partition+yield+ordered-bins", sections=(*scp, "yield", "orders")),
             Setting(
-                "SCP-NBCS-yield-TOPO-knobs", sections=(*scp, "sleeps", "yield", "orders", "knobs")
+                "core-partition+yield+ordered-bins, nice",
+                sections=(*scp, "yield", "orders"),
+                nice=19,
             ),
-            Setting("SCP-rest-TOPO", sections=(*scp, "rest", "orders")),
-            Setting("SCP-rest-yield-TOPO", sections=(*scp, "rest", "yield", "orders")),
-            Setting("SCP-rest-NBCS-TOPO", sections=(*scp, "rest", "sleeps", "orders")),
-            Setting("NBCS-rest, bound to a core", sections=("threads", "sleeps", "rest")),
-            Setting("rest-yield, bound to a core", sections=("threads", "yield", "rest")),
-            Setting("SCP-NBCS", sections=(*scp, "sleeps")),
-            Setting("SCP-NBCS-TOPO", sections=(*scp, "sleeps", "orders")),
-            Setting("SCP-NBCS-TOPO, nice", sections=(*scp, "sleeps", "orders"), nice=19),
-            Setting("SCP-NBCS-TOPO-knobs", sections=(*scp, "sleeps", "orders", "knobs")),
+            Setting(
+                "core-partition+yield+ordered-bins+knobs",
+                sections=(*scp, "yield", "orders", "knobs"),
+            ),
+            Setting(
+                "core-partition+yield+ordered-bins+knobs, nice",
+                sections=(*scp, "yield", "orders", "knobs"),
+                nice=19,
+            ),
+            Setting(
+                "core-partition+non-blocking+yield+ordered-bins",
+                sections=(*scp, "sleeps", "yield", "orders"),
+            ),
+            Setting(
+                "core-partition+non-blocking+yield+ordered-bins+knobs",
+                sections=(*scp, "sleeps", "yield", "orders", "knobs"),
+            ),
+            Setting("core-partition+rest+ordered-bins", sections=(*scp, "rest", "orders")),
+            Setting(
+                "core-partition+rest+yield+ordered-bins", sections=(*scp, "rest", "yield", "orders")
+            ),
+            Setting(
+                "core-partition+rest+non-blocking+ordered-bins",
+                sections=(*scp, "rest", "sleeps", "orders"),
+            ),
+            Setting("non-blocking+rest, bound to a core", sections=("threads", "sleeps", "rest")),
+            Setting("rest+yield, bound to a core", sections=("threads", "yield", "rest")),
+            Setting("core-partition+non-blocking", sections=(*scp, "sleeps")),
+            Setting(
+                "core-partition+non-blocking+ordered-bins", sections=(*scp, "sleeps", "orders")
+            ),
+            Setting(
+                "core-partition+non-blocking+ordered-bins, nice",
+                sections=(*scp, "sleeps", "orders"),
+                nice=19,
+            ),
+            Setting(
+                "core-partition+non-blocking+ordered-bins+knobs",
+                sections=(*scp, "sleeps", "orders", "knobs"),
+            ),
         ]
     return found
 

@@ -1,6 +1,7 @@
-"""Horovod's background thread over MPI: plain against NBCS, GS, rests, and Open MPI's own yielding.
+"""Horovod's background thread over MPI: plain against each method that replaces spinning.
 
-    python scripts/bench_sleeps.py plain nbcs=30e-6 gs=1 nbcs=30e-6,rest=50e-3 yield \\
+    python scripts/bench_sleeps.py plain non-blocking=30e-6 global-sleep=1 \\
+        non-blocking=30e-6,rest=50e-3 yield \\
         [--bind core] [--rounds 10] [--turn 2] -- python scripts/train_horovod.py --batch 16
 
 Starts a job of two ranks for each setting and lets them take turns: one runs, the ranks of the
@@ -44,15 +45,16 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Of "plain", "yield", "nbcs=SECONDS", "gs=CYCLES" and "rest=SECONDS", joined by commas."""
+        """Read "plain", or some of "yield", "non-blocking=SECONDS", "global-sleep=CYCLES" and
+        "rest=SECONDS", joined by commas."""
         given = dict(part.partition("=")[::2] for part in text.split(","))
-        if unknown := given.keys() - {"plain", "yield", "nbcs", "gs", "rest"}:
+        if unknown := given.keys() - {"plain", "yield", "non-blocking", "global-sleep", "rest"}:
             raise argparse.ArgumentTypeError(f"unknown setting {', '.join(sorted(unknown))}")
         return cls(
             text,
             Sleeps(
-                float(given["nbcs"]) if "nbcs" in given else None,
-                int(given["gs"]) if "gs" in given else None,
+                float(given["non-blocking"]) if "non-blocking" in given else None,
+                int(given["global-sleep"]) if "global-sleep" in given else None,
                 float(given["rest"]) if "rest" in given else None,
             ),
             "yield" in given,

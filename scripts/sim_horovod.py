@@ -234,7 +234,7 @@ CORES = 7.0
 CYCLE, FUSION = 5e-3, 64 << 20  # Horovod 0.16.3
 SCALING_LOSS = 3.3  # Fig. 6.5: linear scaling of computing over throughput, at 24,576 ranks
 TESTS = 1e-4  # seconds between NBCS' tests
-GS, NBCS = Method("gs", agree_every=1), Method("nbcs", between_tests=TESTS)
+GS, NBCS = Method("global-sleep", agree_every=1), Method("non-blocking", between_tests=TESTS)
 # published: TensorFlow's own benchmarks, Tesla P100, batch 32, synthetic, images/s; the factor of a
 # V100 with mixed precision and XLA (NVIDIA's, for this framework)
 RESNET50_P100, V100 = 195.0, 3.0
@@ -310,16 +310,16 @@ def exponential(mean: float) -> Quantiles:
 
 def summit_methods(job: Job) -> tuple[Method, ...]:
     bins = fused(job)
-    scp = Method("scp", reserved=1.0, input_cores=CORES - 2)
+    scp = Method("core-partition", reserved=1.0, input_cores=CORES - 2)
     return (
         ORIGINAL,
         GS,
         NBCS,
         scp,
-        Method("topo", bins=bins, synchronized=False),
-        dataclasses.replace(scp, name="scp-topo", bins=bins, synchronized=False),
+        Method("ordered-bins", bins=bins, synchronized=False),
+        dataclasses.replace(scp, name="core-partition+ordered-bins", bins=bins, synchronized=False),
         Method("rest", rest=REST),
-        Method("nbcs-rest", between_tests=TESTS, rest=REST),
+        Method("non-blocking+rest", between_tests=TESTS, rest=REST),
     )
 
 
@@ -356,7 +356,7 @@ def summit(
             cells = []
             base = 0.0
             for method in summit_methods(job):
-                if net.name != "ResNet50" and method.name not in ("original", "topo"):
+                if net.name != "ResNet50" and method.name not in ("original", "ordered-bins"):
                     continue
                 outcome = simulate(job, method, steps=steps, seed=SEED, warmup=10)
                 base = base or outcome.seconds
@@ -390,7 +390,7 @@ def cascade() -> bytes:
         jitter=constant(1.0),
         offloaded=True,
     )
-    methods = (ORIGINAL, GS, NBCS, Method("topo", bins=fused(job), synchronized=False))
+    methods = (ORIGINAL, GS, NBCS, Method("ordered-bins", bins=fused(job), synchronized=False))
     return trace(
         {m.name: simulate(job, m, steps=6, seed=SEED, warmup=0, drawn=4).slices for m in methods}
     )

@@ -61,10 +61,20 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     report = synthetic_ranks.report(MACHINE)
     done = dltune(profiled(tmp_path), reported(tmp_path, report))
     assert methods(done)[:11] == [
-        *("original", "scp", "topo", "nbcs", "gs", "nbcs-gs", "yield", "rest", "nbcs-rest"),
-        *("yield-rest", "knobs"),
+        *(
+            "original",
+            "core-partition",
+            "ordered-bins",
+            "non-blocking",
+            "global-sleep",
+            "non-blocking+global-sleep",
+            "yield",
+            "rest",
+            "non-blocking+rest",
+        ),
+        *("yield+rest", "knobs"),
     ]
-    assert done.stdout.splitlines()[0] == "predicted step of the job"
+    assert done.stdout.splitlines()[0] == "predicted step of the job by method"
     assert sum(line.endswith("planned") for line in done.stdout.splitlines()) == 1
     plan = plan_document.load(tmp_path / "plan.json")
     assert list(plan.sections) == ["allreduce"]
@@ -74,9 +84,14 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
 
 
 def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
-    done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "scp,topo,nbcs,gs,knobs")
-    assert methods(done)[-1] == "scp-topo-nbcs-gs-knobs"
-    assert "scp: a rank's threads share its one core" in done.stderr
+    done = dltune(
+        profiled(tmp_path),
+        reported(tmp_path),
+        "--methods",
+        "core-partition,ordered-bins,non-blocking,global-sleep,knobs",
+    )
+    assert methods(done)[-1] == "core-partition+ordered-bins+non-blocking+global-sleep+knobs"
+    assert "core-partition: all threads of a rank share its only core" in done.stderr
     section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.cores
@@ -91,8 +106,8 @@ def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
 
 
 def test_one_method_alone(tmp_path: Path) -> None:
-    done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "topo", "--explain")
-    assert methods(done)[:2] == ["original", "topo"]
+    done = dltune(profiled(tmp_path), reported(tmp_path), "--methods", "ordered-bins", "--explain")
+    assert methods(done)[:2] == ["original", "ordered-bins"]
     assert "gradients in" in done.stdout
     assert "0: float32[1000,1] grad_0" in done.stdout
     section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
@@ -109,9 +124,9 @@ def test_tacs_order_beside_that_of_the_thesis(tmp_path: Path) -> None:
     report = synthetic_ranks.report(MACHINE, ranks, timeline=synthetic_ranks.timeline(step=0.08))
     done = dltune(
         *(profiled(tmp_path, profile), reported(tmp_path, report)),
-        *("--methods", "topo", "--order", "tac", "--explain"),
+        *("--methods", "ordered-bins", "--order", "tac", "--explain"),
     )
-    assert methods(done)[:3] == ["original", "tac", "topo"]
+    assert methods(done)[:3] == ["original", "tac-bins", "ordered-bins"]
     assert "cut: gradient 1 in 2" in done.stderr
     section = plan_document.load(tmp_path / "plan.json").sections["allreduce"]
     first, between, last = section.orders[0].bins
@@ -120,7 +135,9 @@ def test_tacs_order_beside_that_of_the_thesis(tmp_path: Path) -> None:
 
 
 def test_without_a_report_the_graph_still_gives_an_order(tmp_path: Path) -> None:
-    done = dltune(profiled(tmp_path), "--ranks", "2", "--controller", "gloo", "--methods", "topo")
+    done = dltune(
+        profiled(tmp_path), "--ranks", "2", "--controller", "gloo", "--methods", "ordered-bins"
+    )
     assert done.returncode == 0, done.stderr
     assert "no report" in done.stderr
     section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
@@ -144,7 +161,9 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
     signatures = tuple(step.signature for step in profile.steps)
     plan = bare(MACHINE, signatures=signatures, sections={"threads": threads})
     path = write(tmp_path / "mine.json", plan)
-    done = dltune(profiled(tmp_path), reported(tmp_path), "--into", path, "--methods", "scp")
+    done = dltune(
+        profiled(tmp_path), reported(tmp_path), "--into", path, "--methods", "core-partition"
+    )
     assert done.returncode == 0, done.stderr
     made = plan_document.load(path)
     assert made.sections["threads"] == threads
@@ -173,7 +192,12 @@ def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
 )
 def test_emit(tmp_path: Path, kind: str, told: str) -> None:
     done = dltune(
-        profiled(tmp_path), reported(tmp_path), "--emit", kind, "--methods", "scp,topo,knobs"
+        profiled(tmp_path),
+        reported(tmp_path),
+        "--emit",
+        kind,
+        "--methods",
+        "core-partition,ordered-bins,knobs",
     )
     assert done.returncode == 0, done.stderr
     assert told in done.stdout
@@ -194,8 +218,7 @@ def test_the_fastest_measured_setting_is_planned(tmp_path: Path) -> None:
     done = dltune(profiled(tmp_path), spinning, *options)
     assert done.returncode == 0, done.stderr
     assert (
-        "44.0 ms with a cycle time of 1 ms, a threshold of 128 MiB, yielding; 58.0 ms"
-        in done.stderr
+        "44.0 ms with cycle time 1 ms, fusion threshold 128 MiB, yielding; 58.0 ms" in done.stderr
     )
     section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
@@ -229,11 +252,16 @@ def test_ranks_that_ran_faster_bound_are_planned_so(tmp_path: Path) -> None:
 
 def test_what_was_measured_must_compare(tmp_path: Path) -> None:
     profile, report = profiled(tmp_path), reported(tmp_path)
-    refused(dltune(profile, report, "--measured", report), "no timeline")
+    refused(
+        dltune(profile, report, "--measured", report), "no step times, because it has no timeline"
+    )
     four = [synthetic_ranks.rank(k, size=4, local=4) for k in range(4)]
     timed = synthetic_ranks.report(MACHINE, four, timeline=synthetic_ranks.timeline())
     other = reported(tmp_path, timed, name="four.json")
-    refused(dltune(profile, report, "--measured", other), "of 4 ranks, the job of 2")
+    refused(
+        dltune(profile, report, "--measured", other),
+        "its job had 4 ranks, the job of the report has 2",
+    )
 
 
 def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
@@ -255,17 +283,42 @@ def test_a_refused_plan_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     profile, report = profiled(tmp_path), reported(tmp_path)
-    refused(dltune(profile, report, "--ranks", "4"), "a job of 2 ranks, not 4")
+    refused(
+        dltune(profile, report, "--ranks", "4"),
+        "--ranks 4: ",
+        "is of a job of 2 ranks",
+        "of 4 ranks, or leave out",
+    )
     refused(dltune(profile, report, "--local", "3"), "--local 3: more than the 2 ranks")
-    refused(dltune(profile, report, "--controller", "gloo"), "a job with mpi, not gloo")
+    refused(
+        dltune(profile, report, "--controller", "gloo"),
+        "--controller gloo: ",
+        "is of a job with mpi",
+    )
     refused(dltune(profile), "without a report", "--ranks N")
-    refused(dltune(profile, "--ranks", "2", "--controller", "mpi", "--methods", "scp"), "scp: ")
-    refused(dltune(profile, report, "--methods", "topology"), "'topology' is none of")
-    refused(dltune(profile, report, "--methods", "nbcs,yield"), "another way to wait")
-    refused(dltune(profile, report, "--methods", "gs,rest"), "gs and rest contradict each other")
+    refused(
+        dltune(profile, "--ranks", "2", "--controller", "mpi", "--methods", "core-partition"),
+        "needs a report",
+    )
+    refused(
+        dltune(profile, report, "--methods", "topology"),
+        "unknown method 'topology'",
+        "choose from core-partition, ",
+    )
+    refused(
+        dltune(profile, report, "--methods", "non-blocking,yield"),
+        "yield cannot be combined with non-blocking",
+    )
+    refused(
+        dltune(profile, report, "--methods", "global-sleep,rest"),
+        "global-sleep cannot be combined with rest",
+    )
     refused(dltune(profile, report, "-o", profile), "what the plan is made from")
     refused(dltune(profile, report, "-o", "a", "--into", "b"), "both name where")
-    refused(dltune(profile, report, "--methods", "topo", "--emit", "rankfile"), "leaves cores")
+    refused(
+        dltune(profile, report, "--methods", "ordered-bins", "--emit", "rankfile"),
+        "this plan assigns none",
+    )
     assert not (tmp_path / "plan.json").exists()
 
 
@@ -278,8 +331,11 @@ def test_gloo_has_nothing_to_sleep_through(tmp_path: Path) -> None:
     ranks = [synthetic_ranks.rank(k, controller="gloo") for k in range(2)]
     report = reported(tmp_path, synthetic_ranks.report(MACHINE, ranks))
     profile = profiled(tmp_path)
-    for method in ("nbcs", "gs", "yield", "rest"):
-        refused(dltune(profile, report, "--methods", f"scp,{method}"), "already block in poll()")
+    for method in ("non-blocking", "global-sleep", "yield", "rest"):
+        refused(
+            dltune(profile, report, "--methods", f"core-partition,{method}"),
+            "already block in poll()",
+        )
     done = dltune(profile, report)
     assert done.returncode == 0
     assert "already block in poll()" in done.stderr

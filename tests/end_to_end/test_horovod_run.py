@@ -232,8 +232,9 @@ def test_all_parts_at_once_over_mpi(tmp_path: Path, machine: Machine, plain: Tra
     assert ended.ranks[0].parameters == ended.ranks[1].parameters
     for rank in (0, 1):
         said = [line for line in ended.said.splitlines() if f"rank {rank}: " in line]
-        assert any("NBCS: sleeps of 30 us between tests; " in line for line in said)
-        assert any("GS: ranks agree on the least sleep every 50 cycles; " in line for line in said)
+        assert any("non-blocking: sleep 30 us between tests of MPI; " in line for line in said)
+        agree = "global-sleep: ranks agree on the shortest sleep every 50 cycles; "
+        assert any(agree in line for line in said)
         assert any("OMPI_MCA_mpi_yield_when_idle=1" in line for line in said)
         assert not any("not enforced" in line for line in said), said
 
@@ -263,9 +264,11 @@ def test_ranks_of_a_script_with_process_sets_do_not_rest(tmp_path: Path, machine
     )
     assert ended.returncode == 0, ended.stderr
     for rank in (0, 1):
-        assert f"rank {rank}: NBCS: sleeps of 30 us between tests; " in ended.stderr
-        why = "there may be process sets, whose members would wait for it"
-        said = f"rank {rank}: not enforced: rests of up to 50 ms while there is nothing to send: "
+        assert f"rank {rank}: non-blocking: sleep 30 us between tests of MPI; " in ended.stderr
+        why = "the job can have process sets, whose members would wait for it"
+        said = (
+            f"rank {rank}: not enforced: rest: sleep up to 50 ms while there is nothing to send: "
+        )
         assert said + why in ended.stderr
 
 
@@ -362,7 +365,7 @@ def test_mpi_unbinds_its_ranks_and_tells_of_one_that_is_killed(
     assert code == 137
     assert "the launcher had bound the rank to CPU" in running.stderr
     last = running.stderr.splitlines()[-1]
-    assert f"rank 1 (pid {ranks[1].pid}) failed first: it was ended by SIGKILL" in last
+    assert f"rank 1 (pid {ranks[1].pid}) failed first: it was stopped by SIGKILL" in last
     assert f"rank 0 (pid {ranks[0].pid}) followed" in last
 
 

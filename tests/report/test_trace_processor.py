@@ -39,7 +39,7 @@ def profile() -> Profile:
 
 @pytest.fixture(scope="module")
 def plan(profile: Profile) -> Plan:
-    return exhibits.plan(profile, "s1+s2+s3")
+    return exhibits.plan(profile, "per-type+co-run")
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_simulated_ranks_of_horovod(browser: Any, tmp_path: Path) -> None:
         )
     assert [name for name, _, _ in threads] == [
         f"{method}: rank {rank}"
-        for method in ("original", "gs", "nbcs", "topo")
+        for method in ("original", "global-sleep", "non-blocking", "ordered-bins")
         for rank in range(4)
     ]
     assert all(busy <= lived for _, busy, lived in threads)

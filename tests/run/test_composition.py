@@ -25,13 +25,13 @@ from dltune.run.composition import Composition
 
 HERE = synthetic.machine(4)
 THREADS = Threads(
-    "s1+s2",
+    "per-type",
     Uniform(4, 3),
     False,
     False,
     0.0,
     (OpPlan("Conv2D", 2, "spread", 1.0, 2.0),),
-    (Prediction("s1+s2", 1.0, 1.0, 1.0),),
+    (Prediction("per-type", 1.0, 1.0, 1.0),),
 )
 CORES = (RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3)))
 RANKS = AllreducePlan("", "gloo", 2, 2, CORES, Uniform(1, 2), None, None, None, False, (), ())
@@ -120,9 +120,9 @@ def test_every_process_is_told_the_order_of_transfers(names: tuple[str, ...]) ->
 def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     there = composed(names)
     text = "\n".join(str(one) for one in there.intent())
-    assert ("s1+s2: the framework's own pools" in text) == ("threads" in names)
+    assert ("per-type: the framework's own pools" in text) == ("threads" in names)
     assert ("Horovod: for 2 ranks" in text) == ("allreduce" in names)
-    assert ("/data.mdb: hints 4096 bytes ahead" in text) == ("io" in names)
+    assert ("/data.mdb: read-ahead hints, 4096 bytes ahead" in text) == ("io" in names)
     announced = "\n".join(there.announced())
     assert ("2 tensors in the order tic" in text) == ("transfers" in names)
     assert ("onednn=off" in announced) == ("settings" in names)

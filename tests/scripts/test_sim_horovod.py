@@ -55,7 +55,10 @@ def test_the_cascade_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     sim_horovod.main()
     events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
     named = {e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert {f"{method}: rank 3" for method in ("original", "gs", "nbcs", "topo")} <= named
+    assert {
+        f"{method}: rank 3"
+        for method in ("original", "global-sleep", "non-blocking", "ordered-bins")
+    } <= named
     assert any(e["name"] == "oversleep" and e["dur"] > 5000 for e in events if e["ph"] == "X")
 
 

@@ -59,8 +59,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the background thread sleeps where it would spin or look in vain. Times are seconds.
 
-    `between_tests`: NBCS (section 6.3.2), the sleep between two tests of a non-blocking collective.
-    `agree_every`: GS (section 6.3.1), all ranks agree on the least sleep every so many cycles.
+    `between_tests`: method non-blocking (the thesis's NBCS, section 6.3.2), the sleep between two
+    tests of a non-blocking collective. `agree_every`: method global-sleep (GS, section 6.3.1), all
+    ranks agree on the shortest sleep every so many cycles.
     `rest`: the most that it sleeps from one cycle to the next while this rank has nothing to send;
     a tensor that arrives ends it.
     """
@@ -80,7 +81,8 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Simulated seconds of a step under a method, such as "original", "scp", "topo", "scp-topo".
+    """Simulated seconds of a step under a method, or several: "original", "core-partition",
+    "core-partition+ordered-bins".
 
     `background`: CPU share of a core that the background thread takes.
     """

@@ -46,8 +46,8 @@ class Background {
     mpi_.Comm_size(comm, &size_);
     if (!same_everywhere()) {
       if (rank_ == 0)
-        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS is not the same number on all ranks, or DLTUNE_REST "
-              "is none: all are off\n",
+        fputs("dltune: DLTUNE_NBCS or DLTUNE_GS differs between ranks, or a value of DLTUNE_NBCS, "
+              "DLTUNE_GS or DLTUNE_REST is invalid: all three are off\n",
               stderr);
       settings_.pause = settings_.every = 0;
       rest_.off();

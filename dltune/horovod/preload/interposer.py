@@ -23,8 +23,8 @@ FLAGS = ("-fno-exceptions", "-fno-rtti", "-pthread", "-Wl,--as-needed", "-ldl")
 # rests out of the library, where they might harm
 REST = "DLTUNE_REST"
 SCOPE = (
-    "NBCS, GS and rests are for Horovod over MPI, which spins while it waits; gloo blocks and has "
-    "no use for them"
+    "This library is for Horovod over MPI, which spins while it waits; with gloo, which blocks, it "
+    "is not needed"
 )
 
 
@@ -40,7 +40,11 @@ def build(launcher: Path | None = None, on_build: Callable[[], None] | None = No
     try:
         return built("sleeps", [SOURCE], (*flags, *FLAGS), _header_digest(flags), on_build)
     except BuildError as error:
-        raise DltuneError(f"the library for NBCS, GS and rests: {error}") from None
+        raise DltuneError(
+            f"cannot build the library for sleeping background threads: {error}",
+            remedy="if it cannot be built here, plan again without non-blocking, global-sleep and "
+            "rest (--methods)",
+        ) from None
 
 
 def variables(
@@ -71,9 +75,9 @@ def _mpicc(launcher: Path | None) -> list[str]:
     for folder in beside or (None,):  # None: PATH
         if mpicc := shutil.which("mpicc", path=folder):
             return [mpicc]
-    missing = f"{launcher} has no mpicc beside it" if launcher else "there is no mpicc on PATH"
+    missing = f"no mpicc next to {launcher}" if launcher else "no mpicc on PATH"
     raise DltuneError(
-        f"{missing}, and the library for NBCS, GS and rests is built against the MPI of the job",
+        f"{missing}: the library for sleeping background threads is built with the job's MPI",
         remedy=f"Install {'that ' if launcher else ''}MPI's development files, or set MPICC. "
         f"{SCOPE}.",
     )
@@ -90,11 +94,17 @@ def _compile_flags(mpicc: list[str]) -> list[str]:
                 [*mpicc, question], capture_output=True, text=True, timeout=60, env=environment
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise DltuneError(f"{shlex.join(mpicc)} cannot be run: {error}") from None
+            raise DltuneError(
+                f"cannot run {shlex.join(mpicc)}: {error}", remedy="set MPICC to the MPI's compiler"
+            ) from None
         if asked.returncode == 0:
             return [word for word in shlex.split(asked.stdout) if word.startswith(("-I", "-D"))]
         said = asked.stderr
-    raise DltuneError(f"{shlex.join(mpicc)} does not tell how it compiles: {said.strip()}")
+    raise DltuneError(
+        f"{shlex.join(mpicc)} does not print its compiler flags (--showme:compile, -show): "
+        f"{said.strip()}",
+        remedy="set MPICC to the MPI's compiler",
+    )
 
 
 def _header_digest(flags: list[str]) -> str:

@@ -40,7 +40,7 @@ inline void* mpi_symbol(const char* name, void* caller) {
     }
   }
   if (!found) {
-    fprintf(stderr, "dltune: the MPI library that called has no %s\n", name);
+    fprintf(stderr, "dltune: the job's MPI library has no symbol %s\n", name);
     abort();
   }
   return found;

@@ -67,18 +67,17 @@ def calls(profile: Profile) -> tuple[Call, ...]:
         return tuple(found)
     if kinds[GROUPED]:
         raise UsageError(
-            f"the profiled job groups its gradients itself ({kinds[GROUPED]} grouped allreduces), "
-            "so their order is the job's",
-            remedy="profile the job without groups, and not under a plan that has bins",
+            f"the profiled job groups its gradients itself ({kinds[GROUPED]} grouped allreduces): "
+            "dltune cannot change their order",
+            remedy="profile the job without groups (and not under a plan that has bins)",
         )
     if not kinds:
         raise UsageError(
             "this profile has no Horovod operations: the job did not reduce its gradients",
-            remedy="profile the parallel job: dltune profile -- horovodrun -np 2 ... (two ranks or "
-            "more)",
+            remedy="profile the job with two ranks or more: dltune profile -- horovodrun -np 2 ...",
         )
     raise UsageError(
-        "none of the profile's Horovod operations reduces a list of gradients: it has "
+        "none of the profile's Horovod operations reduces a list of gradients; the profile has "
         + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4)),
         remedy="reduce gradients with hvd.DistributedGradientTape or hvd.DistributedOptimizer",
     )
@@ -98,8 +97,9 @@ def _of_step(index: int, step: Step, ops: tuple[Op, ...]) -> list[Call]:
         members = scopes.setdefault(match["scope"], {})
         if place in members:
             raise UsageError(
-                f"step {step.name}: {match['scope']} reduces its gradient {place} twice, so which "
-                "of the graph's allreduces is which cannot be told"
+                f"step {step.name}: {match['scope']} reduces gradient {place} twice: the "
+                "allreduces of the graph cannot be matched to gradients",
+                remedy="reduce each gradient once in a step",
             )
         members[place] = _gradient(position, node, step, ops)
     for scope, members in scopes.items():
@@ -107,8 +107,9 @@ def _of_step(index: int, step: Step, ops: tuple[Op, ...]) -> list[Call]:
         if missing := set(range(max(known))) - known:
             raise UsageError(
                 f"step {step.name}: {scope} reduces gradients up to number {max(known)}, but "
-                f"number {min(missing)} is not in the graph, so their places in its list cannot be "
-                "told"
+                f"number {min(missing)} is not in the graph: the allreduces of the graph cannot be "
+                "matched to gradients",
+                remedy="reduce all gradients of the list in the profiled step",
             )
     return [
         Call(index, scope, tuple(members[place] for place in sorted(members)))
@@ -120,8 +121,8 @@ def _gradient(position: int, node: Node, step: Step, ops: tuple[Op, ...]) -> Gra
     op = None if node.op is None else ops[node.op]
     if op is None or not op.inputs:
         raise UsageError(
-            f"step {step.name}: {node.name} never ran while it was profiled, so the shape of its "
-            "gradient is not known",
+            f"step {step.name}: {node.name} did not run in the profiled steps: the shape of its "
+            "gradient is unknown",
             remedy="profile the job with two ranks or more",
         )
     tensor = opkey.parse(op.key).inputs[0]

@@ -27,15 +27,15 @@ from dltune.planners.allreduce.partition import partition
 from dltune.simulate.ranks.method import ORIGINAL, Method
 from dltune.simulate.ranks.outcome import Outcome
 
-METHODS = ("scp", "topo", *waiting.NAMES, "knobs")
-# of bins: those of the method topo, or TAC's instead
-ORDERS = ("topo", "tac")
+METHODS = ("core-partition", "ordered-bins", *waiting.NAMES, "knobs")
+# of bins, and what the method is called under each: the graph's order, or that of TicTac's TAC
+ORDERS = {"graph": "ordered-bins", "tac": "tac-bins"}
 # A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
 # and takes that part of the background thread's CPU time away.
 SHORTER, LIGHTER = 0.005, 0.1
 _TWO_THREADS = (
-    "inter-op 2 in a rank: with 1, TensorFlow hands all bins in at the end of the backward "
-    "pass, the last one first"
+    "2 inter-op threads in a rank: with 1, TensorFlow submits all bins at the end of the "
+    "backward pass, the last bin first"
 )
 
 
@@ -63,19 +63,19 @@ class State:
 
     @property
     def name(self) -> str:
-        named = ("scp", *ORDERS, *waiting.NAMES, "knobs")
-        return "-".join(name for name in named if name in self.names)
+        named = ("core-partition", *ORDERS.values(), *waiting.NAMES, "knobs")
+        return "+".join(name for name in named if name in self.names)
 
 
 @dataclass(frozen=True)
 class Search:
     """Plans with one model. `threads`: those of the main plan, if it has any. `order`: of ORDERS,
-    what the method topo is to put bins in."""
+    the order of the bins."""
 
     model: Model
     machine: Machine
     threads: Uniform | None
-    order: str = "topo"
+    order: str = "graph"
 
     def plan(
         self, wanted: Collection[str], *, forced: bool, report: str
@@ -90,22 +90,27 @@ class Search:
         start = State((), self.model.original, ORIGINAL, None, first, _NOTHING, ())
         apart, binned, tuned = (
             [stage(start)] if name in wanted else []
-            for name, stage in (("scp", self._scp), ("topo", self._binned), ("knobs", self._knobs))
+            for name, stage in (
+                ("core-partition", self._scp),
+                ("ordered-bins", self._binned),
+                ("knobs", self._knobs),
+            )
         )
         waits = self._waiting(start, wanted)
         alone = [*apart, *binned, *waits, *tuned]
         # how a thread waits and where it runs go together: what spins needs a core, what sleeps not
-        states = [start, *waits, *apart, *(self._scp(way) for way in waits if "scp" in wanted)]
+        partitioned = [self._scp(way) for way in waits if "core-partition" in wanted]
+        states = [start, *waits, *apart, *partitioned]
         if forced:
-            needed = set(wanted) & {"scp", *waiting.NAMES}
+            needed = set(wanted) & {"core-partition", *waiting.NAMES}
             states = [state for state in states if set(state.names) == needed]
         outcomes = {"original": first}
         outcomes |= {state.name: state.outcome for state in (*alone, *states)}
         state = _best(states)
-        if self.order != "topo" and "topo" in wanted:  # to compare with
-            other = dataclasses.replace(self, order="topo")._binned(state)
+        if self.order != "graph" and "ordered-bins" in wanted:  # to compare with
+            other = dataclasses.replace(self, order="graph")._binned(state)
             outcomes[other.name] = other.outcome
-        for name, stage in (("topo", self._binned), ("knobs", self._knobs)):
+        for name, stage in (("ordered-bins", self._binned), ("knobs", self._knobs)):
             if name in wanted:
                 following = stage(state)
                 outcomes[following.name] = following.outcome
@@ -113,8 +118,9 @@ class Search:
                 left = following.names[-1]
                 state = following if helps else _without(state, left, state, following)
         for one in alone:
-            kind = {"scp"} if "scp" in one.names else set(waiting.NAMES)
-            if not {*ORDERS, "knobs"} & set(one.names) and not kind & set(state.names):
+            partitions = "core-partition" in one.names
+            kind = {"core-partition"} if partitions else set(waiting.NAMES)
+            if not {*ORDERS.values(), "knobs"} & set(one.names) and not kind & set(state.names):
                 state = _without(state, one.name, start, one)
         section = AllreducePlan(
             report=report,
@@ -135,7 +141,7 @@ class Search:
         found = partition(self.model, self.machine, self.threads, state.setting, state.method)
         return self._next(
             state,
-            ("scp",),
+            ("core-partition",),
             setting=found.setting,
             method=found.method,
             cores=found.split.compute,
@@ -180,10 +186,10 @@ class Search:
         threads = state.setting.threads
         if threads.inter == 1 and any(len(order.bins) > 1 for order in found.orders):
             parts["threads"] = Uniform(threads.intra, 2)
-            reasons = (*reasons, f"{self.order}: {_TWO_THREADS}")
+            reasons = (*reasons, f"{ORDERS[self.order]}: {_TWO_THREADS}")
         setting, method = under(found.bins)
         changes = {"setting": setting, "method": method}
-        return self._next(state, (self.order,), parts=parts, reasons=reasons, **changes)
+        return self._next(state, (ORDERS[self.order],), parts=parts, reasons=reasons, **changes)
 
     def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
         found = waiting.ways(
@@ -251,26 +257,28 @@ def applicable(
     """
     cannot = dict.fromkeys(waiting.NAMES, waiting.GLOO) if controller == "gloo" else {}
     if not needs:
-        cannot["scp"] = "scp: cores are divided by what a report says the ranks need"
+        cannot["core-partition"] = (
+            "core-partition needs a report: it divides the cores by the CPU time of the ranks"
+        )
     for name in methods or ():
         if name in cannot:
             raise UsageError(
                 cannot[name],
                 remedy=f"leave {name} out of --methods"
                 if controller == "gloo" and name in waiting.NAMES
-                else "give a report: dltune horovod-report -- horovodrun ...",
+                else "make a report: dltune horovod-report -o report.json -- horovodrun ...",
             )
     asked = set(methods or ())
-    if "yield" in asked and asked & {"nbcs", "gs"}:
+    if "yield" in asked and (sleeping := asked & {"non-blocking", "global-sleep"}):
         raise UsageError(
-            "yield is another way to wait than nbcs and gs: who sleeps between looks has nothing "
-            "to give away",
+            f"--methods: yield cannot be combined with {' and '.join(sorted(sleeping))}: a thread "
+            "that sleeps between two tests has no core to yield",
             remedy="leave one of them out of --methods",
         )
-    if {"gs", "rest"} <= asked:
+    if {"global-sleep", "rest"} <= asked:
         raise UsageError(
-            "gs and rest contradict each other: one makes all ranks take the least sleep, the "
-            "other lets each sleep until it has something to send",
+            "--methods: global-sleep cannot be combined with rest: the first gives all ranks the "
+            "shortest sleep, the second lets each rank sleep until it has something to send",
             remedy="leave one of them out of --methods",
         )
     chosen = tuple(m for m in METHODS if m in (methods or METHODS) and m not in cannot)
@@ -313,9 +321,8 @@ def _helps(before: Outcome, after: Outcome) -> bool:
 def _without(state: State, name: str, before: State, after: State) -> State:
     """The state, and why it leaves out what leads from `before` to `after`."""
     why = (
-        f"{name}: left out, for it is predicted to bring nothing here: a step of "
-        f"{after.outcome.seconds * 1e3:.1f} ms with it, {before.outcome.seconds * 1e3:.1f} ms "
-        "without"
+        f"{name}: left out, no predicted gain: a step takes {after.outcome.seconds * 1e3:.1f} ms "
+        f"with it, {before.outcome.seconds * 1e3:.1f} ms without"
     )
     return dataclasses.replace(state, reasons=(*state.reasons, why))
 
@@ -324,16 +331,16 @@ def _waits(way: waiting.Way, state: State) -> str:
     sleeps = way.sleeps or Sleeps(None, None)
     parts = []
     if sleeps.between_tests is not None:
-        parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests")
+        parts.append(f"sleeps {sleeps.between_tests * 1e6:.0f} us between two tests of MPI")
     if sleeps.agree_every is not None:
         every = "cycle" if sleeps.agree_every == 1 else f"{sleeps.agree_every} cycles"
-        parts.append(f"agrees with all ranks on the least sleep every {every}")
+        parts.append(f"agrees on the shortest sleep with all ranks every {every}")
     if "yield" in way.names:
-        parts.append("gives its core away at each look (Open MPI's mpi_yield_when_idle)")
+        parts.append("yields its core at each test (Open MPI's mpi_yield_when_idle)")
     if sleeps.rest is not None:
-        parts.append(f"rests up to {sleeps.rest * 1e3:g} ms while there is nothing to send")
+        parts.append(f"sleeps up to {sleeps.rest * 1e3:g} ms while there is nothing to send")
     return (
-        f"{'-'.join(way.names)}: the background thread {' and '.join(parts)}: "
+        f"{'+'.join(way.names)}: the background thread {' and '.join(parts)}; predicted: "
         f"{way.outcome.background:.1%} of a core instead of {state.outcome.background:.1%}, a step "
         f"of {way.outcome.seconds * 1e3:.1f} ms instead of {state.outcome.seconds * 1e3:.1f} ms"
     )

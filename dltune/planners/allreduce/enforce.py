@@ -82,13 +82,13 @@ class EnforcedAllreduce(Enforcement):
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         """What the launcher and its ranks need from their start.
 
-        Raises DltuneError when the library for NBCS, GS and rests cannot be built.
+        Raises DltuneError when the library for sleeping background threads cannot be built.
         """
         if self.section.sleeps is None:
             return {}
         built = interposer.build(
             _mpirun(self._run.command),
-            lambda: self._run.say("building the library for NBCS, GS and rests, once"),
+            lambda: self._run.say("building the library for sleeping background threads, once"),
         )
         self._counts = folder
         return interposer.variables(built, self.section.sleeps, base, folder)
@@ -215,7 +215,7 @@ class EnforcedAllreduce(Enforcement):
             cores = self.section.cores[message.local_rank] if self.section.cores else None
             if cores and set(cores.input) != set(cores.compute):
                 rank.input = InputThreads(rank.pid, self._cpus(cores.input))
-            self._run.say(f"rank {message.rank}: Horovod has begun under the plan")
+            self._run.say(f"rank {message.rank}: Horovod started under the plan")
         elif isinstance(message, messages.Reduction):
             rank.reductions.append(message)
         elif isinstance(message, messages.Device):
@@ -247,14 +247,14 @@ class EnforcedAllreduce(Enforcement):
         told = f"the plan is for {planned}, {section.local} of them on this node"
         if not self._run.partial:
             raise UsageError(
-                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them here",
-                remedy="plan for as many as the job has, or pass --partial to run what applies",
+                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them on this node",
+                remedy="plan for the job's ranks, or pass --partial to apply what fits",
             )
         self._others = True
         if section.cores is not None and local.size != section.local:
             self.section = msgspec.structs.replace(section, cores=None)
             self._run.shares = Shares(self._run.machine)
-            told += f", so its cores are not those of {local.size}"
+            told += f": its cores do not fit {counted(local.size, 'rank')}"
         self.dropped.append(told)
 
     def _leave_to_all(self, told: Mapping[str, str]) -> None:
@@ -266,8 +266,8 @@ class EnforcedAllreduce(Enforcement):
         if alike and are_unheard(told, self._run.environment):
             self.section = msgspec.structs.replace(section, orders=None, sleeps=None, knobs=None)
             self.dropped.append(
-                f"{', '.join(alike)}: ranks on other nodes are not under this dltune; start one "
-                "for each rank, as in mpirun ... dltune run ... python"
+                f"{', '.join(alike)}: this dltune does not control the ranks on other nodes; start "
+                "dltune in each rank: mpirun ... dltune run ... python"
             )
 
     def _require_controller(self, controller: Controller | None) -> None:
@@ -280,8 +280,8 @@ class EnforcedAllreduce(Enforcement):
         if not self._run.partial:
             raise UsageError(
                 told,
-                remedy=f"start it with horovodrun --{section.controller}, plan again, or pass "
-                "--partial to run what applies",
+                remedy=f"start the job with horovodrun --{section.controller}, plan again, or pass "
+                "--partial to apply what fits",
             )
         self.section = msgspec.structs.replace(
             section, controller=controller, sleeps=None, yield_when_idle=False
@@ -290,16 +290,18 @@ class EnforcedAllreduce(Enforcement):
 
     def _why_nothing(self, exit_code: int) -> DltuneError:
         if cause := self.cause():
-            message = f"no rank came as far as hvd.init(): {cause}"
+            message = f"no rank reached hvd.init(): {cause}"
         elif self._without:
             pid, reason = next(iter(self._without.items()))
             message = f"Horovod could not be imported (pid {pid}): {reason}"
         else:
-            message = "no process of the job called hvd.init(), so the plan changed nothing"
+            message = "no process of the job called hvd.init(): the plan changed nothing"
         if self._without:
-            remedy = "build Horovod for the TensorFlow of the job: make horovod shows how"
+            remedy = (
+                "build Horovod for the job's TensorFlow (`make horovod` of dltune's repository)"
+            )
         else:
-            remedy = "the plan's section on Horovod is for jobs that use it"
+            remedy = "use this plan for a Horovod job only"
         if exit_code:
             return JobFailed(
                 f"{message} (the job ended with exit code {exit_code})", exit_code, remedy=remedy

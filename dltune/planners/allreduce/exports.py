@@ -44,14 +44,14 @@ def _rankfile(plan: AllreducePlan, machine: Machine, hosts: Sequence[str]) -> st
     """For `mpirun --rankfile`: all cores of each rank. Slots are the system's CPU numbers."""
     if not plan.cores:
         raise UsageError(
-            "a rankfile says which cores each rank has, and this plan leaves cores alone",
-            remedy="plan with --methods scp among them",
+            "--emit rankfile: a rankfile assigns cores to ranks, and this plan assigns none",
+            remedy="add core-partition to --methods",
         )
     nodes = -(-plan.ranks // plan.local)
     if len(hosts) < nodes:
         # relative names need a hostfile or an allocation, which several nodes have anyway
         hosts = ["localhost"] if nodes == 1 else [f"+n{node}" for node in range(nodes)]
-    lines = [*_left_out(plan), "# mpirun --rankfile THIS --mca rmaps_rank_file_physical 1 ..."]
+    lines = [*_left_out(plan), "# use: mpirun --rankfile FILE --mca rmaps_rank_file_physical 1 ..."]
     for rank in range(plan.ranks):
         node, local = divmod(rank, plan.local)
         mine = plan.cores[local]
@@ -84,7 +84,7 @@ def _left_out(plan: AllreducePlan) -> list[str]:
     missing = {
         "bins": plan.orders,
         "sleeps": plan.sleeps,
-        "the cores of single threads": plan.cores,
+        "cores of single threads": plan.cores,
     }
     names = ", ".join(name for name, there in missing.items() if there)
-    return [f"# without {names}: these need dltune run --plan"] if names else []
+    return [f"# not included: {names}; dltune run --plan applies them"] if names else []

@@ -37,9 +37,9 @@ class RankExit:
         if self.error is not None:
             return self.error
         if self.code is None:
-            return "it ended without a word"
+            return "it ended, exit code unknown"
         if self.code < 0:
-            return f"it was ended by {signal.Signals(-self.code).name}"
+            return f"it was stopped by {signal.Signals(-self.code).name}"
         return f"it ended with exit code {self.code}"
 
 
@@ -51,7 +51,7 @@ def in_words(exits: list[RankExit], name: Callable[[RankExit], str]) -> str | No
     if len(failed) > 1 and all(one.ended for one in failed):  # by the user, or by the launcher
         signals = sorted({signal.Signals(-(one.code or 0)).name for one in failed})
         names = sorted(failed, key=lambda one: one.rank)
-        return f"{', '.join(map(name, names))} were ended by {' and '.join(signals)}"
+        return f"{', '.join(map(name, names))} were stopped by {' and '.join(signals)}"
     first = min(failed, key=lambda one: (one.followed, one.at))
     text = f"{name(first)} failed first: {first.reason}"
     others = sorted((one for one in exits if one is not first), key=lambda one: one.rank)

@@ -78,7 +78,7 @@ class Hangs:
             if pid not in self._told:
                 self._say(f"{self._name(pid)} hangs, and the others wait for it: {shown}")
         for pid in self._told.keys() - found.keys():
-            self._say(f"{self._name(pid)} goes on")
+            self._say(f"{self._name(pid)} continues")
         self._told = found
 
     def _name(self, pid: int) -> str:

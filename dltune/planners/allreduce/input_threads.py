@@ -39,14 +39,14 @@ class InputThreads:
                 mapped = mappings(self._pid)
                 found = horovod_library.find(self._pid, mapped)
                 if found is None:
-                    self.unseen = "Horovod's library is not where it is known to lie"
+                    self.unseen = "Horovod's library was not found in the process"
                     return
                 self._roles = Roles(self._pid, mapped, found)
             with Memory(self._pid) as memory:
                 for thread in fresh:
                     self._look(self._roles, memory, thread)
         except PermissionError as error:
-            self.unseen = f"the process may not be looked into ({error.strerror})"
+            self.unseen = f"this user may not read the process's memory ({error.strerror})"
         except OSError:
             return  # it has ended
 

@@ -55,6 +55,6 @@ def tuned(
     )
     return best, (
         f"knobs: cycle time {best.cycle_time * 1e3:g} ms, fusion threshold "
-        f"{best.fusion_threshold / MIB:g} MiB, cache of {best.cache_capacity} tensors for "
-        f"{tensors}; predicted step in ms by cycle time: {told}",
+        f"{best.fusion_threshold / MIB:g} MiB, cache of {best.cache_capacity} tensors (the "
+        f"job reduces {tensors}); predicted step in ms by cycle time: {told}",
     )

@@ -37,13 +37,14 @@ def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[M
     for path, other in reports:
         if not other.ranks or other.ranks[0].size != report.ranks[0].size:
             raise UsageError(
-                f"{path} is of {other.ranks[0].size if other.ranks else 0} ranks, the job of "
-                f"{report.ranks[0].size}: their steps do not compare"
+                f"--measured {path}: its job had {other.ranks[0].size if other.ranks else 0} "
+                f"ranks, the job of the report has {report.ranks[0].size}",
+                remedy="report on the job with as many ranks",
             )
         if other.machine != report.machine:
             raise UsageError(
-                f"{path} was made on another machine, {other.machine_name}: its steps do not "
-                "compare"
+                f"--measured {path} was made on another machine, {other.machine_name}",
+                remedy="make all reports on one machine",
             )
         seconds = step(path, other)
         first = other.ranks[0]
@@ -57,8 +58,9 @@ def step(path: Path, report: Horovod) -> float:
     found = report.timeline.step if report.timeline else None
     if found is None or found.median is None:
         raise UsageError(
-            f"{path} has no timeline of some steps, so how long they took is not known",
-            remedy="make it again with a timeline: dltune horovod-report --timeline FILE -- ...",
+            f"--measured {path}: the report has no step times, because it has no timeline or only "
+            "a short one",
+            remedy="report again with a timeline: dltune horovod-report --timeline FILE -- ...",
         )
     return found.median
 
@@ -89,7 +91,7 @@ def settled(
             "yield_when_idle": best.yields,
             "sleeps": Sleeps(None, None, rest) if rest else None,
         }
-    if "scp" in methods and len({one.bound is None for one in found}) == 2:
+    if "core-partition" in methods and len({one.bound is None for one in found}) == 2:
         parts["cores"] = best.bound and tuple(_cores(cpus, machine) for cpus in best.bound)
     return msgspec.structs.replace(section, **parts)
 
@@ -102,10 +104,10 @@ def _cores(cpus: Collection[int], machine: Machine) -> RankCores:
 def _told(found: Sequence[Measured], controller: Controller) -> str:
     """All of them in a sentence."""
     ways = "; ".join(
-        f"{one.seconds * 1e3:.1f} ms with a cycle time of {one.knobs.cycle_time * 1e3:g} ms, "
-        f"a threshold of {one.knobs.fusion_threshold >> 20} MiB"
+        f"{one.seconds * 1e3:.1f} ms with cycle time {one.knobs.cycle_time * 1e3:g} ms, fusion "
+        f"threshold {one.knobs.fusion_threshold >> 20} MiB"
         + ((", yielding" if one.yields else ", spinning") if controller == "mpi" else "")
         + (", bound to cores" if one.bound else "")
         for one in found
     )
-    return f"measured steps of this job, of which the plan takes the first: {ways}"
+    return f"the plan takes the fastest measured setting; measured steps: {ways}"

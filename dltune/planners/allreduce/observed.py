@@ -88,18 +88,21 @@ def basis(
     if report is None:
         if ranks is None or controller is None:
             raise UsageError(
-                "without a report, how many ranks the job has and how they talk is not known",
-                remedy="give a report, or --ranks N --controller mpi|gloo",
+                "without a report, --ranks and --controller must be given",
+                remedy="give a report, or add --ranks N --controller mpi|gloo",
             )
         local = ranks if local is None else local
         if local > ranks:
-            raise UsageError(f"--local {local}: the job has {ranks} ranks in all")
+            raise UsageError(
+                f"--local {local}: a node cannot have more ranks than the job's {ranks}",
+                remedy=f"use --local {ranks} or less",
+            )
         return unobserved(ranks, local, controller)
     found = observed(report)
     if report.machine != profile.machine.fingerprint:
         raise UsageError(
-            f"{path} was made on {report.machine_name}, the profile on {profile.machine.name} with "
-            f"{len(profile.machine.cores)} cores, and these are not the same machine",
+            f"{path} was made on {report.machine_name}, the profile on {profile.machine.name} "
+            f"({len(profile.machine.cores)} cores): not the same machine, or other allowed cores",
             remedy="make both on one machine, with the same cores allowed",
         )
     locals_ = {rank.local_size for rank in report.ranks}
@@ -107,23 +110,23 @@ def basis(
         raise UsageError(
             f"{path}: nodes have different numbers of ranks, "
             + " and ".join(map(str, sorted(locals_))),
-            remedy="give each node as many ranks",
+            remedy="run the same number of ranks on each node",
         )
     if ranks is not None and ranks != found.ranks:
         raise UsageError(
-            f"{path} is of a job of {found.ranks} ranks, not {ranks}",
-            remedy="report on a job of that size, or leave --ranks out",
+            f"--ranks {ranks}: {path} is of a job of {found.ranks} ranks",
+            remedy=f"report on a job of {ranks} ranks, or leave out --ranks",
         )
     if local is not None and local != found.local:
         more = "more" if local > found.local else "fewer"
         raise UsageError(
-            f"--local {local}: {more} than the {found.local} ranks a node has in {path}",
-            remedy="report on a job with that many, or leave --local out",
+            f"--local {local}: {more} than the {found.local} ranks of a node in {path}",
+            remedy=f"report on a job with {local} ranks a node, or leave out --local",
         )
     if controller is not None and controller != found.controller:
         raise UsageError(
-            f"{path} is of a job with {found.controller}, not {controller}",
-            remedy="report on a job with that, or leave --controller out",
+            f"--controller {controller}: {path} is of a job with {found.controller}",
+            remedy=f"report on a job with {controller}, or leave out --controller",
         )
     return found
 
@@ -133,23 +136,23 @@ def observed(report: Horovod) -> Observed:
     if not report.ranks:
         raise UsageError(
             "the report has no rank: no process of the job initialised Horovod",
-            remedy="make it again: dltune horovod-report -- horovodrun -np 2 ...",
+            remedy="report again: dltune horovod-report -o report.json -- horovodrun -np 2 ...",
         )
     if any(rank.pytorch for rank in report.ranks):
         raise UsageError(
-            "the report is of PyTorch's own ranks, and this plan is for Horovod",
-            remedy="plan which of their gradients travel together from a profile of one rank: "
-            "dltune plan buckets",
+            "the report is of PyTorch DDP ranks; this planner is for Horovod",
+            remedy="plan the gradient buckets of DDP from a profile of one rank: "
+            "dltune plan buckets PROFILE",
         )
     controllers = {rank.controller for rank in report.ranks} - {None}
     if report.timeline and not controllers:
         controllers = {report.timeline.controller} - {None}
     if len(controllers) != 1:
         raise UsageError(
-            "the report does not tell whether the job used MPI or gloo"
+            "the report does not say whether the job used MPI or gloo"
             if not controllers
             else "some ranks of the report use MPI, others gloo",
-            remedy="make the report again, of the whole job",
+            remedy="report again on the whole job: dltune horovod-report -- horovodrun ...",
         )
     controller = controllers.pop()
     assert controller is not None
@@ -160,13 +163,15 @@ def observed(report: Horovod) -> Observed:
     if network is None:
         network = NETWORKS[controller]
         assumed.append(
-            "what a transfer takes is assumed, as on one machine: the report has no timeline, or "
-            "one of too few transfers"
+            "transfer times are assumed (a typical single machine): the report has no timeline, or "
+            "too few transfers in it"
         )
     free, busy = _wakes(report.ranks, need)
     if busy is None:
         busy = free
-        assumed.append("no wake-up of a background thread was measured: a free core is assumed")
+        assumed.append(
+            "no wake-up of a background thread was measured: each is assumed to find a free core"
+        )
     return Observed(
         ranks=first.size,
         local=max(rank.local_size for rank in report.ranks),
@@ -204,7 +209,9 @@ def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
         cycle_seconds=CYCLE,
         bound=None,
         step=None,
-        assumed=("no report: settings are Horovod's own, transfers and wake-ups are assumed",),
+        assumed=(
+            "no report: default settings of Horovod, transfer times and wake-up times are assumed",
+        ),
     )
 
 

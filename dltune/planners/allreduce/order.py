@@ -74,7 +74,7 @@ def ordered(
     gradients depend on each other in different ways.
     """
     first = [0, *itertools.accumulate(len(call.gradients) for call in model.calls)]
-    name = "tac" if waiting else "topo"
+    name = "tac-bins" if waiting else "ordered-bins"
     ways: list[list[Bins]] = []
     reasons: list[str] = []
     for call, begin in zip(model.calls, first, strict=False):
@@ -88,8 +88,8 @@ def ordered(
             )
         )
         reasons.append(
-            f"{name}: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}), a "
-            f"graph of {found.nodes} nodes and {found.edges} edges traversed in "
+            f"{name}: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}); "
+            f"traversed {found.nodes} nodes and {found.edges} edges of the graph in "
             f"{found.seconds * 1e3:.0f} ms"
         )
     chosen = [way[0] for way in ways]
@@ -107,15 +107,16 @@ def ordered(
             best[len(bins)] = min(s, best.get(len(bins), s))
         others = ", ".join(f"{k}: {s * 1e3:.1f} ms" for k, s in sorted(best.items())[:6])
         reasons.append(
-            f"{name}: {counted(len(chosen[index]), 'bin')} for {call.scope}, of at most "
-            f"{threshold} bytes; predicted step by number of bins: {others}"
+            f"{name}: {counted(len(chosen[index]), 'bin')} of at most {threshold} bytes for "
+            f"{call.scope}; predicted step by number of bins: {others}"
         )
         if cut := [s for bins, s in zip(way, seconds, strict=True) if pieces(bins)]:
             whole = min(s for bins, s in zip(way, seconds, strict=True) if not pieces(bins))
-            told = (f"gradient {g} in {n}" for g, n in pieces(chosen[index]).items())
+            told = (f"gradient {g} in {n} pieces" for g, n in pieces(chosen[index]).items())
             reasons.append(
-                f"{name}: {whole * 1e3:.1f} ms with all gradients whole, {min(cut) * 1e3:.1f} ms "
-                f"with large ones cut; cut: {', '.join(told) or 'none'}"
+                f"{name}: predicted step {whole * 1e3:.1f} ms with whole gradients, "
+                f"{min(cut) * 1e3:.1f} ms with large gradients cut; cut: "
+                f"{', '.join(told) or 'none'}"
             )
     return Ordered(_orders(model, chosen), _all(chosen, first), tuple(reasons))
 
@@ -160,9 +161,9 @@ def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
         # the job tells two such calls apart by nothing, so the first one's bins serve both
         if known is not order and not _serves(known, traversed(model, call).topology, call):
             raise UsageError(
-                f"two calls reduce gradients of the same shapes ({call.scope}), and what depends "
-                "on what differs between them, so no order serves both",
-                remedy="plan without topo: --methods scp,knobs",
+                f"two calls reduce gradients of the same shapes ({call.scope}) whose dependencies "
+                "differ: no order of bins is right for both",
+                remedy="plan without ordered-bins: --methods core-partition,knobs",
             )
     return tuple(found.values())
 

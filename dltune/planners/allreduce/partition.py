@@ -155,28 +155,28 @@ def _reasons(
 ) -> tuple[str, ...]:
     need, local = model.observed.need, model.observed.local
     told = [
-        f"scp: {counted(local, 'rank')} on {counted(len(machine.cores), 'core')} in "
-        f"{counted(len(machine.tiles), 'tile')}: {best.cores} for each, where no other rank runs "
-        f"(a rank keeps {need.compute:.2f} cores busy with computing, {need.input:.2f} with input, "
+        f"core-partition: {counted(local, 'rank')} on {counted(len(machine.cores), 'core')} in "
+        f"{counted(len(machine.tiles), 'tile')}: {counted(best.cores, 'exclusive core')} for each "
+        f"(a rank keeps {need.compute:.2f} cores busy with compute, {need.input:.2f} with input, "
         f"{need.background:.2f} with its background thread, {need.helpers:.2f} with helpers)"
     ]
     if local > len(machine.cores):
         cores = counted(len(machine.cores), "core")
-        told[0] = f"scp: {local} ranks on {cores}: ranks share them in turns"
+        told[0] = f"core-partition: {local} ranks on {cores}: the ranks take turns on them"
     if best.cores == 1:
-        told.append("scp: a rank's threads share its one core: there is none to give away")
+        told.append("core-partition: all threads of a rank share its only core")
         return tuple(told)
     own = min((s for s in seconds if s.background), key=seconds.__getitem__, default=None)
     if own is not None:
         told.append(
-            "scp: the background thread "
+            "core-partition: the background thread "
             + ("gets" if best.background else "does not get")
-            + f" a core of its own: {seconds[own] * 1e3:.1f} ms a step with it, "
-            f"{min(seconds[s] for s in seconds if not s.background) * 1e3:.1f} ms when it shares"
+            + f" a separate core: predicted step {seconds[own] * 1e3:.1f} ms with it, "
+            f"{min(seconds[s] for s in seconds if not s.background) * 1e3:.1f} ms without"
         )
     if best.input:
         told.append(
-            f"scp: {best.input} cores for input alone: {seconds[best] * 1e3:.1f} ms a step, "
-            f"{seconds[shared] * 1e3:.1f} ms when all share"
+            f"core-partition: {counted(best.input, 'core')} for input only: predicted step "
+            f"{seconds[best] * 1e3:.1f} ms, {seconds[shared] * 1e3:.1f} ms with shared cores"
         )
     return tuple(told)

@@ -24,13 +24,22 @@ if TYPE_CHECKING:
     from dltune.documents.horovod import Horovod
 
 # as in decide.py, which is imported only when there is something to decide
-METHODS = ("scp", "topo", "nbcs", "gs", "yield", "rest", "knobs")
-ORDERS = ("topo", "tac")
+METHODS = {
+    "core-partition": "SCP",
+    "ordered-bins": "TOPO",
+    "non-blocking": "NBCS",
+    "global-sleep": "GS",
+    "yield": "",
+    "rest": "",
+    "knobs": "",
+}
+ORDERS = ("graph", "tac")
 
 
 class AllreducePlanner(Planner[AllreducePlan]):
     name = "allreduce"
-    summary = "Cores, tensor order, sleeps and knobs of a Horovod job."
+    summary = "Plan cores, gradient order, sleeps and Horovod settings of a multi-rank job."
+    example = "dltune plan allreduce profile.json report.json"
     section = AllreducePlan
     after = ("settings",)
     formats = ("horovodrun-yaml", "rankfile", "env")
@@ -40,38 +49,61 @@ class AllreducePlanner(Planner[AllreducePlan]):
 
     def parameters(self) -> Sequence[click.Parameter]:
         path, count = click.Path(path_type=Path), click.IntRange(min=1)
-        methods = f"Plan these, whatever they bring: of {','.join(METHODS)}."
+        listed = ", ".join(
+            name + (f" [{paper}]" if paper else "") for name, paper in METHODS.items()
+        )
         return [
             click.Argument(["profile"], type=path),
             click.Argument(["report"], type=path, required=False),
             click.Option(
-                ["--methods"], metavar="LIST", help=f"{methods}  [those predicted to help]"
+                ["--methods"],
+                metavar="LIST",
+                help=f"Plan exactly these methods, comma-separated: {listed}. The names in "
+                "brackets are those of Pumma's thesis.  [default: all with a predicted gain]",
             ),
             click.Option(
                 ["--order"],
                 type=click.Choice(ORDERS),
-                default="topo",
+                default="graph",
                 show_default=True,
-                help="Of bins: by the graph, or by what waits for each gradient (TicTac).",
+                help="Order the bins by the graph's dependencies, or by the work that waits for "
+                "each gradient (TicTac's TAC).",
             ),
-            click.Option(["--ranks"], type=count, help="Ranks of the job.  [as reported]"),
-            click.Option(["--local"], type=count, help="Ranks of a node.  [as reported]"),
             click.Option(
-                ["--controller"], type=click.Choice(get_args(Controller)), help="[as reported]"
+                ["--ranks"],
+                type=count,
+                help="Plan for N ranks.  [default: the report's]",
+                metavar="N",
+            ),
+            click.Option(
+                ["--local"],
+                type=count,
+                help="Plan for N ranks on a node.  [default: the report's]",
+                metavar="N",
+            ),
+            click.Option(
+                ["--controller"],
+                type=click.Choice(get_args(Controller)),
+                help="Plan for Horovod over MPI or gloo.  [default: the report's]",
             ),
             click.Option(
                 ["--measured"],
                 type=path,
                 multiple=True,
                 metavar="REPORT",
-                help="A report of the job under other settings; the fastest is planned. May be "
-                "repeated.",
+                help="Compare with a report on the job under other settings, and plan the fastest. "
+                "Repeatable.",
             ),
-            click.Option(["--explain"], is_flag=True, help="Say which tensors share a bin."),
+            click.Option(["--explain"], is_flag=True, help="List the gradients in each bin."),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[AllreducePlan]:
-        """From a profile of the parallel job, and a REPORT of dltune horovod-report on it."""
+        """PROFILE is from one rank of the multi-rank job (dltune profile). REPORT is from dltune
+        horovod-report on the same job; without it, give --ranks and --controller.
+
+        Nothing runs: each method is simulated, alone and combined, and the methods with a predicted
+        gain go into the plan. dltune run applies the plan to the unmodified job.
+        """
         return _decide(existing, **parameters)
 
     def places_threads(self, section: AllreducePlan) -> bool:
@@ -126,12 +158,15 @@ def _decide(
     section, name = search.plan(chosen, forced=asked is not None, report=digest)
     if others:
         if seen is None:
-            raise UsageError("--measured compares with the job's report", remedy="give it")
+            raise UsageError(
+                "--measured needs the job's report to compare with",
+                remedy="add the report: dltune plan allreduce PROFILE REPORT --measured OTHER",
+            )
         compared = measurements.measured(others, seen)
         section = measurements.settled(section, compared, chosen, found.machine)
     reasons = (*section.reasons, *cannot)
     if seen is not None and seen.partial:
-        reasons += ("the report is partial: the job was not watched to its end",)
+        reasons += ("the report is partial: the watch ended before the job",)
     section = msgspec.structs.replace(section, reasons=reasons)
     return Decision(
         section,
@@ -153,9 +188,12 @@ def _asked(methods: str | None) -> tuple[str, ...] | None:
         return None
     asked = tuple(between_commas(methods))
     if unknown := [part for part in asked if part not in METHODS]:
-        raise UsageError(f"--methods {methods}: {unknown[0]!r} is none of {', '.join(METHODS)}")
+        raise UsageError(
+            f"--methods {methods}: unknown method {unknown[0]!r}",
+            remedy=f"choose from {', '.join(METHODS)}",
+        )
     if not asked:
-        raise UsageError("--methods names none", remedy=f"choose of {', '.join(METHODS)}")
+        raise UsageError("--methods names no method", remedy=f"choose from {', '.join(METHODS)}")
     return asked
 
 

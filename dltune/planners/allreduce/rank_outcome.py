@@ -28,7 +28,7 @@ class RankOutcome(msgspec.Struct, frozen=True):
 @dataclass
 class Heard:
     """What one rank has told. `moved`: threads of tf.data that were put onto their cores;
-    `unmoved`: why none could be. `counts`: what NBCS, GS and rests did."""
+    `unmoved`: why none could be. `counts`: what the methods that sleep did."""
 
     init: messages.Horovod
     reductions: list[messages.Reduction] = field(default_factory=list)
@@ -72,8 +72,8 @@ _Told = Iterator[tuple[bool, str]]
 
 
 _NO_REST = (
-    "it never did, as where a timeline is written, names of tensors change, or training ends "
-    "within seconds"
+    "it never happened; possible causes: Horovod writes a timeline, tensor names change, or "
+    "training ends within seconds"
 )
 
 
@@ -83,17 +83,17 @@ def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
     bound = node - set(init.bound) and f"CPU {cpulist.show(frozenset(init.bound))}"
     if section.cores is None:
         if bound:
-            yield False, f"cores: the plan has none, so this rank stays bound to {bound}"
+            yield False, f"cores: the plan assigns none, this rank stays bound to {bound}"
         return
     mine = section.cores[init.local_rank]
     if not init.threads:
-        yield False, "cores: hvd.init() added no thread, so there is no background thread to place"
+        yield False, "cores: hvd.init() started no thread: there is no background thread to place"
     else:
         background, helpers = cpus(machine, mine.background), cpus(machine, mine.helpers)
         yield (
             True,
             f"background thread on CPU {background}"
-            + (f" in slices of {init.slice * 1e3:g} ms" if init.slice else "")
+            + (f" in time slices of {init.slice * 1e3:g} ms" if init.slice else "")
             + (f", {len(init.threads) - 1} helpers on {helpers}" if init.threads[1:] else "")
             + f", ops on {cpus(machine, mine.compute)}"
             + (f"; the launcher had bound the rank to {bound}" if bound else ""),
@@ -106,7 +106,7 @@ def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
     elif heard.moved:
         yield True, f"{heard.moved} threads of tf.data on CPU {where}"
     else:
-        yield False, f"tf.data on CPU {where}: no such thread was seen"
+        yield False, f"tf.data on CPU {where}: no thread of tf.data was found"
 
 
 def _threads(section: AllreducePlan, heard: Heard) -> _Told:
@@ -114,7 +114,7 @@ def _threads(section: AllreducePlan, heard: Heard) -> _Told:
         return
     wanted = f"intra-op {section.threads.intra}, inter-op {section.threads.inter}"
     if heard.device is None:
-        yield False, f"{wanted}: TensorFlow made no CPU device with the plugin in it"
+        yield False, f"{wanted}: TensorFlow created no CPU device with dltune's plugin"
         return
     asked = (heard.device.asked_intra, heard.device.asked_inter)
     other = any(asked) and asked != (section.threads.intra, section.threads.inter)
@@ -125,7 +125,7 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
     if not section.orders:
         return
     if not heard.reductions:
-        yield False, "bins: no call that reduces a list of gradients was seen"
+        yield False, "bins: the job made no call that reduces a list of gradients"
     told = dict.fromkeys(  # a function that is traced again tells the same again
         (len(call.shapes), call.bins, call.why) for call in heard.reductions
     )
@@ -142,16 +142,16 @@ def _settings(section: AllreducePlan, heard: Heard) -> _Told:
         yield True, f"{name}={value}" + (f" (was {changed[name]})" if name in changed else "")
     if "HOROVOD_THREAD_AFFINITY" in changed:
         was = changed["HOROVOD_THREAD_AFFINITY"]
-        yield True, f"HOROVOD_THREAD_AFFINITY (was {was}) gave way to the plan's cores"
+        yield True, f"HOROVOD_THREAD_AFFINITY (was {was}) is replaced by the plan's cores"
 
 
 def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
     for method, sentence in sleeps(section).items():
         if method == "rest" and REST in heard.init.overridden:
-            why = "there may be process sets, whose members would wait for it"
+            why = "the job can have process sets, whose members would wait for it"
             yield False, f"{sentence}: {why}"
         elif heard.counts is None:
-            yield False, f"{sentence}: the preloaded library left no count of it"
+            yield False, f"{sentence}: the preloaded library reported no counts"
         else:
             times, words, instead = _counted(method, heard.counts)
             yield bool(times), f"{sentence}; {words}" if times else f"{sentence}: {instead}"
@@ -159,13 +159,13 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
 
 def _counted(method: str, counts: Counts) -> tuple[int, str, str]:
     """How often a method did something, in words, and what is said where it never did."""
-    if method == "nbcs":
+    if method == "non-blocking":
         words = f"{counts.sleeps} sleeps in {counts.collectives} collectives"
-        return counts.collectives, words, "no collective was seen"
-    if method == "gs":
-        words = f"{counts.agreements} times, {counts.shortened} sleeps cut short"
-        return counts.agreements, words, "they never did"
-    return counts.rests, f"{counts.rests} times, {counts.cycles} cycles in all", _NO_REST
+        return counts.collectives, words, "no collective ran"
+    if method == "global-sleep":
+        words = f"{counts.agreements} agreements, {counts.shortened} sleeps shortened"
+        return counts.agreements, words, "it never happened"
+    return counts.rests, f"{counts.rests} rests in {counts.cycles} cycles", _NO_REST
 
 
 def sleeps(section: AllreducePlan) -> dict[str, str]:
@@ -174,11 +174,16 @@ def sleeps(section: AllreducePlan) -> dict[str, str]:
     if (planned := section.sleeps) is None:
         return found
     if planned.between_tests is not None:
-        found["nbcs"] = f"NBCS: sleeps of {planned.between_tests * 1e6:g} us between tests"
+        found["non-blocking"] = (
+            f"non-blocking: sleep {planned.between_tests * 1e6:g} us between tests of MPI"
+        )
     if planned.agree_every is not None:
-        found["gs"] = f"GS: ranks agree on the least sleep every {planned.agree_every} cycles"
+        every = "cycle" if planned.agree_every == 1 else f"{planned.agree_every} cycles"
+        found["global-sleep"] = f"global-sleep: ranks agree on the shortest sleep every {every}"
     if planned.rest is not None:
-        found["rest"] = f"rests of up to {planned.rest * 1e3:g} ms while there is nothing to send"
+        found["rest"] = (
+            f"rest: sleep up to {planned.rest * 1e3:g} ms while there is nothing to send"
+        )
     return found
 
 

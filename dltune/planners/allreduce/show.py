@@ -19,9 +19,9 @@ def shown(section: AllreducePlan) -> Shown:
     part = Part("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
     bins = sum(len(order.bins) for order in section.orders or ())
     decided = [f"gradients in {counted(bins, 'bin')}"] if bins else []
-    decided += ["cores of its own for the background thread"] if section.cores else []
+    decided += ["cores for each rank and its background thread"] if section.cores else []
     decided += ["a background thread that sleeps while it waits"] if section.sleeps else []
-    sentence = f"Planned for {title}: {', '.join(decided) or 'stock Horovod as it is'}."
+    sentence = f"Planned for {title}: {', '.join(decided) or 'Horovod unchanged'}."
     return Shown([part], [Headline(1, sentence)])
 
 
@@ -38,8 +38,8 @@ def predictions(section: AllreducePlan, planned: str = "") -> Table:
         )
         for found in section.predictions
     ]
-    heads = ("method", ">ms", ">speed-up", ">background thread, of a core", "")
-    return Table("predicted step of the job", columns(*heads), rows)
+    heads = ("method", ">step ms", ">speed-up", ">background CPU, of a core", "")
+    return Table("predicted step of the job by method", columns(*heads), rows)
 
 
 def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> list[str]:
@@ -57,7 +57,7 @@ def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> lis
             for place in bin_.tensors:
                 gradient = call.gradients[place]
                 start = nodes[gradient.node].start
-                there = "" if start is None else f", there after {start * 1e3:.1f} ms"
+                there = "" if start is None else f", ready after {start * 1e3:.1f} ms"
                 shape = ",".join(map(str, gradient.shape))
                 lines.append(f"    {place}: {gradient.dtype}[{shape}] {gradient.name}{there}")
     return lines
@@ -78,7 +78,9 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
         ]
         told.append(f"local rank {rank}: {', '.join(parts)}")
     if section.threads:
-        told.append(f"intra-op {section.threads.intra}, inter-op {section.threads.inter} in a rank")
+        told.append(
+            f"intra-op {section.threads.intra}, inter-op {section.threads.inter} threads in a rank"
+        )
     told += [
         f"{len(order.shapes)} gradients are reduced in {counted(len(order.bins), 'bin')} of "
         f"{', '.join(str(bin_.bytes) for bin_ in order.bins)} bytes"

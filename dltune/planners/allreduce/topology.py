@@ -68,7 +68,11 @@ def traverse(
                     depth[node] = max(depth[node], depth[parent] + 1)
                     above[node] |= above[parent]
                 elif opened[parent]:
-                    raise UsageError(f"nodes {parent} and {node} of the graph wait for each other")
+                    raise UsageError(
+                        f"nodes {parent} and {node} of the profiled graph depend on each other: "
+                        "the profile is damaged",
+                        remedy="profile the job again",
+                    )
                 else:
                     opened[parent] = 1
                     stack.append((parent, iter(inputs[parent])))

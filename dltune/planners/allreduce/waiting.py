@@ -1,7 +1,7 @@
-"""NBCS, GS, yielding and resting: what a background thread does instead of spinning in MPI.
+"""The methods that replace a background thread's spinning in MPI.
 
-Sections 6.3.1 and 6.3.2 of the thesis; Open MPI's own `mpi_yield_when_idle` is the third candidate,
-cycles on demand the fourth, alone or beside one of the others.
+`non-blocking` is NBCS and `global-sleep` is GS of the thesis (sections 6.3.2 and 6.3.1). `yield` is
+Open MPI's `mpi_yield_when_idle`. `rest` (cycles on demand) also combines with one of the others.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dltune.planners.allreduce.observed import YIELDING
 from dltune.simulate.ranks.method import Method
 from dltune.simulate.ranks.outcome import Outcome
 
-NAMES = ("nbcs", "gs", "yield", "rest")
+NAMES = ("non-blocking", "global-sleep", "yield", "rest")
 WAYS = (
-    ("nbcs",),
-    ("gs",),
-    ("nbcs", "gs"),
+    ("non-blocking",),
+    ("global-sleep",),
+    ("non-blocking", "global-sleep"),
     ("yield",),
     ("rest",),
-    ("nbcs", "rest"),
+    ("non-blocking", "rest"),
     ("yield", "rest"),
 )
 # Seconds between two tests; among equals the one that is met first. A try-out on two ranks found
@@ -36,8 +36,8 @@ REST = 50e-3
 WORTH = 0.005
 
 GLOO = (
-    "nbcs, gs, yield, rest: not with gloo, whose background threads already block in poll() while "
-    "they wait for other ranks, where MPI's spin"
+    "non-blocking, global-sleep, yield and rest are for Horovod over MPI, whose background threads "
+    "spin while they wait; with gloo they already block in poll()"
 )
 
 
@@ -62,8 +62,8 @@ def ways(wanted: Collection[str], setting: Setting, method: Method, predict: Pre
         if not set(names) <= set(wanted):
             continue
         own = dataclasses.replace(setting, waiting=YIELDING) if "yield" in names else setting
-        tests = SLEEPS if "nbcs" in names else (None,)
-        cycles = AGREE if "gs" in names else (None,)
+        tests = SLEEPS if "non-blocking" in names else (None,)
+        cycles = AGREE if "global-sleep" in names else (None,)
         rest = REST if "rest" in names else None
         best: Way | None = None
         for between in tests:

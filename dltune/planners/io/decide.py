@@ -40,8 +40,9 @@ def decide(io: Io, machine: Machine, access: Access | None) -> IoPlan:
         planned = _from_watch(io.watch.files, machine, access, reasons)
     if not planned:
         raise UsageError(
-            "the report has no file whose access pattern is known: " + "; ".join(reasons),
-            remedy="name it with --access, or measure the file: dltune io-report --file FILE",
+            "the report has no file with a known access pattern: " + "; ".join(reasons),
+            remedy="name the pattern with --access, or measure the file: "
+            "dltune io-report --file FILE",
         )
     return IoPlan(files.digest(io), tuple(planned), tuple(reasons))
 
@@ -76,7 +77,7 @@ def _from_watch(
     for file in seen:
         kind = access or file.pattern.kind
         if kind == "mixed" or kind == "unknown":
-            reasons.append(f"{file.path}: its access pattern is {kind}")
+            reasons.append(f"{file.path}: access pattern {kind}")
             continue
         defaults = Options()
         reader = None
@@ -90,8 +91,8 @@ def _from_watch(
                 parallel=defaults.parallel,
             )
             reasons.append(
-                f"{file.path}: sizes are the defaults, for watching a job measures no other ways; "
-                "dltune io-report --file does"
+                f"{file.path}: the reader's sizes are defaults, because a watched job shows one "
+                "way of reading only; dltune io-report --file measures the others"
             )
         follow = _follow(kind, AHEAD, _fits(file.size, machine), file.path, reasons)
         planned.append(FilePlan(os.path.realpath(file.path), kind, reader, AHEAD, follow))
@@ -103,13 +104,13 @@ def _follow(access: Access, ahead: int, fits: bool, path: str, reasons: list[str
         return "ahead" if ahead else None
     if fits:
         reasons.append(
-            f"{path}: where a shuffled job reads next cannot be seen from outside, but the file "
-            "fits into memory, so it is read ahead whole"
+            f"{path}: the next offset of a shuffled job cannot be predicted from outside; the file "
+            "fits into memory, so all of it is read ahead"
         )
         return "whole"
     reasons.append(
-        f"{path}: where a shuffled job reads next cannot be seen from outside, and the file does "
-        "not fit into memory: use dltune.io.ReadAhead or Reader in the job"
+        f"{path}: the next offset of a shuffled job cannot be predicted from outside, and the file "
+        "does not fit into memory: use dltune.io.ReadAhead or dltune.io.Reader in the job"
     )
     return None
 
@@ -119,15 +120,17 @@ def _direct(found: Experiment, fits: bool, reasons: list[str]) -> bool:
         method: max((b.throughput.median for b in found.blocks if b.method == method), default=0.0)
         for method in ("pread", "direct")
     }
-    told = f"O_DIRECT gives {_mb(best['direct'])}, the page cache {_mb(best['pread'])} when cold"
+    told = f"cold: {_mb(best['direct'])} with O_DIRECT, {_mb(best['pread'])} through the page cache"
     if not best["direct"]:
-        reasons.append("read through the page cache: O_DIRECT was not measured")
+        reasons.append("read through the page cache: the report has no measurement of O_DIRECT")
         return False
     if fits:
-        reasons.append(f"read through the page cache, where it stays for later epochs ({told})")
+        reasons.append(
+            f"read through the page cache: the file stays there for later epochs ({told})"
+        )
         return False
     direct = best["direct"] > WORTH * best["pread"]
-    reasons.append(f"read {'directly' if direct else 'through the page cache'}: {told}")
+    reasons.append(f"read {'with O_DIRECT' if direct else 'through the page cache'}: {told}")
     return direct
 
 
@@ -139,7 +142,7 @@ def _block(found: Experiment, direct: bool, reasons: list[str]) -> int:
         return Options.block
     best = max(aligned.values())
     block = min(block for block, rate in aligned.items() if rate >= NEAR * best)
-    reasons.append(f"requests of {block} bytes: {_mb(aligned[block])} of at most {_mb(best)}")
+    reasons.append(f"requests of {block} bytes: {_mb(aligned[block])} (fastest: {_mb(best)})")
     return block
 
 
@@ -152,7 +155,8 @@ def _gap(found: Experiment, reasons: list[str]) -> int:
     extra = max(0.0, min(latencies) - found.mean_size / rate)
     gap = min(LONGEST_GAP, int(extra * rate) // PAGE * PAGE)
     reasons.append(
-        f"gaps of up to {gap} bytes are read along: a request costs {extra * 1e3:.2f} ms"
+        f"gaps of up to {gap} bytes between records are read too, because each extra request costs "
+        f"{extra * 1e3:.2f} ms"
     )
     return gap
 
@@ -170,7 +174,8 @@ def _stagger(found: Experiment, reasons: list[str]) -> int | None:
     if rates[max(rates)] * WORTH > best:
         return None
     reasons.append(
-        f"{fewest} readers at a time: {_mb(best)}, {max(rates)} at a time {_mb(rates[max(rates)])}"
+        f"{fewest} reader{'s' * (fewest != 1)} at a time: {_mb(best)}; {max(rates)} at a time: "
+        f"{_mb(rates[max(rates)])}"
     )
     return fewest
 
@@ -183,11 +188,12 @@ def _ahead(found: Experiment, reasons: list[str]) -> int:
         return AHEAD
     best = max(hinted.values())
     if best < WORTH * max(plain):
-        reasons.append(f"no hints: {_mb(best)} with them, {_mb(max(plain))} without")
+        reasons.append(f"no read-ahead hints: {_mb(best)} with them, {_mb(max(plain))} without")
         return 0
     records = min(ahead for ahead, rate in hinted.items() if rate >= NEAR * best)
     reasons.append(
-        f"hints {records} records ahead: {_mb(hinted[records])}, {_mb(max(plain))} without"
+        f"read-ahead hints {records} records ahead: {_mb(hinted[records])}; without hints: "
+        f"{_mb(max(plain))}"
     )
     return max(PAGE, int(records * found.mean_size))
 

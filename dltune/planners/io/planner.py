@@ -16,13 +16,14 @@ from dltune.documents.sections import io
 from dltune.documents.sections.io import Access, IoPlan
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Headline, Part, Shown
+from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Key, Table, columns
 
 
 class IoPlanner(Planner[IoPlan]):
     name = "io"
-    summary = "How data files should be read, from the measurements of `dltune io-report`."
+    summary = "Plan how data files are read: read-ahead hints, and settings of dltune's reader."
+    example = "dltune plan io report.json"
     section = IoPlan
 
     def faults(self, section: IoPlan, plan: Plan) -> Iterator[str]:
@@ -34,13 +35,16 @@ class IoPlanner(Planner[IoPlan]):
             click.Option(
                 ["--access"],
                 type=click.Choice(get_args(Access)),
-                help="The order in which the job wants records.  [as reported, else strided]",
+                help="Plan for reads in this order.  [default: the report's, else strided]",
             ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[IoPlan]:
-        """`dltune run` then gives read-ahead hints to a job that is left as it is; a job that reads
-        by dltune.io takes the rest from the plan."""
+        """REPORT is from dltune io-report, on a job or on a file (--file).
+
+        dltune run --plan then gives the kernel read-ahead hints while the unmodified job runs. A
+        job that reads with dltune.io.Reader also takes its reader settings from the plan.
+        """
         from dltune.documents import io as documents
         from dltune.machine import topology
         from dltune.planners.io.decide import decide
@@ -61,8 +65,8 @@ class IoPlanner(Planner[IoPlan]):
 
     def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         parts = [Part("files", "How files are read", [_files(section), *section.reasons])]
-        count = "1 file is" if len(section.files) == 1 else f"{len(section.files)} files are"
-        return Shown(parts, [Headline(1, f"{count} planned to be read in another way.")])
+        sentence = f"The plan changes how {counted(len(section.files), 'file')} will be read."
+        return Shown(parts, [Headline(1, sentence)])
 
 
 PLANNER = IoPlanner()
@@ -78,10 +82,10 @@ class _Enforced(Enforcement):
     def intent(self) -> Iterator[str]:
         for file in self._section.files:
             does = {
-                "ahead": f"hints {file.ahead} bytes ahead of the job",
-                "whole": "read once, whole",
+                "ahead": f"read-ahead hints, {file.ahead} bytes ahead of the job",
+                "whole": "read-ahead of the whole file, once",
             }
-            yield f"{file.path}: {does[file.follow] if file.follow else 'left alone'}"
+            yield f"{file.path}: {does[file.follow] if file.follow else 'no read-ahead hints'}"
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         from dltune.io.reader.planned import VARIABLE, write
@@ -100,7 +104,7 @@ def _files(section: IoPlan) -> Table:
     rows = []
     for file in section.files:
         reader = file.reader
-        way = "-" if reader is None else "direct" if reader.direct else "page cache"
+        way = "-" if reader is None else "O_DIRECT" if reader.direct else "page cache"
         rows.append(
             (
                 Key(file.path, end=True),
@@ -109,8 +113,8 @@ def _files(section: IoPlan) -> Table:
                 "-" if reader is None else str(reader.block),
                 "-" if reader is None else str(reader.stagger or "all"),
                 str(file.ahead),
-                file.follow or "nothing",
+                {"ahead": "ahead of the job", "whole": "whole file"}.get(file.follow or "", "none"),
             )
         )
-    heads = ("file", "access", "reader", ">block", ">readers at a time", ">hints ahead")
-    return Table("how files are to be read", columns(*heads, "from outside"), rows)
+    heads = ("file", "access", "reads", ">request bytes", ">readers at a time", ">hint bytes ahead")
+    return Table("planned reading", columns(*heads, "hints by dltune run"), rows)

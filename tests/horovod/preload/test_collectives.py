@@ -58,7 +58,7 @@ def test_what_is_no_number_of_seconds_switches_both_off(mpi: Callable[..., Any],
     ended = mpi("collectives", 1, 1, nbcs=nbcs, gs="1")
 
     assert ended.code == 0
-    told = "is not the same number on all ranks, or DLTUNE_REST is none: all are off"
+    told = "a value of DLTUNE_NBCS, DLTUNE_GS or DLTUNE_REST is invalid: all three are off"
     assert told in ended.stderr
     assert all((told.tests, told.agreements) == (0, 0) for told in ended.counts)
 
@@ -67,5 +67,5 @@ def test_a_rest_that_is_no_number_of_seconds_switches_all_off(mpi: Callable[...,
     ended = mpi("collectives", 1, 1, nbcs="3e-5", gs="1", rest="often")
 
     assert ended.code == 0
-    assert "all are off" in ended.stderr
+    assert "all three are off" in ended.stderr
     assert all((told.tests, told.agreements) == (0, 0) for told in ended.counts)

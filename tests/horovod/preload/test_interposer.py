@@ -79,11 +79,11 @@ def test_variables_keep_what_is_preloaded_already() -> None:
 def test_no_mpicc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPICC", raising=False)
 
-    with pytest.raises(DltuneError, match="has no mpicc beside it") as caught:
+    with pytest.raises(DltuneError, match=r"no mpicc next to .*/mpirun") as caught:
         interposer.build(tmp_path / "mpirun")
 
     assert caught.value.remedy is not None
-    assert "gloo blocks and has no use for them" in caught.value.remedy
+    assert "with gloo, which blocks, it is not needed" in caught.value.remedy
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DltuneError, match="no mpicc on PATH"):
         interposer.build()
@@ -108,7 +108,7 @@ def test_another_mpi_is_another_library(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mpi.h").write_text("#error not a whole MPI\n")
 
     with pytest.raises(
-        DltuneError, match=r"NBCS, GS and rests: .* ended with 1 while building sleeps"
+        DltuneError, match=r"sleeping background threads: .* ended with 1 while building sleeps"
     ) as one:
         interposer.build(tmp_path / "mpirun")
     (tmp_path / "mpi.h").write_text("#error not a whole MPI, version 2\n")

@@ -155,7 +155,7 @@ def test_a_partial_plan_for_other_ranks_keeps_what_does_not_depend_on_them() -> 
     assert "cores" not in told
     assert told["orders"]
     assert under.dropped == [
-        "the plan is for 2 ranks, 2 of them on this node, so its cores are not those of 4"
+        "the plan is for 2 ranks, 2 of them on this node: its cores do not fit 4 ranks"
     ]
 
 
@@ -169,7 +169,9 @@ def test_ranks_on_other_nodes_would_wait_for_bins_for_ever() -> None:
     assert told["cores"]
     under.answer(python(0, size=4, local=2))
     (dropped,) = under.dropped
-    assert dropped.startswith("bins, sleeps, knobs: ranks on other nodes are not under this")
+    assert dropped.startswith(
+        "bins, sleeps, knobs: this dltune does not control the ranks on other nodes"
+    )
 
 
 def test_a_plan_for_another_controller_is_refused_before_the_job_has_begun() -> None:
@@ -181,7 +183,7 @@ def test_a_plan_for_another_controller_is_refused_before_the_job_has_begun() -> 
 def test_a_job_of_one_rank_is_refused_when_it_starts_horovod() -> None:
     under = ranks()
     alone = init(0, size=1, local_size=1)
-    with pytest.raises(UsageError, match="the job runs 1 rank, 1 of them here"):
+    with pytest.raises(UsageError, match="the job runs 1 rank, 1 of them on this node"):
         hear(under, messages.Python(alone.pid, ["python"], "3.11", {}), alone)
 
 
@@ -242,15 +244,15 @@ def test_all_that_was_enforced_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"device": None}, "intra-op 1, inter-op 2: TensorFlow made no CPU device"),
-        ({"moved": 0}, "tf.data on CPU 2-3: no such thread was seen"),
+        ({"device": None}, "intra-op 1, inter-op 2: TensorFlow created no CPU device"),
+        ({"moved": 0}, "tf.data on CPU 2-3: no thread of tf.data was found"),
         ({"unmoved": "it is not ours"}, "tf.data on CPU 2-3: it is not ours"),
-        ({"reductions": []}, "bins: no call that reduces a list of gradients was seen"),
+        ({"reductions": []}, "bins: the job made no call that reduces a list of gradients"),
         (
             {"reductions": [messages.Reduction(1, [[3]], ["float32"], None, "it has groups")]},
             "bins of a call with 1 gradients: it has groups",
         ),
-        ({"init": init(threads=[])}, "cores: hvd.init() added no thread"),
+        ({"init": init(threads=[])}, "cores: hvd.init() started no thread"),
     ],
 )
 def test_what_was_not_enforced_is_told_with_its_reason(changes, told) -> None:
@@ -262,7 +264,7 @@ def test_what_the_plan_replaced_is_told() -> None:
     changed = init(overridden={"HOROVOD_CYCLE_TIME": "1", "HOROVOD_THREAD_AFFINITY": "0"})
     told = came(init=changed, device=messages.Device(1, 2, 4, 4)).enforced
     assert "HOROVOD_CYCLE_TIME=2.5 (was 1)" in told
-    assert "HOROVOD_THREAD_AFFINITY (was 0) gave way to the plan's cores" in told
+    assert "HOROVOD_THREAD_AFFINITY (was 0) is replaced by the plan's cores" in told
     assert "intra-op 1, inter-op 2 (the script asked for 4 and 4)" in told
 
 
@@ -274,17 +276,21 @@ def counted(rests: int) -> Counts:
 @pytest.mark.parametrize(
     ("changes", "enforced", "told"),
     [
-        ({"counts": counted(7)}, True, "; 7 times, 300 cycles in all"),
-        ({"counts": counted(0)}, False, ": it never did, as where a timeline is written"),
-        ({"counts": None}, False, ": the preloaded library left no count of it"),
-        ({"init": init(overridden={REST: "0.05"})}, False, ": there may be process sets"),
+        ({"counts": counted(7)}, True, "; 7 rests in 300 cycles"),
+        (
+            {"counts": counted(0)},
+            False,
+            ": it never happened; possible causes: Horovod writes a timeline",
+        ),
+        ({"counts": None}, False, ": the preloaded library reported no counts"),
+        ({"init": init(overridden={REST: "0.05"})}, False, ": the job can have process sets"),
     ],
 )
 def test_rests_are_told(changes: dict[str, object], enforced: bool, told: str) -> None:
     sleeps = Sleeps(None, None, 0.05)
     section = msgspec.structs.replace(SECTION, controller="mpi", sleeps=sleeps)
     came_of_it = came(section, **changes)
-    whole = "rests of up to 50 ms while there is nothing to send"
+    whole = "rest: sleep up to 50 ms while there is nothing to send"
     sentences = came_of_it.enforced if enforced else came_of_it.left
     assert any(sentence.startswith(whole + told) for sentence in sentences), came_of_it
     assert whole in intent(section, MACHINE)
@@ -293,7 +299,9 @@ def test_rests_are_told(changes: dict[str, object], enforced: bool, told: str) -
 def test_a_slice_is_told() -> None:
     sliced = init(slice=0.0001)
     assert (
-        came(init=sliced).enforced[0].startswith("background thread on CPU 2 in slices of 0.1 ms")
+        came(init=sliced)
+        .enforced[0]
+        .startswith("background thread on CPU 2 in time slices of 0.1 ms")
     )
 
 

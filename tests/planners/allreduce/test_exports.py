@@ -143,11 +143,11 @@ def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", PLANNER.formats)
 def test_what_needs_dltune_is_told(kind: str) -> None:
     told = export(kind, plan(), synthetic.machine(2)).splitlines()[0]
-    assert "without bins, sleeps, the cores of single threads" in told
+    assert "# not included: bins, sleeps, cores of single threads" in told
 
 
 def test_a_plan_without_cores_has_no_rankfile() -> None:
-    with pytest.raises(UsageError, match="leaves cores alone"):
+    with pytest.raises(UsageError, match="this plan assigns none"):
         export("rankfile", bare(), synthetic.machine(2))
     assert export("horovodrun-yaml", bare(), synthetic.machine(2)) == "controller: gloo\n"
     assert export("env", bare(), synthetic.machine(2)) == "\n"

@@ -27,7 +27,7 @@ def test_the_first_by_time() -> None:
 def test_who_lost_another_rank_is_no_cause_even_when_it_is_heard_of_first() -> None:
     assert (
         told(RankExit(0, 10, 1.0, SHUT_DOWN, 1), RankExit(1, 11, 1.2, code=-SIGKILL))
-        == "rank 1 failed first: it was ended by SIGKILL; rank 0 followed"
+        == "rank 1 failed first: it was stopped by SIGKILL; rank 0 followed"
     )
 
 
@@ -41,7 +41,7 @@ def test_who_was_ended_by_the_launcher_is_no_cause() -> None:
 def test_a_job_that_was_ended_has_no_rank_that_failed() -> None:
     assert (
         told(RankExit(1, 11, 1.0, code=-SIGTERM), RankExit(0, 10, 1.2, code=-SIGTERM))
-        == "rank 0, rank 1 were ended by SIGTERM"
+        == "rank 0, rank 1 were stopped by SIGTERM"
     )
 
 
@@ -50,4 +50,4 @@ def test_one_that_still_ran_is_not_among_those_who_followed() -> None:
 
 
 def test_an_end_that_the_kernel_did_not_tell() -> None:
-    assert told(RankExit(1, 11, 1.2)) == "rank 1 failed first: it ended without a word"
+    assert told(RankExit(1, 11, 1.2)) == "rank 1 failed first: it ended, exit code unknown"

@@ -79,12 +79,12 @@ def test_tac_and_pieces_where_an_update_is_worth_it(updates: dict[int, float], c
     slow = dataclasses.replace(unobserved(2, 2, "gloo"), network=Network(50e-6, 4e8))
     made = Model(profile, calls(profile), slow)
     section, name = Search(made, profile.machine, None, "tac").plan(
-        ("topo",), forced=True, report="x"
+        ("ordered-bins",), forced=True, report="x"
     )
     predicted = {p.method: p.seconds for p in section.predictions}
-    assert name == "tac"
-    assert (predicted["tac"] < 0.95 * predicted["topo"]) == cut
-    assert predicted["tac"] <= predicted["topo"] * 1.001
+    assert name == "tac-bins"
+    assert (predicted["tac-bins"] < 0.95 * predicted["ordered-bins"]) == cut
+    assert predicted["tac-bins"] <= predicted["ordered-bins"] * 1.001
     assert section.orders
     assert [bin_.tensors for bin_ in section.orders[0].bins] == [(1,), (0,), (1,)][: 2 + cut]
     assert list(faults(section, 2)) == []
@@ -137,7 +137,7 @@ def test_a_profile_without_thread_samples_is_refused() -> None:
     bare = msgspec.structs.replace(
         profile, ops=tuple(msgspec.structs.replace(op, times=()) for op in profile.ops)
     )
-    with pytest.raises(UsageError, match="no thread samples"):
+    with pytest.raises(UsageError, match="no op times by thread count"):
         Model(bare, calls(bare), unobserved(2, 2, "mpi"))
 
 
@@ -149,9 +149,9 @@ def test_only_what_helps_is_planned_unless_it_was_asked_for() -> None:
     assert predicted[name] <= predicted["original"]
     assert predicted[name] <= min(predicted.values()) * 1.01
     forced, whole = Search(made, profile.machine, None).plan(
-        ("scp", "topo", "yield", "knobs"), forced=True, report="x"
+        ("core-partition", "ordered-bins", "yield", "knobs"), forced=True, report="x"
     )
-    assert whole == "scp-topo-yield-knobs"
+    assert whole == "core-partition+ordered-bins+yield+knobs"
     assert forced.yield_when_idle
     assert forced.sleeps is None
     assert forced.cores
@@ -168,19 +168,22 @@ def test_bins_that_are_to_travel_meanwhile_need_a_thread_that_hands_them_in(
     ranks = [synthetic_ranks.rank(k, settings=settings) for k in range(2)]
     made = Model(profile, calls(profile), observed(synthetic_ranks.report(MACHINE, ranks)))
     section, _ = Search(made, profile.machine, Uniform(1, 1)).plan(
-        ("scp", "topo"), forced=True, report="x"
+        ("core-partition", "ordered-bins"), forced=True, report="x"
     )
     assert section.orders
     assert (len(section.orders[0].bins) > 1) == (inter > 1)
     assert section.threads == Uniform(1, inter)
-    assert any("inter-op 2" in reason for reason in section.reasons) == (inter > 1)
+    assert any("2 inter-op threads" in reason for reason in section.reasons) == (inter > 1)
 
 
 def test_what_applies() -> None:
     assert applicable(None, "mpi", needs=True) == (METHODS, ())
-    assert applicable(None, "gloo", needs=True) == (("scp", "topo", "knobs"), (GLOO,))
+    assert applicable(None, "gloo", needs=True) == (
+        ("core-partition", "ordered-bins", "knobs"),
+        (GLOO,),
+    )
     methods, cannot = applicable(None, "gloo", needs=False)
-    assert methods == ("topo", "knobs")
+    assert methods == ("ordered-bins", "knobs")
     assert len(cannot) == 2
 
 

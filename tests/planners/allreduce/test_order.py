@@ -90,7 +90,7 @@ def test_two_calls_with_lists_that_look_alike_share_an_order() -> None:
 
 def test_two_such_calls_that_no_order_serves_are_refused() -> None:
     profile = twice(synthetic_ranks.profile(synthetic.machine(2)), dependent=True)
-    with pytest.raises(UsageError, match="no order serves both"):
+    with pytest.raises(UsageError, match="no order of bins is right for both"):
         planned(profile, best=2)
 
 

@@ -47,7 +47,7 @@ def test_two_ranks_on_two_cores_each_share_one() -> None:
     found = planned(synthetic.machine(2))
     assert found.cores == tuple(RankCores((k,), (k,), (k,), (k,)) for k in range(2))
     assert found.setting.threads == Uniform(1, 1)
-    assert any("none to give away" in reason for reason in found.reasons)
+    assert any("share its only core" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
@@ -69,7 +69,7 @@ def test_a_core_of_its_own_only_where_it_gains_more_than_it_costs(
     found = planned(synthetic.machine(cores_there), local=1, nodes=2, controller=controller)
     assert found.split.background == own
     gets = "gets" if own else "does not get"
-    assert any(f"the background thread {gets} a core of its own" in r for r in found.reasons)
+    assert any(f"the background thread {gets} a separate core" in r for r in found.reasons)
     assert set(found.cores[0].background).isdisjoint(found.cores[0].compute) == bool(own)
 
 

@@ -132,7 +132,7 @@ def test_another_order_must_keep_dependencies() -> None:
 
 
 def test_nodes_that_wait_for_each_other_are_refused() -> None:
-    with pytest.raises(UsageError, match="wait for each other"):
+    with pytest.raises(UsageError, match="depend on each other"):
         traverse([(1,), (0,)], [0], {0: 0})
 
 

@@ -26,12 +26,12 @@ def outcome(seconds: float) -> Outcome:
 def test_among_equals_the_sleep_that_was_best_when_tried() -> None:
     found = ways(NAMES, start(), ORIGINAL, lambda *_: outcome(0.05))
     assert {way.names: way.sleeps for way in found} == {
-        ("nbcs",): Sleeps(30e-6, None),
-        ("gs",): Sleeps(None, 1),
-        ("nbcs", "gs"): Sleeps(30e-6, 1),
+        ("non-blocking",): Sleeps(30e-6, None),
+        ("global-sleep",): Sleeps(None, 1),
+        ("non-blocking", "global-sleep"): Sleeps(30e-6, 1),
         ("yield",): None,
         ("rest",): Sleeps(None, None, REST),
-        ("nbcs", "rest"): Sleeps(30e-6, None, REST),
+        ("non-blocking", "rest"): Sleeps(30e-6, None, REST),
         ("yield", "rest"): Sleeps(None, None, REST),
     }
     (yielding,) = (way for way in found if way.names == ("yield",))
@@ -47,9 +47,12 @@ def test_the_shortest_step_decides() -> None:
         short = method.between_tests == 100e-6 or method.agree_every == 5
         return outcome(0.04 if short else 0.05)
 
-    found = {way.names: way.sleeps for way in ways(("nbcs", "gs"), start(), ORIGINAL, predict)}
-    assert found[("nbcs",)] == Sleeps(100e-6, None)
-    assert found[("gs",)] == Sleeps(None, 5)
+    found = {
+        way.names: way.sleeps
+        for way in ways(("non-blocking", "global-sleep"), start(), ORIGINAL, predict)
+    }
+    assert found[("non-blocking",)] == Sleeps(100e-6, None)
+    assert found[("global-sleep",)] == Sleeps(None, 5)
     assert ("yield",) not in found
 
 

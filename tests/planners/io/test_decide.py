@@ -137,7 +137,7 @@ def test_what_fits_into_memory_stays_in_the_page_cache() -> None:
 def test_a_shuffled_job_cannot_be_followed() -> None:
     section = made(experiment(), "shuffled")
     assert section.files[0].follow is None
-    assert any("cannot be seen from outside" in reason for reason in section.reasons)
+    assert any("cannot be predicted from outside" in reason for reason in section.reasons)
 
 
 def test_hints_that_are_worth_nothing_are_not_planned() -> None:
@@ -184,7 +184,7 @@ def test_a_job_that_was_watched(kind: PatternKind, follow: str | None) -> None:
 
 
 def test_an_unknown_pattern_is_refused_unless_named() -> None:
-    with pytest.raises(UsageError, match="its access pattern is unknown"):
+    with pytest.raises(UsageError, match="access pattern unknown"):
         made(watched("unknown"))
     assert made(watched("unknown"), "sequential").files[0].access == "sequential"
 

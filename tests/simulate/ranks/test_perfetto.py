@@ -63,6 +63,6 @@ def test_the_cascade_of_an_oversleep_is_there_to_see() -> None:
     assert len({rank for rank, _ in original}) == 1
     for (_, before), (_, after) in itertools.pairwise(original):
         assert after - before < 1.1 * JOB.cycle_time
-    gs = Method("gs", agree_every=1)
+    gs = Method("global-sleep", agree_every=1)
     apart = [after - before for (_, before), (_, after) in itertools.pairwise(long_waits(gs))]
     assert min(apart) > 2 * JOB.cycle_time

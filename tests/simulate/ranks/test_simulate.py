@@ -29,7 +29,7 @@ from dltune.simulate.ranks.outcome import Outcome
 from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
 from dltune.simulate.ranks.simulate import simulate
 
-GS = Method("gs", agree_every=1)
+GS = Method("global-sleep", agree_every=1)
 CALM = Network(latency=10e-6, bandwidth=1e9)
 
 
@@ -54,19 +54,25 @@ def job(**changed: object) -> Job:
 def methods(of: Job) -> tuple[Method, ...]:
     own = of.pool.cores / 4
     bins = fused(of)
-    nbcs = Method("nbcs", between_tests=50e-6)
-    scp = Method("scp", reserved=own)
-    groups = Method("topo", bins=bins)
+    nbcs = Method("non-blocking", between_tests=50e-6)
+    scp = Method("core-partition", reserved=own)
+    groups = Method("ordered-bins", bins=bins)
     return (
         ORIGINAL,
         GS,
-        Method("gs", agree_every=3),
+        Method("global-sleep", agree_every=3),
         nbcs,
         scp,
         dataclasses.replace(scp, input_cores=own),
-        Method("topo", bins=bins, synchronized=False),
+        Method("ordered-bins", bins=bins, synchronized=False),
         groups,
-        Method("scp-topo", reserved=own, input_cores=own, bins=bins, synchronized=False),
+        Method(
+            "core-partition+ordered-bins",
+            reserved=own,
+            input_cores=own,
+            bins=bins,
+            synchronized=False,
+        ),
         *(
             dataclasses.replace(method, rest=rest)
             for method in (ORIGINAL, nbcs, scp, groups)
@@ -228,7 +234,9 @@ def test_without_delays_and_contention_all_methods_agree() -> None:
 
 def test_topo_wakes_once_a_bin_and_sends_the_same_bins_every_step() -> None:
     one = job()
-    outcome = simulate(one, Method("topo", bins=fused(one), synchronized=False), steps=4, seed=1)
+    outcome = simulate(
+        one, Method("ordered-bins", bins=fused(one), synchronized=False), steps=4, seed=1
+    )
     assert outcome.cycles == outcome.batches == 4 * 3
     assert outcome.empty == 0
 
@@ -248,7 +256,7 @@ def test_a_rank_that_oversleeps_keeps_all_others_spinning() -> None:
 
 def test_a_thread_that_rests_wakes_for_tensors_and_is_not_late() -> None:
     calm = job()
-    for method in (ORIGINAL, Method("topo", bins=fused(calm))):
+    for method in (ORIGINAL, Method("ordered-bins", bins=fused(calm))):
         plain = simulate(calm, method, steps=20, seed=1)
         rested = simulate(calm, dataclasses.replace(method, rest=0.05), steps=20, seed=1)
         assert rested.cycles < 0.7 * plain.cycles
@@ -261,9 +269,12 @@ def test_spinning_slows_computing_and_own_cores_or_tests_end_that() -> None:
     late = Quantiles(((0.0, 0.0), (0.5, 2e-3), (1.0, 5e-3)))
     one = job(pool=Pool(1, 2), wake=late, wake_busy=late)
     original = simulate(one, ORIGINAL, steps=20, seed=5)
-    tested = simulate(one, Method("nbcs", between_tests=30e-6), steps=20, seed=5)
+    tested = simulate(one, Method("non-blocking", between_tests=30e-6), steps=20, seed=5)
     apart = simulate(
-        dataclasses.replace(one, pool=Pool(1, 3)), Method("scp", reserved=1), steps=20, seed=5
+        dataclasses.replace(one, pool=Pool(1, 3)),
+        Method("core-partition", reserved=1),
+        steps=20,
+        seed=5,
     )
     assert original.compute > 1.1 * 0.009
     assert tested.compute == pytest.approx(0.009, rel=0.05)
@@ -358,9 +369,9 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], told: str) -> Non
 @pytest.mark.parametrize(
     "method",
     [
-        Method("scp", reserved=4),
-        Method("topo", bins=((0, 1),), synchronized=False),
-        Method("topo", bins=(tuple(range(10)), ()), synchronized=False),
+        Method("core-partition", reserved=4),
+        Method("ordered-bins", bins=((0, 1),), synchronized=False),
+        Method("ordered-bins", bins=(tuple(range(10)), ()), synchronized=False),
     ],
 )
 def test_a_method_that_does_not_fit_is_refused(method: Method) -> None:
